@@ -48,7 +48,9 @@ module Thruway
 
     # Descriptors that stand for `uri`: by name, or as they listen at the same address.
     def at(uri)
-      name = uri[%r{\Asystemd://(.+)\z}, 1]
+      # A path may have any bytes.
+      uri = uri.b
+      name = uri[%r{\Asystemd://(.+)\z}n, 1]
       @sockets.select do |socket|
         name ? [socket.name, socket.descriptor.to_s].include?(name) : same?(uri, socket.address)
       end
@@ -62,7 +64,7 @@ module Thruway
     def same?(uri, address)
       uri = uri.split("?").first
       uri = uri.sub("localhost", "127.0.0.1") if address.include?("127.0.0.1")
-      uri == address
+      uri == address.b
     end
   end
 end

@@ -47,7 +47,7 @@ module Thruway
       place = error.backtrace&.find { |line| line.start_with?(File.dirname(@rackup)) }
       place ||= error.backtrace&.first
       message = error.message.lines.first&.chomp
-      "the application raised #{error.class} at boot: #{message} (#{place})"
+      Failure.text("the application raised ", error.class, " at boot: ", message, " (", place, ")")
     end
   end
 end

@@ -8,6 +8,9 @@ module Thruway
 
     attr_reader :hint
 
+    # One text of parts that may have any bytes, and each its encoding.
+    def self.text(*parts) = parts.map { |part| part.to_s.b }.join
+
     # `message` is lower-case, without a full stop.
     def initialize(message, hint: nil)
       super(message)
@@ -16,8 +19,8 @@ module Thruway
 
     # Says it on stderr, and gives the exit status.
     def report
-      text = "thruway: #{message}\n"
-      text << "\nhint: #{hint}\n" if hint
+      text = Failure.text("thruway: ", message, "\n")
+      text << Failure.text("\nhint: ", hint, "\n") if hint
       $stderr.write(text)
       STATUS
     end

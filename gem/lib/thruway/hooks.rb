@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "failure"
 require_relative "signals"
 
 module Thruway
@@ -21,11 +22,11 @@ module Thruway
       end
     end
 
-    # Of an exception, in one line. Messages and paths may have any bytes.
+    # Of an exception, in one line.
     def describe(error)
       place = error.backtrace&.first
-      line = "#{error.class}: ".b << error.message.to_s.b.lines.first.to_s.chomp
-      place ? line << " (" << place.b << ")" : line
+      line = Failure.text(error.class, ": ", error.message.to_s.lines.first&.chomp)
+      place ? line << Failure.text(" (", place, ")") : line
     end
   end
 end

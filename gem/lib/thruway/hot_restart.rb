@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "failure"
 require_relative "inheritance"
 require_relative "signals"
 
@@ -21,10 +22,11 @@ module Thruway
     # What is not handed on.
     OWN_VARIABLES = [Inheritance::VARIABLE, TRIAL, "THRUWAY_APPLICATION", "THRUWAY_HINT"].freeze
 
-    # What Linux shows of how this process was started, before it gives itself a title.
+    # What Linux shows of how this process was started, before it gives itself a title. Bytes: words
+    # and variables may be no text in any encoding.
     def self.of_this_process(command = nil, folder: logical_folder)
-      words = command || File.read("/proc/self/cmdline").split("\0")
-      variables = File.read("/proc/self/environ").split("\0").to_h do |variable|
+      words = command || File.binread("/proc/self/cmdline").split("\0")
+      variables = File.binread("/proc/self/environ").split("\0").to_h do |variable|
         name, _, value = variable.partition("=")
         [name, value]
       end
@@ -51,7 +53,7 @@ module Thruway
       trial = spawn(variables, *command, chdir: @folder, unsetenv_others: true, in: "/dev/null")
       trial.tap { give_way(trial) }
     rescue SystemCallError => e
-      Signals.say("cannot start #{@words.first}: #{e.message}")
+      Signals.say(Failure.text("cannot start ", @words.first, ": ", e.message))
       nil
     end
 
@@ -70,7 +72,7 @@ module Thruway
         exec(variables, *command, chdir: @folder, unsetenv_others: true, **descriptors)
       end
     rescue SystemCallError => e
-      raise Failure, "cannot start #{@words.first}: #{e.message}"
+      raise Failure, Failure.text("cannot start ", @words.first, ": ", e.message)
     end
 
     private

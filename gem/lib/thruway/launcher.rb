@@ -191,7 +191,8 @@ module Thruway
     def announce
       milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started) * 1000
       addresses = @listeners.addresses.join(", ")
-      text = "serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n"
+      text = Failure.text("serving ", @name, " on ", addresses,
+                          " (ready in #{milliseconds.round} ms)\n")
       metrics = @listeners.metrics_addresses
       text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
       # At once: its reader may close after the first line.
@@ -211,9 +212,10 @@ module Thruway
     # As Puma's, by which operators find it: `ps` shows addresses and the application's tag.
     def name_process
       addresses = @listeners.addresses.map { |address| address.sub(/\Ahttp:/, "tcp:") }
-      title = "thruway #{VERSION} (#{addresses.join(",")})"
-      tag = @configuration.tag
-      Process.setproctitle(tag.to_s.empty? ? title : "#{title} [#{tag}]")
+      title = Failure.text("thruway #{VERSION} (", addresses.join(","), ")")
+      tag = @configuration.tag.to_s
+      title << Failure.text(" [", tag, "]") unless tag.empty?
+      Process.setproctitle(title)
     end
 
     def write_pidfile

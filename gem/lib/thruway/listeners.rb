@@ -96,11 +96,20 @@ module Thruway
 
     def shut_down(sockets)
       sockets.each_slice(2) do |descriptor, address|
+        path = path_of(descriptor) if address.start_with?("unix://")
         IO.for_fd(descriptor).close
-        path = address[%r{\Aunix://([^@].*)}, 1]
         is_own = Process.pid == @owner && !@foreign.include?(descriptor)
         File.delete(path) if path && is_own && File.socket?(path)
       end
+    end
+
+    # As the system has it: an address is shown without what would steer a terminal. None for a name
+    # without a file.
+    def path_of(descriptor)
+      socket = Socket.for_fd(descriptor)
+      socket.autoclose = false
+      path = socket.local_address.unix_path
+      path unless path.empty? || path.start_with?("\0")
     end
 
     # Descriptors and addresses: `localhost` is several.

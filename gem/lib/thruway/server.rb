@@ -194,6 +194,9 @@ module Thruway
     def report(error, env)
       request = "  in #{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}\n" if env
       say(error.full_message(highlight: false).chomp, request)
+    rescue EncodingError
+      # Its message and its backtrace do not go together.
+      say(Hooks.describe(error), request)
     end
 
     # After the answer is sent: what the application asked to be told, and the body is closed.

@@ -63,12 +63,12 @@ module Thruway
       before.each { |name, handler| Signal.trap(name, handler || "DEFAULT") }
     end
 
-    # What every thread is in the middle of.
+    # What every thread is in the middle of. Names and paths may have any bytes.
     def backtraces
       Thread.list.map do |thread|
         name = thread.name || thread.inspect
         lines = thread.backtrace || ["it has ended"]
-        "thruway: thread #{name}\n#{lines.map { |line| "  #{line}\n" }.join}"
+        "thruway: thread ".b << name.b << "\n" << lines.map { |line| "  #{line}\n".b }.join
       end.join
     end
 
