@@ -34,6 +34,8 @@ Gem::Specification.new do |spec|
   spec.executables = ["thruway"]
   spec.extensions = ["gem/ext/thruway/extconf.rb"] unless platform
   # For `gem "thruway", path: …`: Bundler builds no extension of a folder, `make build` does.
-  built = defined?(Gem::Commands::BuildCommand) ? [] : ["target/release/gem"]
+  built = %w[target/release/gem target/debug/gem]
+  built = built.find { |folder| File.directory?("#{__dir__}/#{folder}") }
+  built = nil if defined?(Gem::Commands::BuildCommand)
   spec.require_paths = ["gem/lib", *built]
 end

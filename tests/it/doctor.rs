@@ -22,6 +22,8 @@ fn the_doctor_says_of_each_thing_how_it_is_and_the_cure_of_what_is_not_well() {
     assert_eq!(names, CHECKS);
     for check in checks {
         assert_eq!(check["state"] == "ok", check["cure"].is_null(), "{check}");
+        // Nothing is released: under this name there is another gem, or none.
+        assert!(!check.to_string().contains("gem install thruway"), "{check}");
     }
     let is_broken = checks.iter().any(|check| check["state"] == "no");
     assert_eq!(output.status.code(), Some(i32::from(is_broken)));
@@ -72,4 +74,11 @@ fn without_ruby_the_rest_is_still_told() {
     assert!(stdout(&output).starts_with("less   ruby              not on PATH"), "{output:?}");
     assert!(stdout(&output).contains(" inotify "));
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn the_cure_of_a_missing_gem_names_no_gem_that_is_not_ours() {
+    let output = with_ruby("echo 9.9; echo a Ruby to come");
+    let cure = "cure: make build in a checkout, or gem install of the .gem file of this version";
+    assert!(stdout(&output).contains(cure), "{}", stdout(&output));
 }

@@ -7,6 +7,13 @@ use tempfile::TempDir;
 
 use crate::{run, stderr, stdout};
 
+/// The line for the checkout that the binary was built in. Nothing is released, so Bundler would find nothing by the
+/// name alone, or what is not ours.
+fn line() -> String {
+    let checkout = Path::new(env!("CARGO_BIN_EXE_thruway")).ancestors().nth(3).expect("a checkout");
+    format!("gem \"thruway\", path: \"{}\", require: false", checkout.display())
+}
+
 const GEMFILE: &str =
     "source \"https://rubygems.org\"\n\n# Rails\ngem \"rails\"\ngem \"bootsnap\", require: false\n";
 const BOOT: &str = "ENV[\"BUNDLE_GEMFILE\"] ||= File.expand_path(\"../Gemfile\", __dir__)\n\n\
@@ -32,21 +39,65 @@ fn init_adds_two_lines_and_undo_takes_them_out() {
     let output = run(&["init", path]);
     assert_eq!(
         stdout(&output),
-        "Gemfile: + gem \"thruway\", require: false\n\
-         config/boot.rb: - require \"bootsnap/setup\" # Speed up.  + require \"thruway/boot\"  \
-         + # thruway init: require \"bootsnap/setup\" # Speed up.\n\n\
-         next: bundle install; then start the application as always\n"
+        format!(
+            "Gemfile: + {}\n\
+             config/boot.rb: - require \"bootsnap/setup\" # Speed up.  + require \"thruway/boot\"  \
+             + # thruway init: require \"bootsnap/setup\" # Speed up.\n\n\
+             next: bundle install --local; then start the application as always\n",
+            line()
+        )
     );
     let [gemfile, boot] = files(folder.path());
-    assert!(
-        gemfile.contains("# Rails\ngem \"thruway\", require: false\ngem \"rails\"\n"),
-        "{gemfile}"
-    );
+    assert!(gemfile.contains(&format!("# Rails\n{}\ngem \"rails\"\n", line())), "{gemfile}");
     assert!(boot.contains("\nrequire \"thruway/boot\"\nrequire \"bundler/setup\""), "{boot}");
     let again = run(&["init", path]);
     assert!(stdout(&again).starts_with("Gemfile: nothing to do\nconfig/boot.rb: nothing to do\n"));
     assert!(run(&["init", "--undo", path]).status.success());
     assert_eq!(files(folder.path()), [GEMFILE, BOOT]);
+}
+
+/// A copy of the program elsewhere, as in an archive: no gem belongs to it, and none is installed.
+#[test]
+fn a_gem_that_is_not_there_is_not_named_to_bundler() {
+    let (folder, other) = (application(), tempfile::tempdir().expect("a folder"));
+    let program = other.path().join("thruway");
+    fs::copy(env!("CARGO_BIN_EXE_thruway"), &program).expect("it is copied");
+    let run = |option: &str| {
+        let mut init = Command::new(&program);
+        init.args(["init", option]).arg(folder.path()).env("GEM_PATH", other.path());
+        init.env("GEM_HOME", other.path()).output().expect("it starts")
+    };
+    let output = run("--");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("it is not released: install the .gem file"), "{output:?}");
+    assert_eq!(files(folder.path()), [GEMFILE, BOOT]);
+    fs::create_dir(other.path().join("specifications")).expect("it is made");
+    let name = format!("specifications/thruway-{}.gemspec", env!("CARGO_PKG_VERSION"));
+    let text =
+        format!("Gem::Specification.new(\"thruway\", \"{}\") {{}}", env!("CARGO_PKG_VERSION"));
+    fs::write(other.path().join(name), text).expect("it is written");
+    assert!(run("--").status.success());
+    assert!(files(folder.path())[0].contains("\ngem \"thruway\", require: false\n"));
+    assert!(run("--undo").status.success());
+    assert_eq!(files(folder.path()), [GEMFILE, BOOT]);
+}
+
+/// Without a network, and with the gems that are installed.
+#[test]
+fn bundler_takes_the_gem_of_the_checkout_as_it_is() {
+    let folder = application();
+    fs::write(folder.path().join("Gemfile"), "source \"https://rubygems.org\"\n").expect("written");
+    assert!(run(&["init", folder.path().to_str().expect("it is text")]).status.success());
+    let bundle = |arguments: &[&str]| {
+        let mut bundle = Command::new("bundle");
+        bundle.args(arguments).current_dir(folder.path()).env_remove("BUNDLE_GEMFILE");
+        let output = bundle.env("https_proxy", "http://127.0.0.1:1").output().expect("Bundler");
+        assert!(output.status.success(), "{output:?}");
+        output
+    };
+    bundle(&["install", "--local"]);
+    let found = bundle(&["exec", "ruby", "-e", "puts Gem.loaded_specs[\"thruway\"].full_gem_path"]);
+    assert!(line().contains(stdout(&found).trim_end()), "{found:?}");
 }
 
 #[test]

@@ -61,6 +61,9 @@ fn every_page_says_how_it_ends_and_gives_examples() {
         for section in ["EXIT STATUS", "EXAMPLES", "SEE ALSO"] {
             assert!(stdout(&page).contains(&format!("\n.SH {section:?}\n")), "{verb}: {section}");
         }
+        let is_empty = |pair: &[&str]| pair.iter().all(|line| line.starts_with(".SH"));
+        let lines: Vec<_> = stdout(&page).lines().collect();
+        assert!(!lines.windows(2).any(is_empty), "{verb} has a section without a line");
     }
     let serve = run(&["man", "serve"]);
     for section in [".SH \"ENVIRONMENT\"\n", ".SH \"FILES\"\n"] {

@@ -39,6 +39,15 @@ impl Gem {
         folders
     }
 
+    /// The checkout that this program was built in: its gemspec serves a Gemfile. None if it is in no checkout.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn checkout() -> Option<PathBuf> {
+        let program = std::env::current_exe().ok()?;
+        let root = program.ancestors().nth(3)?;
+        let is_there = |name: &str| fs::metadata(root.join(name)).is_ok();
+        (is_there("thruway.gemspec") && is_there("Cargo.toml")).then(|| root.to_owned())
+    }
+
     /// The gem's Ruby files.
     pub(crate) fn library(&self) -> &Path {
         &self.library

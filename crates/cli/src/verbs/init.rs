@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
 use thruway_sys::printable;
 
+use crate::gem::Gem;
 use crate::output::{Answer, Failure, print_report};
 use crate::replacement::Replacement;
 
@@ -24,7 +25,11 @@ pub(crate) struct Init {
     undo: bool,
 }
 
+/// The Gemfile's line for an installed gem.
 const GEM: &str = "gem \"thruway\", require: false";
+/// The beginning of the line for a checkout, which has the same end.
+const GEM_OF_FOLDER: &str = "gem \"thruway\", path: ";
+const NO_REQUIRE: &str = ", require: false";
 const BOOT: &str = "require \"thruway/boot\"";
 /// Stands before a line that rests while the boot is ours.
 const REST: &str = "# thruway init: ";
@@ -32,13 +37,13 @@ const REST: &str = "# thruway init: ";
 /// A file that is edited, and how.
 struct Edit {
     file: &'static str,
-    done: fn(&str) -> String,
+    done: fn(&str) -> Result<String, Failure>,
     undone: fn(&str) -> String,
 }
 
 const EDITS: [Edit; 2] = [
-    Edit { file: "Gemfile", done: with_gem, undone: |text| without(GEM, text) },
-    Edit { file: "config/boot.rb", done: with_boot, undone: without_boot },
+    Edit { file: "Gemfile", done: with_gem_found, undone: without_gem },
+    Edit { file: "config/boot.rb", done: |text| Ok(with_boot(text)), undone: without_boot },
 ];
 
 impl Init {
@@ -48,7 +53,7 @@ impl Init {
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
         let (mut told, mut replacements) = (String::new(), Vec::new());
         for (edit, text) in EDITS.iter().zip(texts) {
-            let edited = if self.undo { (edit.undone)(&text) } else { (edit.done)(&text) };
+            let edited = if self.undo { (edit.undone)(&text) } else { (edit.done)(&text)? };
             let path = self.folder.join(edit.file);
             let change =
                 if edited == text { "nothing to do".to_owned() } else { changes(&text, &edited) };
@@ -62,7 +67,7 @@ impl Init {
             replacement.take_place().map_err(Failure::new)?;
         }
         if !self.undo {
-            told.push_str("\nnext: bundle install; then start the application as always\n");
+            told.push_str("\nnext: bundle install --local; then start the application as always\n");
         }
         print_report(&told)?;
         Ok(ExitCode::SUCCESS)
@@ -93,15 +98,58 @@ fn changes(before: &str, after: &str) -> String {
     removed.chain(added).collect::<Vec<_>>().join("  ")
 }
 
-fn with_gem(text: &str) -> String {
+/// With a line for the gem that this program belongs to, or that is installed. Under its name alone, Bundler would
+/// install whatever somebody else releases: nothing is released.
+fn with_gem_found(text: &str) -> Result<String, Failure> {
+    if names_gem(text) {
+        return Ok(text.to_owned());
+    }
+    if let Some(checkout) = Gem::checkout() {
+        return Ok(with_gem(&line_of_folder(&checkout), text));
+    }
+    if is_installed() {
+        return Ok(with_gem(GEM, text));
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let failure = Failure::new(format_args!("the gem thruway {version} is not installed"));
+    Err(failure.hint(
+        "it is not released: install the .gem file of this version, or run init of a checkout",
+    ))
+}
+
+fn line_of_folder(folder: &Path) -> String {
+    let path = folder.display().to_string().replace('\\', "\\\\");
+    let path = path.replace('"', "\\\"").replace('#', "\\#");
+    format!("{GEM_OF_FOLDER}\"{path}\"{NO_REQUIRE}")
+}
+
+/// Whether Ruby finds the gem of this version. Where RubyGems keeps gems is a matter of Ruby's build.
+fn is_installed() -> bool {
+    let mut ruby = Command::new("ruby");
+    let script = "exit Gem::Specification.find_all_by_name(\"thruway\", ARGV[0]).any?";
+    ruby.args(["-e", script, env!("CARGO_PKG_VERSION")]);
+    ruby.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    ruby.status().is_ok_and(|status| status.success())
+}
+
+fn names_gem(text: &str) -> bool {
     let names_it = |line: &str| {
         let line = line.trim_start();
         line.starts_with("gem \"thruway\"") || line.starts_with("gem 'thruway'")
     };
-    if text.lines().any(names_it) {
-        return text.to_owned();
-    }
-    before_first(GEM, text, |line| line.starts_with("gem "))
+    text.lines().any(names_it)
+}
+
+fn with_gem(line: &str, text: &str) -> String {
+    before_first(line, text, |line| line.starts_with("gem "))
+}
+
+fn without_gem(text: &str) -> String {
+    let is_own = |line: &str| {
+        let line = line.trim_end_matches('\n');
+        line == GEM || line.starts_with(GEM_OF_FOLDER) && line.ends_with(NO_REQUIRE)
+    };
+    text.split_inclusive('\n').filter(|line| !is_own(line)).collect()
 }
 
 fn with_boot(text: &str) -> String {
@@ -154,8 +202,11 @@ mod tests {
             "",
         ];
         for text in gemfiles {
-            assert!(with_gem(text).lines().any(|line| line == GEM), "{text:?}");
-            assert_eq!(without(GEM, &with_gem(text)), text);
+            for line in [GEM.to_owned(), line_of_folder(Path::new("/a \"b\" #{c}"))] {
+                let edited = with_gem(&line, text);
+                assert!(edited.lines().any(|own| own == line) && names_gem(&edited), "{text:?}");
+                assert_eq!(without_gem(&edited), text);
+            }
         }
         let boot = "ENV[\"BUNDLE_GEMFILE\"] ||= \"Gemfile\"\n\nrequire \"bundler/setup\"\n\
                     require \"bootsnap/setup\" # Speed up boot.\n";

@@ -145,7 +145,7 @@ impl Build {
         }
         let gem = Gem::find().ok_or_else(|| {
             Failure::new("the gem is not installed, which compiles")
-                .hint("`gem install` puts it where it is looked for, `make build` in a checkout")
+                .hint("`gem install` of its file puts it where it is looked for, `make build` in a checkout")
         })?;
         let folders = gem.load_path().into_iter().flat_map(|folder| ["-I".as_ref(), folder]);
         let mut command = Command::new("ruby").args(folders.map(Path::as_os_str));

@@ -128,7 +128,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 pub(crate) fn accelerated(command: Command, options: &Options) -> Command {
     let Some(gem) = Gem::find() else {
         Failure::new("the gem is not installed, so Ruby boots as always")
-            .hint("`gem install` puts it where it is looked for, `make build` in a checkout")
+            .hint("`gem install` of its file puts it where it is looked for, `make build` in a checkout")
             .show();
         return command;
     };

@@ -13,7 +13,9 @@ const BOOT: &str = "boot";
 const OLDEST: (u32, u32) = (3, 1);
 const INSTALL_RUBY: &str =
     "install Ruby 3.1 or later (Debian: apt install ruby), and have it on PATH";
-const INSTALL_GEM: &str = "gem install thruway, or make build in a checkout";
+// Not by its name: it is not released, and another gem may have that.
+const INSTALL_GEM: &str =
+    "make build in a checkout, or gem install of the .gem file of this version";
 
 /// Ruby, the gem and the boot; what stands on a thing that is not there is left out.
 pub(super) fn checks() -> Vec<Check> {

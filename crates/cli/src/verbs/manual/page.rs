@@ -11,6 +11,7 @@ pub(super) fn render(command: Command, is_whole: bool) -> io::Result<Vec<u8>> {
     let verb = if is_whole { String::new() } else { command.get_name().to_owned() };
     let has_verbs = command.get_subcommands().any(|verb| !verb.is_hide_set());
     let source = concat!("thruway ", env!("CARGO_PKG_VERSION"));
+    let has_more = command.get_after_long_help().or(command.get_after_help()).is_some();
     let page = clap_mangen::Man::new(command).source(source).manual("Thruway");
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -21,7 +22,9 @@ pub(super) fn render(command: Command, is_whole: bool) -> io::Result<Vec<u8>> {
     if has_verbs {
         page.render_subcommands_section(&mut text)?;
     }
-    page.render_extra_section(&mut text)?;
+    if has_more {
+        page.render_extra_section(&mut text)?;
+    }
     let sections = sections::of(&verb);
     rows(&mut text, "EXIT STATUS", sections.statuses)?;
     rows(&mut text, "ENVIRONMENT", sections.environment)?;
