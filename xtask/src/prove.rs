@@ -1,4 +1,4 @@
-//! `cargo x prove`: the random tests of the boot, of templates, of a mount and of the server's queue, at length. CI
+//! `cargo x prove`: the random tests of the boot, of templates, of a mount and of the server, at length. CI
 //! runs a few cases of each.
 
 mod mount_freshness;
@@ -12,13 +12,13 @@ use clap::{Args, ValueEnum};
 
 use crate::command::PROOF_PROFILE;
 
-/// Run the random tests of the boot, of a mount or of the server's queue at length
+/// Run the random tests of the boot, of a mount or of the server at length
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
     /// What is to be proved
     #[arg(value_enum)]
     what: Proof,
-    /// How many cases: programs, boots, damaged packs, documents, sequences of operations or seeds
+    /// How many cases: programs, boots, damaged packs, documents, sequences of operations, requests or seeds
     #[arg(long, default_value_t = 500)]
     cases: u64,
     /// Which cases
@@ -47,6 +47,8 @@ enum Proof {
     MountFreshness,
     /// No sequence of operations on a mount gives what its policy refuses
     Policy,
+    /// An application that does what Ruby allows is served right, whatever the collector moves meanwhile
+    Torture,
     /// A simulated server serves as if there were one queue for all workers
     Queue,
 }
@@ -65,12 +67,15 @@ impl Prove {
         crate::gem::build(root, self.ruby.as_ref(), PROOF_PROFILE)?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());
         let test = match self.what {
+            Proof::Torture => "gem/test/server/torture_test.rb".to_owned(),
             Proof::Preload => "gem/test/preload/random_test.rb".to_owned(),
             _ => format!("gem/test/boot/{}_test.rb", name.unwrap_or_default()),
         };
         let mut ruby = Command::new(&self.ruby);
-        ruby.current_dir(root).args(["-Igem/test", &test]).env("RUBY", &self.ruby);
-        ruby.env("THRUWAY", crate::gem::folder(root, PROOF_PROFILE).join("thruway"));
+        let folder = crate::gem::folder(root, PROOF_PROFILE);
+        ruby.current_dir(root).arg("-I").arg(folder.join("gem"));
+        ruby.args(["-Igem/lib", "-Igem/test", &test]).env("RUBY", &self.ruby);
+        ruby.env("THRUWAY", folder.join("thruway"));
         ruby.env("THRUWAY_CASES", self.cases.to_string());
         ruby.env("THRUWAY_SEED", self.seed.to_string()).env("THRUWAY_PROGRESS", "1");
         crate::command::succeed(&mut ruby)
