@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "thruway/version"
-# Below `rails server` or `rackup` it is the first file of ours.
-require_relative "thruway/early_signals" if ENV.key?("THRUWAY_INHERITANCE")
+# Below `rails server` or `rackup` it is the first file of ours in the next server of a restart.
+if ENV["THRUWAY_INHERITANCE"].to_i == Process.pid
+  require_relative "thruway/early_signals"
+end
 require "thruway/thruway"
 require_relative "thruway/names"
 

@@ -176,16 +176,22 @@ module Thruway
     # A file that is touched asks for a restart, as Puma's plugin has it.
     def look_for_restarts
       path = File.expand_path(@configuration.restart_file)
-      touched = -> { File.file?(path) ? File.mtime(path) : nil }
-      before = touched.call
+      before = touched_at(path)
       Thread.new do
         loop do
           sleep RESTART_FILE_SECONDS
-          now = touched.call
+          now = touched_at(path)
           Process.kill("USR2", Process.pid) if now && now != before
           before = now
         end
       end
+    end
+
+    def touched_at(path)
+      File.mtime(path) if File.file?(path)
+    rescue SystemCallError
+      # It has gone meanwhile.
+      nil
     end
 
     def announce

@@ -213,6 +213,16 @@ class RestartSignalsTest < Minitest::Test
     end
   end
 
+  # While the next server boots, the application may start a Ruby that loads the gem.
+  def test_another_process_with_the_variable_of_a_restart_keeps_its_signals
+    command = %w[ruby -Itarget/debug/gem -Igem/lib -e]
+    script = 'require "thruway"; print %w[HUP TERM].map { |name| trap(name, "DEFAULT") }'
+    said, status = Open3.capture2({ "THRUWAY_INHERITANCE" => "#{Process.pid}:" }, *command, script,
+                                  chdir: File.expand_path("../../..", __dir__))
+    assert_predicate status, :success?
+    assert_equal '["DEFAULT", "DEFAULT"]', said
+  end
+
   def test_a_worker_that_is_retired_while_it_boots_ends
     write("boot worker", "")
     pid = start_gated("-w", "1", configuration: <<~'RUBY')
