@@ -60,6 +60,9 @@ pub struct Status {
     pub failed_sources: BTreeMap<String, String>,
     /// Failed requests since the mount was made, by the source's error, as of a failing disk.
     pub source_errors: BTreeMap<String, u64>,
+    /// Files that programs have open.
+    #[serde(default)]
+    pub open_files: u64,
     /// Inodes that the kernel knows.
     pub inodes: u64,
     /// Other counts since the mount was made.

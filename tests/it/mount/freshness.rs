@@ -26,30 +26,31 @@ const LATE_MAX: Duration = Duration::from_secs(5);
 /// Any number but zero.
 const SEED: u64 = 88_172_645_463_325_252;
 
-fn number(name: &str, else_it_is: u64) -> u64 {
+pub(super) fn number(name: &str, else_it_is: u64) -> u64 {
     std::env::var(name).map_or(else_it_is, |value| value.parse().expect(name))
 }
 
 /// What a look at a name says.
 #[derive(Debug, PartialEq, Eq)]
-enum Seen {
+pub(super) enum Seen {
     Nothing,
     File { number: u64, mode: u32, links: u64, size: u64, changed: [i64; 4], what: Vec<u8> },
-    Folder { mode: u32, names: Option<BTreeSet<PathBuf>> },
+    Folder { mode: u32, changed: [i64; 4], names: Option<BTreeSet<PathBuf>> },
 }
 
 /// One look-up; now and then the contents, too.
-fn look(at: &Path, inside: bool) -> Seen {
+pub(super) fn look(at: &Path, inside: bool) -> Seen {
     let stat = match fs::symlink_metadata(at) {
         Ok(stat) => stat,
         Err(_) => return Seen::Nothing,
     };
+    let changed = [stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()];
     if stat.is_dir() {
         let names = inside.then(|| {
             let entries = fs::read_dir(at).unwrap();
             entries.map(|entry| entry.unwrap().file_name().into()).collect()
         });
-        return Seen::Folder { mode: stat.mode(), names };
+        return Seen::Folder { mode: stat.mode(), changed, names };
     }
     let what = match inside {
         true if stat.is_symlink() => {
@@ -63,22 +64,28 @@ fn look(at: &Path, inside: bool) -> Seen {
         mode: stat.mode(),
         links: stat.nlink(),
         size: stat.size(),
-        changed: [stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()],
+        changed,
         what,
     }
 }
 
-/// The same look at several sources: the first that has the name, and all names of a folder.
-fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> Seen {
+/// The same look at several sources: the first that has the name, and the names and newest times of all its folders.
+pub(super) fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> Seen {
     let parts: Vec<_> = merged_at(sources, name).collect();
     let Some(first) = parts.first() else { return look(&sources[0].join(name), inside) };
     match look(first, inside) {
-        Seen::Folder { mode, names: Some(mut names) } => {
-            for part in parts.iter().filter(|part| part.is_dir()) {
-                let Seen::Folder { names: Some(more), .. } = look(part, true) else { continue };
-                names.extend(more);
+        Seen::Folder { mode, mut changed, mut names } => {
+            for part in parts.iter().filter(|part| is_folder(part)) {
+                let Seen::Folder { changed: times, names: more, .. } = look(part, inside) else {
+                    continue;
+                };
+                let newer = |own: &[i64], other: &[i64]| own.max(other).to_vec();
+                let modified = newer(&changed[..2], &times[..2]);
+                let other = newer(&changed[2..], &times[2..]);
+                changed = [modified[0], modified[1], other[0], other[1]];
+                names.iter_mut().for_each(|names| names.extend(more.iter().flatten().cloned()));
             }
-            Seen::Folder { mode, names: Some(names) }
+            Seen::Folder { mode, changed, names }
         }
         seen => seen,
     }
@@ -102,7 +109,7 @@ fn merged_at<'a>(sources: &'a [PathBuf], name: &'a str) -> impl Iterator<Item = 
 
 /// Whether the path to the name has a symbolic link. That is followed through the mount, to the names of all sources
 /// and not of one.
-fn leads_through_a_link(sources: &[PathBuf], name: &str) -> bool {
+pub(super) fn leads_through_a_link(sources: &[PathBuf], name: &str) -> bool {
     let above = Path::new(name).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
     above.into_iter().any(|path| {
         let first = sources.iter().map(|source| source.join(path)).find(|path| exists(path));
@@ -119,7 +126,7 @@ fn is_folder(path: &Path) -> bool {
 }
 
 /// One random change below a source, which may fail; and what it was.
-fn change(source: &Path, numbers: &mut Numbers) -> String {
+pub(super) fn change(source: &Path, numbers: &mut Numbers) -> String {
     let name = random_name(numbers);
     let other = random_name(numbers);
     let (one, two) = (source.join(&name), source.join(&other));
@@ -158,7 +165,7 @@ fn change(source: &Path, numbers: &mut Numbers) -> String {
     format!("{kind} {name} {other} {length}: {done:?}")
 }
 
-fn random_name(numbers: &mut Numbers) -> String {
+pub(super) fn random_name(numbers: &mut Numbers) -> String {
     let of = |numbers: &mut Numbers, from: &[&str]| {
         from[usize::try_from(numbers.below(from.len() as u64)).unwrap()].to_owned()
     };

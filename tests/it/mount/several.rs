@@ -6,7 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::XattrFlags;
+
+use super::differential::Numbers;
 use super::fixture::{Mounted, wait_until};
+use super::freshness::number;
+use super::submounts::Disks;
 
 const SOURCES: &[&str] = &["first", "second"];
 
@@ -123,8 +128,18 @@ const CHANGES: [(&str, &[&str]); 9] = [
 
 /// Makes one source refuse changes, tries all of them, and compares the sources before and after.
 fn nothing_is_half_made(refuse: impl Fn(&Mounted, &str) -> bool, allow: impl Fn(&Mounted, &str)) {
+    nothing_is_half_made_on(|_| true, refuse, allow);
+}
+
+/// The same on the disks that `prepare` mounts.
+fn nothing_is_half_made_on(
+    prepare: impl Fn(&Mounted) -> bool,
+    refuse: impl Fn(&Mounted, &str) -> bool,
+    allow: impl Fn(&Mounted, &str),
+) {
     for refusing in SOURCES {
         let Some(mounted) = merged(|mounted| {
+            prepare(mounted);
             for source in SOURCES {
                 ["folder", "empty"].iter().for_each(|name| {
                     fs::create_dir(mounted.path(source).join(name)).unwrap();
@@ -171,6 +186,24 @@ fn a_change_that_an_immutable_folder_refuses_is_made_nowhere() {
 }
 
 #[test]
+fn a_change_that_a_read_only_file_system_refuses_is_made_nowhere() {
+    let disks = std::cell::RefCell::new(Disks::default());
+    let set = |how: &str, mounted: &Mounted, source: &str| {
+        command("mount", &["-o".as_ref(), how.as_ref(), &mounted.path(source)])
+    };
+    let mount = |mounted: &Mounted| {
+        SOURCES.iter().all(|source| disks.borrow_mut().mount_of(1 << 20, &mounted.path(source)))
+    };
+    nothing_is_half_made_on(
+        mount,
+        |mounted, source| set("remount,ro", mounted, source),
+        |mounted, source| {
+            set("remount,rw", mounted, source);
+        },
+    );
+}
+
+#[test]
 fn a_change_that_an_immutable_file_refuses_is_made_nowhere() {
     let set = |how: &str, mounted: &Mounted, source: &str| {
         ["file", "empty"]
@@ -181,6 +214,111 @@ fn a_change_that_an_immutable_file_refuses_is_made_nowhere() {
         |mounted, source| set("+i", mounted, source),
         |mounted, source| assert!(set("-i", mounted, source)),
     );
+}
+
+/// Random cases in CI.
+const CASES: u64 = 60;
+
+/// What a source refuses in one case, and how that is undone.
+fn refuse(kind: u64, source: &Path, below: &Path) -> bool {
+    match kind {
+        1 => command("chattr", &["+i".as_ref(), below]),
+        2 => command("chattr", &["+a".as_ref(), below]),
+        // What is left of the disk.
+        3 => fs::write(source.join("filler"), vec![0; 1 << 21]).is_err(),
+        _ => true,
+    }
+}
+
+fn allow(kind: u64, source: &Path, below: &Path) -> bool {
+    match kind {
+        1 => command("chattr", &["-i".as_ref(), below]),
+        2 => command("chattr", &["-a".as_ref(), below]),
+        3 => fs::remove_file(source.join("filler")).is_ok(),
+        _ => true,
+    }
+}
+
+/// One random change through the mount.
+fn random_change(target: &Path, numbers: &mut Numbers) -> (String, std::io::Result<()>) {
+    let path = |numbers: &mut Numbers| {
+        let folder = numbers.of(&[".", ".", "d", "e"]);
+        format!("{folder}/{}", numbers.of(&["d", "e", "f", "g"]))
+    };
+    let (one, two) = (path(numbers), path(numbers));
+    let (at, to) = (target.join(&one), target.join(&two));
+    let kind = numbers.below(8);
+    let done = match kind {
+        0 => fs::remove_file(&at),
+        1 => fs::remove_dir(&at),
+        2 | 3 => fs::rename(&at, &to),
+        4 => {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(numbers.of(&[0o700, 0o755]));
+            fs::set_permissions(&at, mode)
+        }
+        5 => std::os::unix::fs::lchown(&at, Some(numbers.of(&[0, 5])), None),
+        6 => {
+            let value = vec![b'v'; numbers.of(&[1, 9])];
+            let flags = numbers.of(&[XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE]);
+            rustix::fs::setxattr(&at, "user.x", &value, flags).map_err(Into::into)
+        }
+        _ => rustix::fs::removexattr(&at, "user.x").map_err(Into::into),
+    };
+    (format!("{kind} {one} {two}: {done:?}"), done)
+}
+
+/// A change through the mount that fails leaves all sources as they were; one that succeeds is the last word on a name.
+#[test]
+fn no_random_change_is_half_made_whatever_a_source_refuses() {
+    let mut disks = Disks::default();
+    let mut can = true;
+    let Some(mounted) = merged(|mounted| {
+        can = SOURCES.iter().all(|source| disks.mount_of(1 << 20, &mounted.path(source)));
+    }) else {
+        return;
+    };
+    if !can {
+        return;
+    }
+    let mut numbers = Numbers(number("THRUWAY_SEED", 5).max(1));
+    for case in 0..number("THRUWAY_CASES", CASES) {
+        for source in SOURCES {
+            for name in ["d", "e", "d/e", "e/d"] {
+                let path = mounted.path(source).join(name);
+                if numbers.below(3) > 0 {
+                    let _ = fs::create_dir(path);
+                }
+            }
+            for name in ["f", "g", "d/f", "e/g", "d", "e"] {
+                let path = mounted.path(source).join(name);
+                if numbers.below(3) > 0 && !path.is_dir() {
+                    let _ = fs::write(path, *source);
+                }
+            }
+        }
+        let (kind, source) = (1 + numbers.below(4), mounted.path(numbers.of(SOURCES)));
+        let below = source.join(numbers.of(&[".", "d", "e", "f", "g"]));
+        let kind = if below.symlink_metadata().is_ok() { kind } else { 4 };
+        assert!(refuse(kind, &source, &below), "{kind} {}", below.display());
+        let mut wrong = Vec::new();
+        for _ in 0..10 {
+            let all = || ["first", "second"].map(|source| tree(&mounted.path(source)));
+            let before = all();
+            let (what, done) = random_change(&mounted.target(""), &mut numbers);
+            if done.is_err() && all() != before {
+                wrong.push(format!("{what}: {before:#?} {:#?}", all()));
+            }
+        }
+        let is_allowed = allow(kind, &source, &below) || !below.symlink_metadata().is_ok();
+        assert!(is_allowed && wrong.is_empty(), "case {case}: {kind} {below:?} {wrong:?}");
+        for source in SOURCES {
+            for entry in fs::read_dir(mounted.path(source)).unwrap().flatten() {
+                let path = entry.path();
+                let is_folder = entry.file_type().unwrap().is_dir();
+                if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+            }
+        }
+    }
 }
 
 #[test]

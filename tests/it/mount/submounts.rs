@@ -6,18 +6,22 @@ use std::process::Command;
 
 use thruway_testing::skipped;
 
+use super::differential::Numbers;
 use super::fixture::{Mounted, kill, wait_until};
+use super::freshness::{
+    Seen, change, leads_through_a_link, look, look_merged, number, random_name,
+};
 use crate::{run, stderr, stdout, thruway};
 
 const SOURCES: &[&str] = &["first", "second"];
 
 /// File systems in memory, which are gone when this value is.
 #[derive(Default)]
-struct Disks(Vec<PathBuf>);
+pub(super) struct Disks(Vec<PathBuf>);
 
 impl Disks {
     /// Mounts a disk with a file of this name in it, or says why this machine cannot.
-    fn mount(&mut self, at: &Path, name: &str) -> bool {
+    pub(super) fn mount(&mut self, at: &Path, name: &str) -> bool {
         let aside = tempfile::tempdir().unwrap();
         if !call("mount", &[Path::new("-t"), Path::new("tmpfs"), Path::new("none"), aside.path()]) {
             skipped("mounting needs CAP_SYS_ADMIN");
@@ -31,13 +35,26 @@ impl Disks {
         true
     }
 
+    /// Mounts an empty disk of so many bytes.
+    pub(super) fn mount_of(&mut self, bytes: u64, at: &Path) -> bool {
+        let size = format!("size={bytes}");
+        let arguments = ["-t", "tmpfs", "-o", &size, "none"].map(Path::new);
+        self.0.push(at.to_owned());
+        let is_done = call("mount", &[&arguments[..], &[at]].concat());
+        if !is_done {
+            skipped("mounting needs CAP_SYS_ADMIN");
+        }
+        is_done
+    }
+
     fn bind(&mut self, what: &Path, at: &Path) -> bool {
         self.0.push(at.to_owned());
         call("mount", &[Path::new("--bind"), what, at])
     }
 
     fn unmount(&mut self, at: &Path) {
-        assert!(call("umount", &[at]), "{} is busy", at.display());
+        // The daemon may serve a request there just now, or not know yet that a mount upon this one is gone.
+        wait_until(&format!("{} is not busy", at.display()), || call("umount", &[at]));
         let last = self.0.iter().rposition(|disk| disk == at).unwrap();
         self.0.remove(last);
     }
@@ -89,7 +106,7 @@ fn a_disk_that_comes_below_a_source_is_written_to_and_one_that_goes_is_not_misse
             }
             shows(&media, &["disk"]);
             fs::write(media.join("new"), "").unwrap();
-            assert!(disk.join("new").exists());
+            assert!(disk.join("new").symlink_metadata().is_ok());
             fs::create_dir(media.join("inner")).unwrap();
             shows(&media.join("inner"), &[]);
             assert!(disks.mount(&disk.join("inner"), "nested"));
@@ -157,7 +174,7 @@ fn a_disk_that_is_mounted_at_a_source_takes_its_place_until_it_goes() {
         }
         shows(&mounted.target(""), &["one"]);
         fs::write(mounted.target("new"), "").unwrap();
-        assert!(first.join("new").exists());
+        assert!(first.join("new").symlink_metadata().is_ok());
         // Upon that one, another one.
         assert!(disks.mount(&first, "two"));
         shows(&mounted.target(""), &["two"]);
@@ -166,7 +183,7 @@ fn a_disk_that_is_mounted_at_a_source_takes_its_place_until_it_goes() {
         disks.unmount(&first);
         shows(&mounted.target(""), &["old"]);
         fs::write(mounted.target("new"), "").unwrap();
-        assert!(first.join("new").exists());
+        assert!(first.join("new").symlink_metadata().is_ok());
     }
 }
 
@@ -206,7 +223,7 @@ fn a_source_that_is_unmounted_is_named_and_nothing_is_made_below_it() {
         }
         fs::write(mounted.target("new"), "").unwrap();
         assert!(names(&first).is_empty(), "{:?}", names(&first));
-        assert!(mounted.path("second/new").exists());
+        assert!(mounted.path("second/new").symlink_metadata().is_ok());
         let (said, code) = status(&mounted);
         assert!(said.contains("its file system is not mounted"), "{said}");
         assert_eq!(code, Some(1));
@@ -231,6 +248,74 @@ fn a_mount_whose_only_source_is_unmounted_fails_until_the_source_is_back() {
     assert!(names(&mounted.path("first")).is_empty());
     assert!(disks.mount(&mounted.path("first"), "back"));
     shows(&mounted.target(""), &["back"]);
+}
+
+/// Random cases in CI.
+const CASES: u64 = 150;
+
+/// Random changes behind the mount, and disks that come and go at the sources and below them. What the mount shows is
+/// what the sources have.
+#[test]
+fn what_is_shown_while_disks_come_and_go_is_what_the_sources_have() {
+    for sources in [&["first"][..], SOURCES] {
+        let mut disks = Disks::default();
+        let Some(mounted) = Mounted::with_sources(sources, &[], |mounted| {
+            for source in sources {
+                fs::create_dir_all(mounted.path(source).join("a/c")).unwrap();
+                fs::create_dir_all(mounted.path(source).join("b/c")).unwrap();
+            }
+        }) else {
+            return;
+        };
+        let below: Vec<_> = sources.iter().map(|source| mounted.path(source)).collect();
+        let mut numbers = Numbers(number("THRUWAY_SEED", 7).max(1));
+        let mut history = std::collections::VecDeque::new();
+        for case in 0..number("THRUWAY_CASES", CASES) {
+            let source = numbers.of(&(0..below.len()).collect::<Vec<_>>());
+            let place = below[source].join(numbers.of(&["", "a", "b", "a/c", "b/c"]));
+            let is_disk = numbers.below(4) == 0;
+            history.push_back(match (is_disk, disks.0.last().cloned()) {
+                (true, Some(last)) if numbers.below(2) == 0 => {
+                    disks.unmount(&last);
+                    format!("unmount {}", last.display())
+                }
+                (true, _) if fs::symlink_metadata(&place).is_ok_and(|stat| stat.is_dir()) => {
+                    if !disks.mount(&place, "x") {
+                        return;
+                    }
+                    format!("mount {}", place.display())
+                }
+                _ => change(&below[source], &mut numbers),
+            });
+            if history.len() > 8 {
+                history.pop_front();
+            }
+            for _ in 0..4 {
+                let name = random_name(&mut numbers);
+                let inside = numbers.below(3) == 0;
+                if below.len() > 1 && leads_through_a_link(&below, &name) {
+                    continue;
+                }
+                let is_right = || {
+                    let through = std::panic::catch_unwind(|| look(&mounted.target(&name), inside));
+                    through.is_ok_and(|seen| {
+                        without_numbers(seen) == without_numbers(look_merged(&below, &name, inside))
+                    })
+                };
+                wait_until(&format!("{name} after case {case}: {history:#?}"), is_right);
+            }
+        }
+    }
+}
+
+/// The number of a file on a later file system differs in the mount, as the whole mount is one device.
+fn without_numbers(seen: Seen) -> Seen {
+    match seen {
+        Seen::File { mode, links, size, changed, what, .. } => {
+            Seen::File { number: 0, mode, links, size, changed, what }
+        }
+        other => other,
+    }
 }
 
 #[test]

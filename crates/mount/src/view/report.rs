@@ -111,6 +111,7 @@ fn status(view: &View, plan: &Plan) -> Status {
         restarts: memory.counted(Count::Restarts),
         changes: view.changes(),
         watched_folders: view.watch().map(|watch| watch.len() as u64),
+        open_files: view.files.inodes.open().len() as u64,
         inodes: u64::try_from(view.files.inodes.len()).unwrap_or(u64::MAX),
         counts: COUNTS
             .into_iter()
