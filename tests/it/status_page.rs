@@ -40,6 +40,10 @@ fn the_live_page_shows_clients_and_workers_wherever_it_is_read() {
         browser.ask("Emulation.setDeviceMetricsOverride", size);
         let shown = browser.value("document.documentElement.scrollWidth");
         assert!(shown.as_u64() <= Some(width), "{shown} of {width} pixels");
+        // No table is cut at the edge.
+        let is_whole = "[...document.querySelectorAll('.scroll')]\
+                        .every((part) => part.scrollWidth <= part.clientWidth)";
+        assert!(width < 390 || browser.value(is_whole) == true, "{width} pixels");
     }
     let background = |browser: &mut Browser, scheme: &str| {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Place, has, report, trace};
 use crate::browser::Browser;
@@ -75,4 +75,28 @@ fn the_page_works_in_a_browser() {
     let names = names.as_array().expect("rows");
     assert_eq!(names.len(), 4, "a folder of PATH each: {names:?}");
     assert_eq!(browser.requested, [file], "nothing else is asked for");
+}
+
+#[test]
+fn on_a_phone_no_name_is_cut_and_rows_are_few() {
+    if !has("chromium") {
+        return;
+    }
+    let place = Place::new();
+    let page = place.path().join("page.html");
+    let script = "i=0; while [ $i -lt 600 ]; do [ -e /none/of/these/folders/is/there/a-long-name-$i ]; \
+                  i=$((i+1)); done";
+    let options = ["--html", page.to_str().expect("text")];
+    trace(&options, Command::new("sh").args(["-c", script]));
+    let mut browser = Browser::start(place.path());
+    let size = json!({ "width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true });
+    browser.ask("Emulation.setDeviceMetricsOverride", size);
+    browser.open(&format!("file://{}", page.display()));
+    let number = |browser: &mut Browser, of: &str| browser.value(of).as_u64().expect("a number");
+    assert!(number(&mut browser, "document.documentElement.scrollWidth") <= 390);
+    // 57,000 pixels with a row for each name, in which a name had 60 of them.
+    assert!(number(&mut browser, "document.documentElement.scrollHeight") < 8_000);
+    let width = "Math.round(document.querySelector('#names td').getBoundingClientRect().width)";
+    assert!(number(&mut browser, width) > 300);
+    assert_eq!(browser.value(&format!("{NAMES}.length")), 30);
 }

@@ -20,6 +20,10 @@
     return element;
   };
 
+  // A path breaks behind its slashes, not within a word.
+  const breakable = (text) => text.split(/(?<=\/)/).flatMap((part) => [part, make('wbr')]);
+  const isNarrow = matchMedia('(max-width: 640px)').matches;
+
   const { totals } = data;
   const folders = data.folders.map(([parent, name, asked, missed, wasted, opened], index) => ({
     index, parent, name, asked, missed, wasted, opened, children: [],
@@ -215,13 +219,16 @@
       const most = Math.max(1, ...search.folders.map((folder) => folder.missed));
       const unused = search.unused
         ? ` · ${number(search.unused)} gave nothing at all: ${number(search.unused_missed)} misses` : '';
-      const rows = search.folders.slice(0, 400).map((folder) =>
-        make('div', { class: 'folder' }, make('code', { title: folder.path }, make('bdi', {}, folder.path)),
+      const shown = search.folders.slice(0, isNarrow ? 30 : 400);
+      const left = search.folders.length - shown.length;
+      const rows = shown.map((folder) =>
+        make('div', { class: 'folder' },
+          make('code', { title: folder.path }, make('bdi', {}, ...breakable(folder.path))),
           make('i', { '--share': `${(100 * folder.missed) / most}%` }), make('span', {}, number(folder.missed)),
           make('span', folder.is_used ? {} : { class: 'unused' }, folder.is_used ? number(folder.opened) : 'nothing')));
       const details = make('details', {},
         make('summary', {}, `${number(search.folders.length)} ${search.title}: ${number(search.missed)} misses`,
-          make('em', {}, unused)), ...rows);
+          make('em', {}, unused)), ...rows, left ? make('p', { class: 'hint' }, `and ${number(left)} more`) : '');
       if (!$('searches').children.length) details.open = search.folders.length < 30;
       $('searches').append(details);
     }
@@ -229,14 +236,14 @@
   };
 
   let sort = { key: 'wasted', down: true };
-  let shown = 200;
+  let shown = isNarrow ? 30 : 200;
   const showNames = () => {
     const part = $('filter').value.toLowerCase();
     const only = $('waste').checked;
     const found = names.filter((row) => (!only || row.wasted > 0) && row.name.toLowerCase().includes(part));
     const { key, down } = sort;
     found.sort((a, b) => (a[key] < b[key] ? 1 : a[key] > b[key] ? -1 : 0) * (down ? 1 : -1));
-    const cells = (row) => make('tr', {}, make('td', {}, row.name), make('td', {}, number(row.asked)),
+    const cells = (row) => make('tr', {}, make('td', {}, ...breakable(row.name)), make('td', {}, number(row.asked)),
       make('td', {}, number(row.missed)), make('td', {}, number(row.unlinked)),
       make('td', {}, number(row.opened)), make('td', { class: row.wasted ? 'w' : '' }, number(row.wasted)));
     $('names').tBodies[0].replaceChildren(...found.slice(0, shown).map(cells));
@@ -267,9 +274,9 @@
     if (event.key === 'Enter') event.target.click();
   });
   $('measure').addEventListener('change', drawMap);
-  $('filter').addEventListener('input', () => { shown = 200; showNames(); });
+  $('filter').addEventListener('input', () => { shown = isNarrow ? 30 : 200; showNames(); });
   $('waste').addEventListener('change', showNames);
-  $('more').addEventListener('click', () => { shown += 1000; showNames(); });
+  $('more').addEventListener('click', () => { shown += isNarrow ? 100 : 1000; showNames(); });
   $('names').tHead.addEventListener('click', (event) => {
     const { key } = event.target.dataset;
     if (!key) return;
