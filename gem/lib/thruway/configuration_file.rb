@@ -66,6 +66,15 @@ module Thruway
       worker_max_age: :worker_age_seconds_max
     }.freeze
 
+    # Words that Puma has dropped, and what stands for them.
+    FORMER = {
+      daemonize: "Puma 5 has dropped it: start the server as a service, as by systemd",
+      tcp_mode: "Puma 5 has dropped it: leave it out",
+      tcp_mode!: "Puma 5 has dropped it: leave it out",
+      worker_directory: "Puma 3 has dropped it: say directory",
+      prune_bundler!: "say prune_bundler, or leave it out"
+    }.freeze
+
     # The largest of them: seconds are counted in milliseconds, within 64 bits.
     NUMBER_MAX = 10**15
 
@@ -381,10 +390,10 @@ module Thruway
                                    "proxy_protocol:, and not #{source.inspect}")
     end
 
-    # A word that Puma does not know either.
+    # A word that Puma does not know either, or no longer.
     def method_missing(word, *)
-      raise Failure.new("#{place} has #{word}, which is no word of a configuration",
-                        hint: "docs/reference/serve_configuration.md has them all")
+      hint = FORMER.fetch(word, "docs/reference/serve_configuration.md has them all")
+      raise Failure.new("#{place} has #{word}, which is no word of a configuration", hint: hint)
     end
 
     def respond_to_missing?(*)

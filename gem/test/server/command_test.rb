@@ -118,6 +118,14 @@ class CommandTest < Minitest::Test
     assert_includes refusal(hello, "-p", "0", "-C", "none.rb"), "cannot read #{Dir.pwd}/none.rb"
   end
 
+  def test_an_option_of_puma_s_command_is_refused_with_what_stands_for_it
+    { "--dir" => "name the folder: thruway serve DIR", "-q" => "leave it out",
+      "--control-url" => "say activate_control_app in config/puma.rb",
+      "--plugin=x" => "say it in config/puma.rb" }.each do |option, advice|
+        assert_includes refusal(option, "x"), advice
+      end
+  end
+
   def test_what_cannot_be_meant_is_refused
     hello = write("config.ru", HELLO)
     assert_includes refusal(hello, "-w", "100000"), "it is auto, or 0 to 1024"

@@ -167,6 +167,13 @@ class ConfigurationTest < Minitest::Test
     end
   end
 
+  def test_a_word_that_puma_has_dropped_is_named_with_what_stands_for_it
+    write("config.ru", HELLO)
+    write("config/puma.rb", "daemonize true")
+    assert_includes refusal(@folder, "-p", "0"),
+                    "hint: Puma 5 has dropped it: start the server as a service, as by systemd"
+  end
+
   def test_what_a_file_cannot_mean_is_one_line_with_its_place
     write("config.ru", HELLO)
     ["threads", "\nPuma::Const::NONE", "workers 'many'", "supported_http_methods []",

@@ -105,6 +105,10 @@ impl Thruway {
             let RunVerb::Run(run) = OnlyRun::try_parse_from(words)?.verb;
             return Ok(Self { verb: Verb::Run(run) });
         }
+        #[cfg(target_os = "linux")]
+        if words.get(1).is_some_and(|verb| verb == "serve") {
+            return Self::try_parse_from(words).map_err(serve::advise);
+        }
         Self::try_parse_from(words)
     }
 

@@ -2,6 +2,7 @@
 
 mod folder;
 mod options;
+mod puma;
 mod ruby;
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use thruway_serve::monotonic_us;
 
 use crate::output::Answer;
 pub(crate) use options::Serve;
+pub(crate) use puma::advise;
 
 impl Serve {
     pub(crate) fn run(self) -> Answer {
