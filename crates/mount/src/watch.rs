@@ -24,6 +24,8 @@ use crate::inodes::{InodeId, lock};
 const COALESCE_INTERVAL: Duration = Duration::from_millis(5);
 /// After this many irrelevant wake-ups in succession, events are coalesced, too.
 const IRRELEVANT_MAX: u32 = 16;
+/// After this many wake-ups by the mount's own changes, events are coalesced, unless others change names meanwhile.
+const OWN_MAX: u32 = 16;
 /// How long a thread spins while another one reports changes: enough for some hundred changes.
 const SPIN_MAX: Duration = Duration::from_micros(2_000);
 /// The buffer of one read: some hundred events.
@@ -57,6 +59,8 @@ struct Batch {
     other: bool,
     /// Made by others, in folders that the kernel knows.
     relevant: bool,
+    /// The same, to names: not the end of a write through the mount, which the kernel reports with the program.
+    names: bool,
 }
 
 impl Batch {
@@ -64,6 +68,13 @@ impl Batch {
         let is_own = matches!(event, Told::Change { pid, .. } if *pid == own);
         self.own |= is_own;
         self.other |= !is_own;
+    }
+
+    fn note_relevant(&mut self, change: &Change<'_>) {
+        self.relevant = true;
+        let is_of_name =
+            matches!(change, Change::Name(..) | Change::FolderName(..) | Change::Everything);
+        self.names |= is_of_name;
     }
 }
 
@@ -161,7 +172,7 @@ impl Watch {
     /// reported, by itself or by another thread. If that thread is delayed, it reports [`Change::Late`].
     pub(crate) fn run(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
-        let mut irrelevant = 0;
+        let (mut irrelevant, mut own) = (0, 0);
         loop {
             // While one thread coalesces events, the others wait here: events do not wake them.
             drop(lock(&self.coalescing));
@@ -178,8 +189,9 @@ impl Watch {
                 Batch { relevant: true, .. } => 0,
                 Batch { other, .. } => irrelevant + u32::from(other),
             };
-            if batch.own || irrelevant > IRRELEVANT_MAX {
-                irrelevant = 0;
+            own = if batch.names { 0 } else { own + u32::from(batch.own) };
+            if own > OWN_MAX || irrelevant > IRRELEVANT_MAX {
+                (irrelevant, own) = (0, 0);
                 self.coalesce(&mut buffer, &report)?;
             }
         }
@@ -225,7 +237,7 @@ impl Watch {
         loop {
             std::thread::sleep(COALESCE_INTERVAL);
             let batch = self.report_all(buffer, report)?;
-            if !batch.own && (batch.relevant || !batch.other) {
+            if batch.names || !batch.own && (batch.relevant || !batch.other) {
                 return Ok(());
             }
         }
@@ -253,7 +265,7 @@ impl Watch {
             for event in events {
                 batch.note(&event, own);
                 if let Some(change) = self.change(&event, own) {
-                    batch.relevant = true;
+                    batch.note_relevant(&change);
                     report(change);
                 }
             }
@@ -353,6 +365,21 @@ mod tests {
         assert_eq!(watch.change(&Told::Overflow, own), Some(Change::Everything));
         watch.remove(InodeId(7), &fd);
         assert_eq!(watch.len(), 0);
+    }
+
+    /// Only changes of names end the coalescing: a write through the mount ends as if another program had made it.
+    #[test]
+    fn the_end_of_a_write_is_no_change_of_a_name() {
+        let key = (InodeId(7), 0);
+        let names = |change: Change<'_>| {
+            let mut batch = Batch::default();
+            batch.note_relevant(&change);
+            assert!(batch.relevant);
+            batch.names
+        };
+        assert!(!names(Change::File(key, b"name")));
+        assert!(names(Change::Name(key, b"name", What::Came)));
+        assert!(names(Change::FolderName(key, b"name")) && names(Change::Everything));
     }
 
     /// The second thread begins to wait after the event was read.
