@@ -1,11 +1,12 @@
 //! The terminal that a process belongs to, and what its descriptors are.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::stdio;
 use rustix::termios::isatty;
+use thruway_sys::descriptor;
 
 /// Where a process stands: session, group and terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +85,20 @@ pub fn is_terminal(stream: BorrowedFd<'_>) -> bool {
     isatty(stream)
 }
 
+/// Puts nothing in the place of each standard stream that is a terminal: a process that waits does not keep it open.
+///
+/// # Errors
+/// Whatever the system reports.
+pub fn let_go() -> io::Result<()> {
+    let nothing = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    for number in 0..3 {
+        if descriptor::with(number, is_terminal) == Some(true) {
+            descriptor::put(nothing.as_fd(), number)?;
+        }
+    }
+    Ok(())
+}
+
 /// The numbers of this process's open descriptors that a program that it starts would have, in order.
 ///
 /// # Errors
@@ -93,7 +108,7 @@ pub fn descriptors() -> io::Result<Vec<i32>> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
     }
-    numbers.retain(|number| thruway_sys::descriptor::is_inherited(*number));
+    numbers.retain(|number| descriptor::is_inherited(*number));
     numbers.sort_unstable();
     Ok(numbers)
 }

@@ -85,6 +85,19 @@ class PreloadTerminalTest < Minitest::Test
 
   def forks(made) = made.templates.sum { |template| template["forks"] }
 
+  # Another end of the terminal would be waited for.
+  def test_a_template_does_not_keep_a_terminal_open
+    application do |made|
+      shell(made) do |_|
+        process = made.templates.first["process"]
+        opened = Dir.children("/proc/#{process}/fd").map do |number|
+          File.readlink("/proc/#{process}/fd/#{number}")
+        end
+        assert_empty opened.grep(%r{/dev/(pts|tty)})
+      end
+    end
+  end
+
   def test_the_terminals_keys
     application do |made|
       shell(made) do |shell|

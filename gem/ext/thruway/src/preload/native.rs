@@ -15,7 +15,7 @@ use thruway_preload::place::{Part, Place};
 use thruway_preload::plan::Plan;
 use thruway_preload::role::{self, Role};
 use thruway_preload::template::{Description, Next, Request, Template};
-use thruway_preload::wire;
+use thruway_preload::{terminal, wire};
 use thruway_sys::descriptor;
 
 use super::{guard, notes, post};
@@ -183,6 +183,8 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     };
     let observed = notes::end();
     let template = Template::listen(place, post.key, post.lock, observed, description)?;
+    // Each child gets its client's.
+    terminal::let_go()?;
     *lock(&TEMPLATE) = Some(template);
     Ok(())
 }
