@@ -63,6 +63,12 @@ impl Environment {
         let application = xxh3_64(folder.as_os_str().as_bytes());
         Some(cache.join(format!("{application:016x}-{program:016x}.thruway-pack")))
     }
+
+    /// Whether no pack is kept for a program that is started in `folder`.
+    #[must_use]
+    pub fn keeps_no_pack(&self, folder: &Path) -> bool {
+        self.cache_path(&self.application(folder), b"").is_none()
+    }
 }
 
 /// Whether every user may put files there.
@@ -107,6 +113,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let none = Environment::default();
         assert_eq!(none.cache_path(folder.path(), b"a"), None);
+        assert!(none.keeps_no_pack(folder.path()));
         let user = tempfile::tempdir().unwrap();
         let home = Environment { home: Some(user.path().into()), ..Environment::default() };
         let pack = home.cache_path(folder.path(), b"a").unwrap();

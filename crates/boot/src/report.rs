@@ -44,6 +44,7 @@ pub struct Counts {
     pub compiled: Count,
     reasons: Mutex<BTreeMap<Reason, Vec<Vec<u8>>>>,
     left_parts: Mutex<BTreeSet<(&'static str, String)>>,
+    supplier: Mutex<Option<String>>,
 }
 
 impl Counts {
@@ -61,6 +62,13 @@ impl Counts {
     pub fn left_part(&self, part: Part, change: String) {
         if let Ok(mut left) = self.left_parts.try_lock() {
             left.insert((part.name(), change));
+        }
+    }
+
+    /// Something else supplies code, or is asked before the pack is: where it is defined.
+    pub fn supplied_by(&self, place: String) {
+        if let Ok(mut supplier) = self.supplier.try_lock() {
+            *supplier = Some(place);
         }
     }
 
@@ -93,6 +101,12 @@ impl Counts {
                     format!("thruway: {part} was left to Ruby, since {change} is not its own\n");
                 report.push_str(&line);
             }
+        }
+        if let Ok(supplier) = self.supplier.try_lock()
+            && let Some(place) = supplier.as_deref().map(printable::text)
+        {
+            let line = format!("thruway: code is asked of another load_iseq first: {place}\n");
+            report.push_str(&line);
         }
         report
     }

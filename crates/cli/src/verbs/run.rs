@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use thruway_boot::{Options, Part, Trust};
+use thruway_boot::{Environment, Options, Part, Trust};
 use thruway_spawn::Command;
 
 use super::preload;
 use crate::command::of_words;
 use crate::gem::Gem;
-use crate::output::{Answer, Failure};
+use crate::output::{Answer, Failure, print_error};
 
 /// Exit statuses of a command that cannot be run, and of a command that does not exist: as
 /// shells and env(1) have them.
@@ -84,6 +84,9 @@ fn parts() -> PossibleValuesParser {
 impl Run {
     pub(crate) fn run(self) -> Answer {
         let options = self.boot.options()?;
+        if options.pack.is_none() && keeps_no_pack() {
+            print_error(format!("thruway: note: {NO_PACK}\n").as_bytes());
+        }
         let mut command = accelerated(of_words(&self.command), &options);
         if !self.preload_file.is_empty() {
             let files = self.preload_file.iter().map(|path| absolute(path));
@@ -116,6 +119,16 @@ impl BootOptions {
         let options = Options { pack, trust, without, explain, gc_after_mb, ..Options::default() };
         Ok(Options { read_only: self.read_only, portable: self.portable, ..options })
     }
+}
+
+/// Why each boot is the first one.
+pub(crate) const NO_PACK: &str = "no pack is kept: neither XDG_CACHE_HOME nor HOME names a folder \
+     of this user's, and the application has no tmp folder";
+
+/// Whether a command in this folder finds no pack, and leaves none.
+pub(crate) fn keeps_no_pack() -> bool {
+    let environment = Environment::from_environment(|name| std::env::var_os(name));
+    std::env::current_dir().is_ok_and(|folder| environment.keeps_no_pack(&folder))
 }
 
 /// A command that may change its folder still means the same file.

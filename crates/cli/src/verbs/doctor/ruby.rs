@@ -5,10 +5,12 @@ use std::process::{Command, Stdio};
 
 use super::checks::Check;
 use crate::gem::Gem;
+use crate::verbs::run::{NO_PACK, keeps_no_pack};
 
 const RUBY: &str = "ruby";
 const GEM: &str = "gem";
 const BOOT: &str = "boot";
+const PACK: &str = "pack";
 
 const OLDEST: (u32, u32) = (3, 1);
 const INSTALL_RUBY: &str =
@@ -38,7 +40,15 @@ pub(super) fn checks() -> Vec<Check> {
         let told = format!("{library} has no extension for Ruby {version}");
         return vec![ruby, Check::broken(GEM, told, INSTALL_GEM)];
     };
-    vec![ruby, Check::works(GEM, library), boot(&extension)]
+    let mut checks = vec![ruby, Check::works(GEM, library), boot(&extension)];
+    if keeps_no_pack() {
+        checks.push(Check::limited(
+            PACK,
+            NO_PACK,
+            "set HOME to a folder of yours, or name one by --pack",
+        ));
+    }
+    checks
 }
 
 /// `3.1`, and what Ruby says of itself.

@@ -92,6 +92,15 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     }
 }
 
+/// The program ends: says for the report who supplied code, if that was not the pack alone.
+pub(super) fn note_supplier(boot: &Boot) {
+    // SAFETY: Ruby calls what is registered for its end with the lock held.
+    let gvl = unsafe { Gvl::assume() };
+    if let Some(place) = iseq::other_supplier(gvl) {
+        boot.counts.supplied_by(String::from_utf8_lossy(&place).into_owned());
+    }
+}
+
 /// From now on `observer` is called for each file of code, or nothing if it is nil.
 pub(super) fn observe(gvl: Gvl, observer: VALUE) {
     let observer = is_true(observer).then(|| Pinned::new(gvl, observer));

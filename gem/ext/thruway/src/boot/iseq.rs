@@ -88,6 +88,17 @@ pub(super) fn is_sole_supplier(gvl: Gvl) -> bool {
     LOADER.get().zip(now).is_some_and(|(own, now)| ask(gvl, own.value(), c"==", &[now]))
 }
 
+/// Where the `load_iseq` is defined that Ruby asks now, if it is not ours; an empty path is C code.
+pub(super) fn other_supplier(gvl: Gvl) -> Option<Vec<u8>> {
+    let now = originals::own_method(gvl, instruction_sequence(gvl).value(), c"load_iseq")?;
+    if is_sole_supplier(gvl) {
+        return None;
+    }
+    let place = send(gvl, now, c"source_location", &[]).and_then(|place| RArray::of(gvl, place));
+    let path = place.and_then(|place| RString::plain(gvl, place.get(gvl, 0)?));
+    Some(path.map_or_else(Vec::new, |path| path.to_vec(gvl)))
+}
+
 /// The code as an object that can be run. Ruby reads the bytes in place, and only here.
 pub(super) fn load_code(gvl: Gvl, code: &'static [u8]) -> Option<VALUE> {
     let (load, class) = (c"load_from_binary", instruction_sequence(gvl));

@@ -102,6 +102,7 @@ fn finish() {
     preload::learn();
     write_pack(boot);
     if boot.options.explain {
+        code::note_supplier(boot);
         write_to_stderr(boot.report().as_bytes());
     }
 }
