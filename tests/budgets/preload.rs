@@ -19,8 +19,11 @@ fn application(features: usize) -> TempDir {
     for number in 0..features {
         fs::write(folder.join(format!("lib/deep/f{number}.rb")), "").expect("it is written");
     }
-    fs::write(folder.join("main.rb"), "require_relative 'config/environment'\nputs 1\n")
+    // Of no other script anything is loaded in advance.
+    fs::create_dir(folder.join("bin")).expect("it is made");
+    fs::write(folder.join("bin/rails"), "require_relative '../config/environment'\nputs 1\n")
         .expect("it is written");
+    fs::write(folder.join("config/application.rb"), "").expect("it is written");
     fs::write(folder.join("config.ru"), "").expect("it is written");
     // What was written a moment ago makes a template stale.
     std::thread::sleep(Duration::from_millis(60));
@@ -70,7 +73,7 @@ fn number(report: &str, name: &str) -> i64 {
 /// How many questions the template for such a program asks before a fork.
 fn questions(features: usize, zone: Option<&str>) -> i64 {
     let around = application(features);
-    number(&template(around.path(), &["ruby", "main.rb"], zone), "questions")
+    number(&template(around.path(), &["ruby", "bin/rails"], zone), "questions")
 }
 
 #[test]
