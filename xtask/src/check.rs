@@ -1,7 +1,5 @@
 //! `cargo x check`: the lints, then every test, a step at a time.
 
-mod durations;
-
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use durations::Durations;
+use crate::durations::Durations;
 
 /// Everything that CI runs: lints, then every test
 #[derive(Debug, Args)]
@@ -32,7 +30,7 @@ impl Check {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let steps = chosen(steps(root), self.only.as_deref())?;
         let mut summaries = Vec::new();
-        let mut durations = Durations::read(root);
+        let mut durations = Durations::read(root.join("target/check-durations.tsv"));
         for step in &steps {
             let start = Instant::now();
             match durations.of(step.title) {
@@ -49,22 +47,6 @@ impl Check {
         Ok(())
     }
 }
-
-/// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile. The name of
-/// each test is shown when it ends. Plugins of gems that happen to be installed are left out: with that of
-/// Rails, what failed is not repeated at the end.
-pub(crate) const GEM_TESTS: [&str; 10] = [
-    "-Itarget/debug/gem",
-    "-Igem/lib",
-    "-Igem/test",
-    "-w",
-    "-rdeadline",
-    "-e",
-    "Dir['gem/test/**/*_test.rb'].sort.each { |file| require \"./#{file}\" }",
-    "--",
-    "--no-plugins",
-    "--verbose",
-];
 
 /// The tests of the boot once more, in the portable mode. Left out are random edits: it is one of their modes. What
 /// does not depend on it is left out too: methods that a program patches, and the collector.
@@ -139,7 +121,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step("aarch64", crate::command::cargo(), &["x", "aarch64"]),
         step("portable", crate::command::cargo(), &["x", "portable"]),
         step("ebpf", crate::command::cargo(), &["x", "ebpf"]),
-        step("gem tests", "ruby".into(), &GEM_TESTS),
+        step("gem tests", crate::command::cargo(), &["x", "gem-tests"]),
         step("boot where calls are not answered", "ruby".into(), &PORTABLE_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]

@@ -8,9 +8,11 @@ mod check;
 mod command;
 mod debian;
 mod dist;
+mod durations;
 mod ebpf;
 mod fuzz;
 mod gem;
+mod gem_tests;
 mod instructions;
 mod layers;
 mod packages;
@@ -44,6 +46,7 @@ enum Task {
     Check(check::Check),
     Bench(bench::Bench),
     Gem(gem::Gem),
+    GemTests(gem_tests::GemTests),
     Dist(dist::Dist),
     Release(release::Release),
     Windows(windows::Windows),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
     let done = match Tasks::parse().task {
         Task::Check(check) => check.run(&root()),
         Task::Bench(bench) => bench.run(&root()),
+        Task::GemTests(tests) => tests.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
         Task::Dist(dist) => dist.run(&root()),
         Task::Release(release) => release.run(&root()),

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use clap::Args;
 
-use crate::check::{GEM_TESTS, failed_test};
+use crate::check::failed_test;
 
 /// Run tests many times beside busy loops, and report those that fail by chance
 ///
@@ -65,11 +65,9 @@ impl Stress {
     }
 
     fn gem(&self, root: &Path, seed: u32) -> Command {
-        let mut tests = Command::new("ruby");
-        tests.current_dir(root).args(GEM_TESTS).args(["--seed", &seed.to_string()]);
-        if let Some(name) = &self.name {
-            tests.args(["--name", &format!("/{name}/")]);
-        }
+        let mut tests = Command::new(crate::command::cargo());
+        tests.current_dir(root).args(["x", "gem-tests", "--seed", &seed.to_string()]);
+        tests.args(&self.name);
         tests
     }
 }
