@@ -8,14 +8,17 @@
 //!
 //! 1. [`Limits`]: what a client may cost, each limit with its name.
 //! 2. `frames`: counts what a client sends by kind, before anything is done for it.
+//!    `screen`, `hpack`: what `h2` would end the whole connection for.
 //! 3. `wire`: the memory that `h2` reads and writes. `session`, `stream`: a connection and its streams.
 //! 4. `heads`: heads of HTTP/1 and HTTP/2, from one to the other. [`Priority`]: which response is sent first.
 #![forbid(unsafe_code)]
 
 mod frames;
 mod heads;
+mod hpack;
 mod limits;
 mod priority;
+mod screen;
 mod session;
 mod stream;
 mod wire;

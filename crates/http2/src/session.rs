@@ -13,6 +13,7 @@ use crate::frames::{Excess, FrameCounter};
 use crate::heads;
 use crate::limits::Limits;
 use crate::priority::Priority;
+use crate::screen::Screen;
 use crate::stream::{Stream, Woken};
 use crate::wire::Wire;
 
@@ -21,6 +22,7 @@ pub struct Session {
     state: State,
     wire: Wire,
     frames: FrameCounter,
+    screen: Screen,
     woken: Woken,
     is_leaving: bool,
     fault: Option<String>,
@@ -72,6 +74,7 @@ impl Session {
             state: State::Handshake(Box::new(builder.handshake(wire.clone()))),
             wire,
             frames: FrameCounter::new(limits, now_ms),
+            screen: Screen::new(limits.head_bytes_max),
             woken: Woken::default(),
             is_leaving: false,
             fault: None,
@@ -87,7 +90,7 @@ impl Session {
             self.give_up();
             return Err(excess);
         }
-        self.wire.push(bytes);
+        self.wire.push_by(|to| self.screen.pass(bytes, to));
         Ok(())
     }
 

@@ -26,8 +26,8 @@ struct Buffers {
 
 impl Wire {
     /// Adds what has come in.
-    pub(crate) fn push(&self, bytes: &[u8]) {
-        self.buffers().received.extend_from_slice(bytes);
+    pub(crate) fn push_by(&self, push: impl FnOnce(&mut Vec<u8>)) {
+        push(&mut self.buffers().received);
     }
 
     /// Whether some of it was not read yet.
