@@ -1,8 +1,8 @@
 //! Looks at what a client sends before `h2` does, which ends the whole connection for a malformed field.
 //!
 //! A malformed request is an error of its stream alone (RFC 9113, 8.1.1). A block with such a field is replaced by
-//! one for which `h2` resets the stream. From then on `h2` lacks what that block put into the table. So all later blocks are
-//! written again without it. As long as nothing is malformed, every byte passes as it came.
+//! one for which `h2` resets the stream. From then on `h2` lacks what that block put into the table. So all later
+//! blocks are written again without it. As long as nothing is malformed, every byte passes as it came.
 
 use http::header::{HeaderName, HeaderValue};
 
