@@ -130,6 +130,10 @@ impl<'a> Request<'a> {
     fn rescue(self, raised: Raised, error: &Cell<VALUE>) -> Result<(), Raised> {
         let (context, sender) = (self.context, Sender::new(&self.engine.engine, self.context));
         let stage = context.stage.get();
+        if stage == Stage::Gathering {
+            // While `failed` runs, a successor may take the lead: it must not send what was gathered.
+            context.stage.set(Stage::Unsent);
+        }
         if !raised.is_exception() {
             sender.abort();
             return Err(raised);
