@@ -14,6 +14,7 @@ use thruway_pack::printable;
 use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place, now_ns};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::cache_path;
 use crate::code::{CodeFlags, Reason, Warnings};
 use crate::files::{Files, FoundFile, cleaned};
 use crate::frozen;
@@ -290,6 +291,7 @@ impl Boot {
         let written = thruway_pack::replace(path, &builder, now_ns())?;
         if matches!(written, Written::Replaced { .. }) {
             learned.forget();
+            cache_path::remove_oldest_beside(path);
         }
         Ok(Some(written))
     }

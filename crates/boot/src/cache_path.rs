@@ -11,6 +11,21 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What marks the folder of an application.
 const MARKS: [&str; 3] = ["Gemfile", "gems.rb", "config.ru"];
 
+/// The folder of the user's cache with the packs of programs that were started outside of applications.
+const OUTSIDE: &str = "outside";
+
+/// The most packs in there. Each folder that a program is started in has its own, and most are never used again.
+const OUTSIDE_PACKS_MAX: usize = 20;
+
+/// What a program belongs to, by the folder that it is started in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Application {
+    /// The application's folder, or the one that the program is started in.
+    pub folder: PathBuf,
+    /// Whether the folder is an application's.
+    pub is_marked: bool,
+}
+
 /// What the path depends on, besides the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
@@ -36,15 +51,16 @@ impl Environment {
     /// The application that `start` lies in: the folder of the Gemfile, or the nearest folder above
     /// with a Gemfile or a `config.ru`, or `start` itself.
     #[must_use]
-    pub fn application(&self, start: &Path) -> PathBuf {
-        if let Some(folder) = self.gemfile.as_deref().and_then(Path::parent) {
-            return folder.to_owned();
+    pub fn application(&self, start: &Path) -> Application {
+        let has_mark = |folder: &&Path| MARKS.iter().any(|mark| is_file(&folder.join(mark)));
+        let named = self.gemfile.as_deref().and_then(Path::parent);
+        match named.or_else(|| start.ancestors().find(has_mark)) {
+            Some(folder) => Application { folder: folder.to_owned(), is_marked: true },
+            None => Application { folder: start.to_owned(), is_marked: false },
         }
-        let is_marked = |folder: &&Path| MARKS.iter().any(|mark| is_file(&folder.join(mark)));
-        start.ancestors().find(is_marked).unwrap_or(start).to_owned()
     }
 
-    /// The pack of the application in `folder`, for a program of that identity.
+    /// The pack of an application, for a program of that identity.
     ///
     /// It is kept in `tmp/cache/thruway` if the application has a `tmp` folder, as Rails applications
     /// do. That folder must not be open to all users, as `/tmp` is, of an application in `/`.
@@ -52,14 +68,19 @@ impl Environment {
     /// name, so that two versions of Ruby do not take turns at replacing one file. `None` without a
     /// folder to keep it in.
     #[must_use]
-    pub fn cache_path(&self, folder: &Path, identity: &[u8]) -> Option<PathBuf> {
+    pub fn cache_path(&self, application: &Application, identity: &[u8]) -> Option<PathBuf> {
+        let Application { folder, is_marked } = application;
         let program = xxh3_64(identity);
         let own = folder.join("tmp");
         if std::fs::metadata(&own).is_ok_and(|stat| stat.is_dir() && !is_shared(&stat)) {
             return Some(own.join(format!("cache/thruway/{program:016x}.thruway-pack")));
         }
         let home = self.home.as_ref().map(|home| home.join(".cache"));
-        let cache = self.cache_home.clone().or(home).filter(|cache| is_own(cache))?.join("thruway");
+        let mut cache = self.cache_home.clone().or(home).filter(|cache| is_own(cache))?;
+        cache.push("thruway");
+        if !is_marked {
+            cache.push(OUTSIDE);
+        }
         let application = xxh3_64(folder.as_os_str().as_bytes());
         Some(cache.join(format!("{application:016x}-{program:016x}.thruway-pack")))
     }
@@ -68,6 +89,26 @@ impl Environment {
     #[must_use]
     pub fn keeps_no_pack(&self, folder: &Path) -> bool {
         self.cache_path(&self.application(folder), b"").is_none()
+    }
+}
+
+/// Removes the packs that were written longest ago, if this one is kept with those of programs outside of
+/// applications. A process that uses such a pack has it mapped, and goes on.
+pub(crate) fn remove_oldest_beside(pack: &Path) {
+    let Some(folder) =
+        pack.parent().filter(|folder| folder.ends_with(Path::new("thruway").join(OUTSIDE)))
+    else {
+        return;
+    };
+    let is_pack = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == "thruway-pack");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let dated = |path: PathBuf| Some((std::fs::metadata(&path).ok()?.modified().ok()?, path));
+    let mut packs: Vec<_> =
+        entries.map(|entry| entry.path()).filter(is_pack).filter_map(dated).collect();
+    packs.sort_unstable_by(|a, b| b.cmp(a));
+    for (_, path) in packs.into_iter().skip(OUTSIDE_PACKS_MAX).filter(|(_, path)| path != pack) {
+        // Another process may have removed it.
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -94,34 +135,63 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
+    /// Of that folder, as an application or as a folder outside of one.
+    fn application(folder: &Path, is_marked: bool) -> Application {
+        Application { folder: folder.to_owned(), is_marked }
+    }
+
     #[test]
     fn the_application_is_the_nearest_marked_folder() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("app/models");
         std::fs::create_dir_all(&deep).unwrap();
         let environment = Environment::default();
-        assert_eq!(environment.application(&deep), deep);
+        assert_eq!(environment.application(&deep), application(&deep, false));
         std::fs::write(folder.path().join("Gemfile"), "").unwrap();
-        assert_eq!(environment.application(&deep), folder.path());
+        assert_eq!(environment.application(&deep), application(folder.path(), true));
         let gemfile = Some("/other/Gemfile".into());
         let environment = Environment { gemfile, ..Environment::default() };
-        assert_eq!(environment.application(&deep), Path::new("/other"));
+        assert_eq!(environment.application(&deep), application(Path::new("/other"), true));
     }
 
     #[test]
     fn the_pack_is_kept_with_the_application_or_in_the_cache() {
         let folder = tempfile::tempdir().unwrap();
+        let of_folder = application(folder.path(), true);
         let none = Environment::default();
-        assert_eq!(none.cache_path(folder.path(), b"a"), None);
+        assert_eq!(none.cache_path(&of_folder, b"a"), None);
         assert!(none.keeps_no_pack(folder.path()));
         let user = tempfile::tempdir().unwrap();
         let home = Environment { home: Some(user.path().into()), ..Environment::default() };
-        let pack = home.cache_path(folder.path(), b"a").unwrap();
-        assert!(pack.starts_with(user.path().join(".cache/thruway")), "{pack:?}");
+        let pack = home.cache_path(&of_folder, b"a").unwrap();
+        assert_eq!(pack.parent().unwrap(), user.path().join(".cache/thruway"));
         std::fs::create_dir(folder.path().join("tmp")).unwrap();
-        let pack = home.cache_path(folder.path(), b"a").unwrap();
+        let pack = home.cache_path(&of_folder, b"a").unwrap();
         assert!(pack.starts_with(folder.path().join("tmp/cache/thruway")), "{pack:?}");
-        assert_ne!(home.cache_path(folder.path(), b"b").unwrap(), pack);
+        assert_ne!(home.cache_path(&of_folder, b"b").unwrap(), pack);
+    }
+
+    #[test]
+    fn packs_outside_of_applications_do_not_pile_up() {
+        let user = tempfile::tempdir().unwrap();
+        let home = Environment { home: Some(user.path().into()), ..Environment::default() };
+        let folder = |number: usize| application(&PathBuf::from(format!("/x/{number}")), false);
+        let pack = |number| home.cache_path(&folder(number), b"a").unwrap();
+        let of_application = home.cache_path(&application(Path::new("/x"), true), b"a").unwrap();
+        std::fs::create_dir_all(pack(0).parent().unwrap()).unwrap();
+        std::fs::write(&of_application, "").unwrap();
+        let second = std::time::Duration::from_secs(1);
+        for number in 0..OUTSIDE_PACKS_MAX + 3 {
+            let file = std::fs::File::create(pack(number)).unwrap();
+            let age = second * u32::try_from(1000 - number).unwrap();
+            file.set_modified(std::time::SystemTime::now() - age).unwrap();
+            remove_oldest_beside(&pack(number));
+        }
+        let is_there = |number: &usize| std::fs::metadata(pack(*number)).is_ok();
+        let left: Vec<_> = (0..OUTSIDE_PACKS_MAX + 3).filter(is_there).collect();
+        assert_eq!(left, (3..OUTSIDE_PACKS_MAX + 3).collect::<Vec<_>>());
+        remove_oldest_beside(&of_application);
+        assert!(std::fs::metadata(&of_application).is_ok());
     }
 
     #[test]
@@ -131,9 +201,10 @@ mod tests {
         std::fs::create_dir(&tmp).unwrap();
         std::fs::set_permissions(&tmp, Permissions::from_mode(0o1777)).unwrap();
         let home = Environment { home: Some(user.path().into()), ..Environment::default() };
-        let pack = home.cache_path(folder.path(), b"a").unwrap();
+        let pack = home.cache_path(&application(folder.path(), true), b"a").unwrap();
         assert!(pack.starts_with(user.path()), "{pack:?}");
-        assert!(home.cache_path(Path::new("/"), b"a").unwrap().starts_with(user.path()));
+        let root = application(Path::new("/"), false);
+        assert!(home.cache_path(&root, b"a").unwrap().starts_with(user.path()));
     }
 
     #[test]

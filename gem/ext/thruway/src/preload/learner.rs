@@ -72,7 +72,7 @@ pub(crate) fn learn() {
     };
     let environment = Environment::from_environment(|name| std::env::var_os(name));
     let Ok(folder) = std::env::current_dir() else { return };
-    let application = environment.application(&folder);
+    let application = environment.application(&folder).folder;
     let plan = run.plan(application.as_os_str().as_bytes());
     let Ok(place) = Place::at(&post.folder) else { return };
     let known = place.read(post.key, Part::Plan).and_then(|bytes| Plan::decoded(&bytes));
