@@ -39,9 +39,14 @@ class DeployTest < Minitest::Test
     [*addresses&.keys, *variables.keys].each { |name| ENV.delete(name) }
   end
 
-  def status(port, path)
-    Client.new(TCPSocket.new("127.0.0.1", port)).request(path).status
+  # As a probe or a scraper asks: by the address.
+  def ask(port, path)
+    client = Client.new(TCPSocket.new("127.0.0.1", port))
+    client.send("GET #{path} HTTP/1.1\r\nHost: 127.0.0.1:#{port}\r\n\r\n")
+    client.response
   end
+
+  def status(port, path) = ask(port, path).status
 
   def documents(name) = Psych.load_stream(read(name))
 
@@ -70,7 +75,7 @@ class DeployTest < Minitest::Test
     site = start_site("WEB_CONCURRENCY" => "1", "THRUWAY_DRAIN_DELAY" => "0")
     query = documents("kubernetes/keda.yaml").first.dig("spec", "triggers", 0, "metadata", "query")
     name = query[/thruway_\w+/]
-    text = Client.new(TCPSocket.new("127.0.0.1", site.metrics)).request("/metrics").body
+    text = ask(site.metrics, "/metrics").body
     assert_includes text, "#{name}{le="
     assert_predicate stop(site.pid), :success?
   end
