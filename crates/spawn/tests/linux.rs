@@ -120,7 +120,7 @@ fn a_missing_interpreter_is_told() {
 #[test]
 fn a_nul_is_refused_and_named() {
     for (command, message) in [
-        (Command::new("a\0b"), "cannot start a\0b: refused \"a\\0b\": a NUL byte"),
+        (Command::new("a\0b"), "cannot start a\\000b: refused \"a\\000b\": a NUL byte"),
         (Command::new("true").arg("\0"), "cannot start true: a NUL byte in an argument"),
         (Command::new("true").env("A", "\0"), "cannot start true: a NUL byte in its environment"),
         (Command::new("true").current_dir("\0"), "cannot start true: a NUL byte in its folder"),
