@@ -11,7 +11,7 @@ require "thruway/server"
 # Servers within the test's own process, and clients that show every byte.
 module Serving
   # How long a test waits for what must come; it is never a measure.
-  PATIENCE_SECONDS = 20
+  PATIENCE_SECONDS = 60
 
   Response = Struct.new(:status, :headers, :body) do
     def [](name)

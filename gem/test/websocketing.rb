@@ -4,7 +4,7 @@ require "securerandom"
 
 # A client of WebSockets that shows every frame.
 class WebSocketing
-  PATIENCE_SECONDS = 20
+  PATIENCE_SECONDS = 60
 
   TEXT = 1
   BINARY = 2

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// How long a test waits for what must come; it is never a measure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running `thruway serve`. It is killed when the value is dropped.
 pub(crate) struct Server {
