@@ -131,7 +131,7 @@ fn short_application(root: &Path, folder: &Path, options: &[&str]) -> Result<Cou
     ruby.arg("-I").arg(root.join("gem/lib")).args(["-r", "thruway/cli", "-e"]);
     ruby.args(["exit Thruway::CLI.run(ARGV)", "--", "--port", "0", "--workers", "0"]);
     ruby.args(["--threads", "1", "--environment", "production"]).args(options);
-    ruby.arg(root.join("examples/rack_hello"));
+    ruby.arg("--").arg(root.join("examples/rack_hello"));
     Counted::start(ruby, folder, "thruway.so")
 }
 
