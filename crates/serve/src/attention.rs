@@ -9,7 +9,7 @@ use thruway_http1::Request;
 
 use crate::admission::{self, LATE};
 use crate::connection::Connection;
-use crate::engine::Engine;
+use crate::engine::{Engine, is_drained};
 use crate::exchange::{Absent, Exchange, Handler};
 use crate::http2::output;
 use crate::poller::Events;
@@ -25,7 +25,8 @@ const LOOK_US: u64 = 1_000;
 pub struct Attention {
     /// Requests that wait for a thread with a handler.
     pub waiting: usize,
-    /// Another thread should have been woken: its wait, if it waits, has missed that.
+    /// Another thread should have been woken: its wait, if it waits, has missed that. So it is when the last
+    /// connection of a server that drains has ended.
     pub is_woken: bool,
     /// How long the engine may be left alone, if nothing happens (none: for ever).
     pub rest: Option<Duration>,
@@ -61,7 +62,7 @@ impl Engine {
         }
         Attention {
             waiting: self.connections.turns.len(),
-            is_woken: self.is_woken,
+            is_woken: self.is_woken || is_drained(&self.connections),
             rest: if is_busy { Some(Duration::ZERO) } else { self.rest() },
         }
     }

@@ -375,7 +375,8 @@ fn host_of(listener: &Listener) -> Option<String> {
     }
 }
 
-fn is_drained(connections: &Connections) -> bool {
+/// Whether the server drains, and has no connection left.
+pub(crate) fn is_drained(connections: &Connections) -> bool {
     connections.stage == Stage::Draining && connections.slab.len() == 0
 }
 

@@ -23,6 +23,23 @@ fn draining_serves_what_was_asked_and_hangs_up() {
     drop(rig);
 }
 
+/// The leader may begin to wait just before the standby sees the last connection go: no event is left for it then.
+#[test]
+fn a_drain_that_ends_while_no_thread_can_serve_wakes_the_one_that_waits() {
+    let mut rig = Rig::new(hello);
+    let _idle = rig.connect();
+    rig.run_until(|rig| rig.engine.connection_count() == 1);
+    rig.engine.end(Ending::Drained { closes_for_all: true });
+    let mut events = Events::new();
+    let mut attention = rig.engine.attend(&mut events);
+    assert!(!attention.is_woken, "it has a moment for its request");
+    while rig.engine.connection_count() > 0 {
+        rig.engine.handle().waiter.wait_for(&mut events, attention.rest);
+        attention = rig.engine.attend(&mut events);
+    }
+    assert!(attention.is_woken);
+}
+
 #[test]
 fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
     let mut rig = Rig::new(hello);
