@@ -2,6 +2,9 @@
 //!
 //! Imports are what the code names: `use` trees and paths, followed through re-exports to the file that defines
 //! the name. What is compiled for tests alone does not count.
+//!
+//! In the crates of [`LAYERED`], imports between the top-level folders of `src` form no circle either, so that a
+//! folder can be read before the folders that stand on it.
 
 mod graph;
 mod modules;
@@ -10,6 +13,9 @@ mod source;
 use std::path::Path;
 
 use source::Source;
+
+/// Crates whose top-level folders are layers.
+const LAYERED: [&str; 1] = ["serve"];
 
 /// Lines of a function, at most.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -36,6 +42,9 @@ pub(crate) fn check(root: &Path) -> Result<(), Vec<String>> {
     for (name, folder) in folders(root) {
         let sources = source::read(&folder).map_err(|error| vec![error])?;
         breaches.extend(circles(&name, &sources));
+        if LAYERED.contains(&name.as_str()) {
+            breaches.extend(folder_circles(&name, &sources));
+        }
         for function in sources.iter().flat_map(|source| &source.functions) {
             lengths.push(function.lines);
             if function.lines > FUNCTION_LINES_MAX {
@@ -62,4 +71,68 @@ fn circles(name: &str, sources: &[Source]) -> Vec<String> {
         format!("{name}: a circle of imports: {}", files.join(", "))
     };
     circles.into_iter().map(told).collect()
+}
+
+/// Top-level folders that import each other, with the files that take part.
+fn folder_circles(name: &str, sources: &[Source]) -> Vec<String> {
+    let mut folders: Vec<&str> = sources.iter().filter_map(Source::folder).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    let room = |file: usize| {
+        let folder = sources[file].folder()?;
+        folders.binary_search(&folder).ok()
+    };
+    let arrows: Vec<_> = modules::imports(sources)
+        .into_iter()
+        .filter_map(|(from, to)| Some((room(from)?, room(to)?, from, to)))
+        .filter(|(from, to, ..)| from != to)
+        .collect();
+    let rooms = arrows.iter().map(|(from, to, ..)| (*from, *to)).collect();
+    let told = |circle: Vec<usize>| {
+        let names: Vec<_> = circle.iter().map(|room| folders[*room]).collect();
+        let inside = |room: &usize| circle.contains(room);
+        let imports: Vec<_> = arrows
+            .iter()
+            .filter(|(from, to, ..)| inside(from) && inside(to))
+            .map(|(.., from, to)| format!("{} -> {}", sources[*from].file, sources[*to].file))
+            .collect();
+        let (names, imports) = (names.join(", "), imports.join(", "));
+        format!("{name}: a circle of imports between folders {names}: {imports}")
+    };
+    graph::circles(folders.len(), &rooms).into_iter().map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(file: &str, import: &str) -> Source {
+        let names = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
+        let path = [vec!["crate".to_owned()], names(import)].concat();
+        Source {
+            file: format!("{file}.rs"),
+            module: names(file),
+            imports: vec![source::Import { path, alias: "it".to_owned(), is_public: false }],
+            ..Source::default()
+        }
+    }
+
+    #[test]
+    fn folders_that_import_each_other_are_a_circle_though_their_files_are_none() {
+        let sources = [
+            source("high", "std"),
+            source("high/a", "low/b"),
+            source("high/c", "error"),
+            source("low", "std"),
+            source("low/b", "error"),
+            source("low/d", "high/c"),
+            source("error", "std"),
+        ];
+        assert!(circles("serve", &sources).is_empty());
+        let found = folder_circles("serve", &sources);
+        let expected = "serve: a circle of imports between folders high, low: high/a.rs -> low/b.rs, \
+                        low/d.rs -> high/c.rs";
+        assert_eq!(found, [expected]);
+        assert!(folder_circles("serve", &sources[..5]).is_empty());
+    }
 }

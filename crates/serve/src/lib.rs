@@ -1,117 +1,83 @@
 //! Serves connections of HTTP/1 and HTTP/2 a turn at a time.
 //!
-//! A **turn** is one request or one quantum of a body. What has waited longest has the next turn, so no client
-//! keeps others from theirs.
+//! A **turn** is one request or one quantum of a body. The connection that has waited longest has the next turn, so no
+//! client keeps others from theirs.
 //!
 //! The owner of an [`Engine`] drives it; the engine itself knows no threads. A folder's server drives one engine in
 //! each thread. The gem shares one between Ruby threads and a standby thread. A [`Handler`] decides what is done with
 //! a request.
 //!
-//! Reading order:
+//! # Rooms
 //!
-//! 1. [`engine`](Engine): events and turns; `acceptor`, `turns`, `deadlines` and `queue` are its parts.
-//! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
-//! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
-//! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
-//!    [`inheritance`]: how service ends, and what the next server takes over.
-//! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
-//! 6. `carrier`, `multiplexer`, `http2`: what differs for HTTP/2, whose streams are entries like connections.
-//! 7. `upgraded`, `socket_state`, `socket_writer`: WebSockets and server-sent events.
-//! 8. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
-//! 9. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
+//! Each folder is a layer, and imports between folders run down only (`cargo x rooms` checks that there is no circle).
+//! Each `mod.rs` opens with a reading order.
+//!
+//! | folder | holds |
+//! | --- | --- |
+//! | `engine` | drives the rest: turns, accepting, migration between workers, the end of service |
+//! | `folder` | a handler that serves files |
+//! | `exchange` | one request: reading, handing to a handler, responding, closing; `http2` and `upgraded` beside it |
+//! | `store` | all connections: lookup, turns, deadlines, certificates |
+//! | [`workers`] | the memory that workers share, and the messages by which connections move |
+//! | `entry` | one connection: socket, TLS session, HTTP/1 connection, HTTP/2 connection or stream, WebSocket |
+//! | `queue` | the order of turns: credit, clients, policy; pure, with a simulation |
+//! | `output` | bytes that a client has yet to take |
+//! | `metrics` | counters that all workers share, and how they are written |
+//! | `settings`, `listen` | configuration; addresses and listening sockets |
+//! | `events` | poller, timers, clock, slots |
+//!
+//! # The path of a request
+//!
+//! 1. `engine` takes an event from `events::poller`. `store` marks the connection readable and puts it in its queue.
+//! 2. [`Engine::turn`] takes the connection with the lowest key out of `queue::run_queue`.
+//! 3. `exchange::reading` reads its socket and parses the head. `exchange::fairness` may let it wait for its client's
+//!    turn, `exchange::admission` may refuse it.
+//! 4. The [`Handler`] gets the request with an [`Exchange`], and responds at once or keeps a [`Ticket`].
+//! 5. `exchange::response` writes head and body through `entry`, which sends them or keeps the rest in `output`.
+//! 6. `store` settles the connection: its next deadline, and its next turn if there is more to do.
 #![forbid(unsafe_code)]
 
-mod acceptor;
-mod activity;
-mod address;
-mod admission;
-mod attention;
-mod bind;
-mod carrier;
-mod client_source;
-mod clock;
-mod closing;
-mod connection;
-mod connections;
-mod counting;
-mod deadlines;
-mod ending;
 mod engine;
+mod entry;
 mod error;
+mod events;
 mod exchange;
-mod fair_by;
-mod fairness;
-mod farewell;
-mod faulty_peers;
 mod folder;
-mod handshake;
-mod http2;
-pub mod inheritance;
-mod listener;
+mod listen;
 mod metrics;
-mod migration;
-mod multiplexer;
-mod observed;
-mod observer;
 mod output;
-mod pace;
-mod poller;
-mod proxy_head;
 mod queue;
-mod reading;
-mod request_start;
-mod response;
-mod server;
 mod settings;
-mod slab;
-mod socket_state;
-mod socket_writer;
-mod spool_file;
-mod stage;
-mod stats;
-mod stop;
-mod ticket;
-mod timer_wheel;
-pub mod tls;
-mod tls_listeners;
-mod token;
-mod trust;
-mod tunnel;
-mod turns;
-mod unchunk;
-mod upgraded;
-mod upload;
-mod waits;
-mod warnings;
+mod store;
 pub mod workers;
 
-pub use address::Address;
-pub use attention::Attention;
-pub use bind::Bind;
-pub use client_source::ClientSource;
-pub use clock::monotonic_us;
-pub use connection::Payload;
-pub use engine::{Engine, EngineHandle};
+pub use engine::attention::Attention;
+pub use engine::server::Server;
+pub use engine::stats::stats;
+pub use engine::{Engine, EngineHandle, inheritance, tls};
+pub use entry::Payload;
+pub use entry::socket_state::{SocketEvent, UpgradeTo};
+pub use entry::ticket::{TICKET_BYTES, Ticket};
+pub use entry::upload::Body;
 pub use error::Error;
-pub use exchange::{Exchange, Handler};
-pub use fair_by::FairBy;
+pub use events::clock::monotonic_us;
+pub use events::poller::{Bell, Events, Waiter, Waker};
+pub use events::stop_signals::StopSignals;
+pub use exchange::handler::{Exchange, Handler};
+pub use exchange::response::{Direction, Response, ResponseWriter, Written};
+pub use exchange::upgraded::socket_writer::SocketWriter;
 pub use folder::Folder;
-pub use listener::{Listener, Peer};
+pub use listen::address::Address;
+pub use listen::bind::Bind;
+pub use listen::listener::{Listener, Peer};
+pub use listen::trust::Trust;
 pub use metrics::{Time, WorkerMetrics};
+pub use output::unchunk::are_chunks;
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};
-pub use poller::{Bell, Events, Waiter, Waker};
-pub use response::{Direction, Response, ResponseWriter, Written};
-pub use server::Server;
+pub use settings::client_source::ClientSource;
+pub use settings::fair_by::FairBy;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
-pub use socket_state::{SocketEvent, UpgradeTo};
-pub use socket_writer::SocketWriter;
-pub use stage::Ending;
-pub use stats::stats;
-pub use stop::StopSignals;
+pub use store::stage::Ending;
 pub use thruway_tls::Options as TlsOptions;
 pub use thruway_websocket as websocket;
-pub use ticket::{TICKET_BYTES, Ticket};
-pub use trust::Trust;
-pub use unchunk::are_chunks;
-pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

@@ -104,6 +104,11 @@ fn attributes(item: &Item) -> &[Attribute] {
 }
 
 impl Source {
+    /// The top-level folder of the file, or its name if it stands in none; nothing for the root of the crate.
+    pub(super) fn folder(&self) -> Option<&str> {
+        self.module.first().map(String::as_str)
+    }
+
     /// Each path of a `use` tree.
     fn add_use(&mut self, tree: &UseTree, path: &mut Vec<String>, is_public: bool) {
         let mut add = |path: &[String], name: String, alias: String| {

@@ -2,6 +2,9 @@
 //!
 //! A request's path becomes a name, and the name an open file. The open file's stat says the rest: nothing is looked up
 //! twice.
+//!
+//! Reading order: this file, then `media` (types of files), `coding` (compressed copies), `validators` and `range`
+//! (conditional and partial requests), and `listing` (the page of a folder without an index).
 
 mod coding;
 mod listing;
@@ -18,10 +21,10 @@ use thruway_http1::response::BadField;
 use thruway_http1::{BodyPlan, KnownField, Request, ResponseHead, date};
 use thruway_resolve::{Boundary, DenyList, Error, FileKind, Name, OpenFile, Refusal};
 
-use crate::connection::Payload;
-use crate::exchange::{Exchange, Handler};
+use crate::entry::Payload;
+use crate::exchange::handler::{Exchange, Handler};
+use crate::exchange::response::Response;
 use crate::output::Part;
-use crate::response::Response;
 use coding::Coding;
 use media::{Media, MediaTypes};
 use range::Wanted;

@@ -10,6 +10,7 @@ mod adding;
 mod clients;
 mod histogram;
 mod json;
+pub(crate) mod observed;
 mod prometheus;
 mod slowest;
 mod snapshot;

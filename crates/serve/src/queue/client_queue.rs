@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::client_turns::{Client, ClientTurns};
 use super::mean_interval::MeanInterval;
 use super::policy;
-use crate::slab::ConnectionId;
+use crate::events::slab::ConnectionId;
 
 /// A worker's clients that have requests waiting.
 #[derive(Debug)]

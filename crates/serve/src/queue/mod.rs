@@ -4,6 +4,9 @@
 //! waits. Where clients take turns instead of connections, [`client_queue`] keeps one request of each client in the
 //! run queue. [`client_turns`] tells the workers of each other's turns then. All are told the time, and none does any
 //! I/O.
+//!
+//! Reading order: `run_queue`, `mean_interval`, `policy`, then `client_turns`, `client_queue`, `standing`, and `waits`
+//! for limits on the time that a request may wait. `simulation` tests them all.
 
 pub(crate) mod client_queue;
 pub(crate) mod client_turns;
@@ -13,3 +16,4 @@ pub(crate) mod run_queue;
 #[cfg(test)]
 mod simulation;
 pub(crate) mod standing;
+pub(crate) mod waits;

@@ -2,8 +2,8 @@
 
 use super::handover::Handover;
 use super::mailbox::{Mailbox, MailboxSender, Message};
-use crate::clock;
-use crate::connection::MOVED_BYTES_MAX;
+use crate::entry::MOVED_BYTES_MAX;
+use crate::events::clock;
 
 /// The mailboxes of a group.
 #[derive(Debug)]

@@ -12,12 +12,12 @@ use super::ends::Ends;
 use super::handover::Handover;
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::Mailbox;
-use crate::clock::monotonic_us;
-use crate::connection::Connection;
-use crate::faulty_peers::FaultyPeers;
+use crate::entry::Connection;
+use crate::events::clock::monotonic_us;
 use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
+use crate::workers::faulty_peers::FaultyPeers;
 
 /// Memory of a rate: after so long, what was before counts a third.
 const RATE_MEMORY_MS: u64 = 160;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::mailbox::{self, Mailbox, MailboxSender, Message};
 use crate::Error;
-use crate::connection::Connection;
+use crate::entry::Connection;
 
 /// The form of its messages. A server of another form makes a mailbox of its own.
 pub const VERSION: u32 = 1;

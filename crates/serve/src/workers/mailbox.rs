@@ -11,8 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, send, sendmsg, socketpair,
 };
 
-use crate::activity::Share;
-use crate::connection::Connection;
+use crate::entry::Connection;
+use crate::entry::activity::Share;
 use crate::{Error, Peer};
 
 /// Bytes of a message with a connection, without what was read of it.
@@ -71,7 +71,7 @@ impl MailboxSender {
 
 impl Mailbox {
     /// The next message, if there is one. What was read of its request comes through `inbox`, which has room for
-    /// [`MOVED_BYTES_MAX`](crate::connection::MOVED_BYTES_MAX).
+    /// [`MOVED_BYTES_MAX`](crate::entry::MOVED_BYTES_MAX).
     ///
     /// # Errors
     /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.

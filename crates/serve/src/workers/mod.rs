@@ -9,11 +9,13 @@
 //! 1. `load_table`: what workers read of each other. `board`: what a worker's threads tell.
 //! 2. `balance`: what follows for new connections and short turns.
 //! 3. `mailbox` and `ends`: how a connection moves. `handover`: how it leaves a worker that retires.
-//! 4. `handle`: one worker's part.
+//! 4. `handle`: one worker's part. `siblings`: the same for the page of metrics.
+//! 5. `faulty_peers`: clients that have sent what ended a connection, known to all workers.
 
 mod balance;
 mod board;
 mod ends;
+pub(crate) mod faulty_peers;
 mod handle;
 mod handover;
 mod load_table;
@@ -35,10 +37,10 @@ pub(crate) use siblings::Siblings;
 use thruway_tls::TicketKeys;
 
 use crate::Error;
-use crate::clock::monotonic_us;
-use crate::faulty_peers::FaultyPeers;
+use crate::events::clock::monotonic_us;
 use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
+use crate::workers::faulty_peers::FaultyPeers;
 use ends::Ends;
 use load_table::LoadTable;
 

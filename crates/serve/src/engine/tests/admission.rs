@@ -1,8 +1,9 @@
 //! Which connections and requests are let in, and what is said to the others.
 
 use super::*;
-use crate::exchange::Absent;
-use crate::{FairBy, admission};
+use crate::FairBy;
+use crate::exchange::admission;
+use crate::exchange::handler::Absent;
 
 #[test]
 fn connections_beyond_the_limit_wait_their_time() {

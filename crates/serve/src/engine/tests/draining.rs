@@ -167,7 +167,7 @@ fn an_engine_alone_keeps_its_connections_for_the_next_program() {
     idle.set_nonblocking(true).unwrap();
     assert_eq!(idle.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     assert_eq!(rig.engine.connection_count(), 1);
-    let file = crate::inheritance::export(&mut rig.engine).unwrap();
+    let file = inheritance::export(&mut rig.engine).unwrap();
     assert_eq!(rig.engine.connection_count(), 0);
     assert!(rustix::fs::fstat(&file).unwrap().st_size > 0);
     // It is open for the program that follows.

@@ -1,7 +1,7 @@
 //! Upgraded connections: their events and their ends.
 
 use super::*;
-use crate::{SocketEvent, SocketWriter, UpgradeTo};
+use crate::{SocketEvent, UpgradeTo};
 use thruway_websocket::{CloseCode, Message};
 
 /// Upgrades every request, and keeps what it is told.
@@ -54,7 +54,7 @@ impl Upgraded {
             assert_eq!(event, SocketEvent::Opened);
             let mut head = [0; HEAD.len()];
             client.read_exact(&mut head).unwrap();
-            SocketWriter::new(&mut all.rig.engine, ticket).done();
+            all.rig.engine.socket(ticket).done();
             all.tickets.push(ticket);
             all.clients.push(client);
         }
@@ -82,7 +82,7 @@ impl Upgraded {
     /// The same, and it is done with at once.
     fn event_done(&mut self) -> SocketEvent {
         let event = self.event();
-        SocketWriter::new(&mut self.rig.engine, self.tickets[0]).done();
+        self.rig.engine.socket(self.tickets[0]).done();
         event
     }
 }
@@ -99,10 +99,7 @@ fn the_next_event_waits_until_the_one_before_is_done() {
         while all.rig.engine.turn(&mut all.sockets) {}
     }
     assert!(all.sockets.told.is_empty(), "{:?}", all.sockets.told);
-    assert!(
-        SocketWriter::new(&mut all.rig.engine, all.tickets[0]).done(),
-        "there is something to do"
-    );
+    assert!(all.rig.engine.socket(all.tickets[0]).done(), "there is something to do");
     assert_eq!(all.event_done(), text("two"));
     assert_eq!(all.event_done(), SocketEvent::Ended(CloseCode::NORMAL));
     assert_eq!(all.rig.engine.connection_count(), 0);
@@ -169,9 +166,7 @@ fn a_client_that_takes_nothing_does_not_keep_the_server_from_reading_others() {
     let mut all = Upgraded::new(2, settings);
     let message = vec![0; 256 << 10];
     let ticket = all.tickets[0];
-    let sent = (0..1000)
-        .take_while(|_| SocketWriter::new(&mut all.rig.engine, ticket).send(&message))
-        .count();
+    let sent = (0..1000).take_while(|_| all.rig.engine.socket(ticket).send(&message)).count();
     assert!((4..1000).contains(&sent), "{sent} messages were kept");
     assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
     assert!(all.rig.engine.warning().unwrap().to_string().contains("bytes wait"));
@@ -189,7 +184,7 @@ fn a_retiring_server_closes_all_one_after_the_other() {
         at_once = at_once.max(all.sockets.told.len());
         let (ticket, event) = all.sockets.told.remove(0);
         assert_eq!(event, SocketEvent::Shutdown, "{left} are left");
-        SocketWriter::new(&mut all.rig.engine, ticket).done();
+        all.rig.engine.socket(ticket).done();
     }
     assert!(at_once < 20, "they were told at once");
     for client in &mut all.clients {
@@ -240,7 +235,7 @@ fn a_stream_of_http_2_is_a_socket_beside_others() {
         all.tickets.push(ticket);
     }
     let tickets = all.tickets.clone();
-    let finish = |all: &mut Upgraded, ticket| SocketWriter::new(&mut all.rig.engine, ticket).done();
+    let finish = |all: &mut Upgraded, ticket| all.rig.engine.socket(ticket).done();
     for ticket in &tickets {
         finish(&mut all, *ticket);
     }
@@ -249,7 +244,7 @@ fn a_stream_of_http_2_is_a_socket_beside_others() {
         client.send(&http2::frame(http2::DATA, 0, 3, part));
     }
     assert_eq!(all.event(), text("hello"));
-    assert!(SocketWriter::new(&mut all.rig.engine, tickets[1]).send(b"frames"));
+    assert!(all.rig.engine.socket(tickets[1]).send(b"frames"));
     finish(&mut all, tickets[1]);
     client.send(&http2::frame(http2::DATA, http2::END_STREAM, 1, &masked(0x88, &[3, 232])));
     assert_eq!(all.event(), SocketEvent::Ended(CloseCode::NORMAL));
@@ -275,7 +270,7 @@ fn sockets_by_http_2_are_closed_with_the_server_and_gone_with_their_connection()
         client.send(&extended_connect(1));
         all.run_until(|all| !all.sockets.told.is_empty());
         let (ticket, _) = all.sockets.told.remove(0);
-        SocketWriter::new(&mut all.rig.engine, ticket).done();
+        all.rig.engine.socket(ticket).done();
         all.tickets.push(ticket);
     }
     let [stays, goes] = clients;

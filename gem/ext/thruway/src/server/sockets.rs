@@ -2,7 +2,7 @@
 
 use rb_sys::VALUE;
 use thruway_serve::websocket::{self, CloseCode, Deflater};
-use thruway_serve::{SocketEvent, SocketWriter, Ticket, UpgradeTo};
+use thruway_serve::{SocketEvent, Ticket, UpgradeTo};
 
 use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::request::end_fork;
@@ -52,7 +52,7 @@ impl RackEngine {
             return ended.and_then(|()| gvl.catch(|ruby| end_fork(ruby)));
         }
         self.leave_application(gvl, me, entered_us);
-        let has_work = SocketWriter::new(&mut self.engine.lock(), ticket).done();
+        let has_work = self.engine.lock().socket(ticket).done();
         if has_work && !self.leadership.leads(me) {
             // The leader may be waiting for events, and this one came without any.
             self.engine.wake();
@@ -101,7 +101,7 @@ fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let [ticket, message, is_text] = arguments(ruby, given);
     let engine = TYPE.get(ruby, &this);
     let (ticket, message) = (ticket_of(ruby, ticket), RString::convert(ruby, message));
-    let is_compressed = SocketWriter::new(&mut engine.engine.lock(), ticket).is_compressed();
+    let is_compressed = engine.engine.lock().socket(ticket).is_compressed();
     let mut deflater = engine.deflater.borrow_mut();
     let deflater = is_compressed.then(|| &mut **deflater.get_or_insert_default());
     let frame =
@@ -137,7 +137,7 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
             let chunk = &tickets[at..tickets.len().min(at + BROADCAST_CLIENTS)];
             let mut engine = shared.lock();
             for ticket in chunk {
-                let mut socket = SocketWriter::new(&mut engine, Ticket::from_bytes(*ticket));
+                let mut socket = engine.socket(Ticket::from_bytes(*ticket));
                 let frame =
                     compressed.as_ref().filter(|_| socket.is_compressed()).unwrap_or(&plain);
                 open += u64::from(socket.send(frame));
@@ -159,7 +159,7 @@ fn socket_close(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let (ticket, reason) = (ticket_of(ruby, ticket), RString::convert(ruby, reason));
     let code = u16::try_from(number::to_i64(ruby, code)).map_or(CloseCode::NORMAL, CloseCode::new);
     let reason = reason.to_text(ruby.gvl());
-    SocketWriter::new(&mut engine.engine.lock(), ticket).close(code, &reason);
+    engine.engine.lock().socket(ticket).close(code, &reason);
     engine.engine.wake();
     NIL
 }
@@ -169,12 +169,12 @@ fn socket_pending(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);
     let mut engine = engine.engine.lock();
-    let socket = SocketWriter::new(&mut engine, ticket);
+    let socket = engine.socket(ticket);
     if socket.is_open() { number::from_u64(ruby.gvl(), socket.backlog_bytes()) } else { NIL }
 }
 
 fn send(engine: &SharedEngine, ticket: Ticket, bytes: &[u8]) -> bool {
-    let is_open = SocketWriter::new(&mut engine.lock(), ticket).send(bytes);
+    let is_open = engine.lock().socket(ticket).send(bytes);
     if !is_open {
         // Its owner is to be told, and the leader may be waiting for events.
         engine.wake();

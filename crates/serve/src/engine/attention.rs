@@ -1,0 +1,116 @@
+//! What can be done for an engine's connections while no thread can call the handler.
+//!
+//! The standby takes in events, ends what has taken too long, reads bodies, writes responses, and gives requests to
+//! other workers. Whole requests wait for a thread with a handler.
+
+use std::time::Duration;
+
+use thruway_http1::Request;
+
+use crate::engine::{Engine, is_drained};
+use crate::entry::Connection;
+use crate::events::poller::Events;
+use crate::exchange::admission::{self, LATE};
+use crate::exchange::handler::{Absent, Exchange, Handler};
+use crate::exchange::http2::output;
+
+/// Turns without a handler between two polls.
+const TURNS_MAX: usize = 32;
+
+/// Between two checks whether a sibling can take what waits here: its state changes without an event.
+const LOOK_US: u64 = 1_000;
+
+/// What is left to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attention {
+    /// Requests that wait for a thread with a handler.
+    pub waiting: usize,
+    /// Another thread should have been woken: its wait, if it waits, has missed that. So it is when the last
+    /// connection of a server that drains has ended.
+    pub is_woken: bool,
+    /// How long the engine may be left alone, if nothing happens (none: for ever).
+    pub rest: Option<Duration>,
+}
+
+/// The handler of requests that have waited too long.
+struct Late;
+
+impl Handler for Late {
+    fn handle(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) {
+        exchange.respond_text(503, LATE);
+    }
+}
+
+impl Engine {
+    /// Takes in what a wait has brought, and does what needs no handler.
+    pub fn attend(&mut self, events: &mut Events) -> Attention {
+        self.take(events);
+        let mut is_busy = false;
+        for _ in 0..TURNS_MAX {
+            is_busy = self.turn_without_handler();
+            if !is_busy {
+                break;
+            }
+        }
+        self.refuse_late();
+        output::send_corked(&mut self.connections);
+        // The thread that waits next may not look again: the turns may have made room for connections that wait.
+        self.acceptor.listen_again(&self.connections);
+        admission::warn_of_a_long_queue(&mut self.connections);
+        if let Some(migration) = &self.migration {
+            migration.publish(&self.connections);
+        }
+        Attention {
+            waiting: self.connections.turns.len(),
+            is_woken: self.is_woken || is_drained(&self.connections),
+            rest: if is_busy { Some(Duration::ZERO) } else { self.rest() },
+        }
+    }
+
+    /// Serves a connection that needs no handler for its turn; false if there is none.
+    fn turn_without_handler(&mut self) -> bool {
+        let connections = &self.connections;
+        let found = connections.turns.find_oldest(|slot| {
+            connections.in_slot(slot).is_some_and(|connection| !connection.needs_handler())
+        });
+        let Some((slot, key_us)) = found else { return false };
+        self.connections.turns.remove(slot);
+        if let Some((id, _)) = self.connections.begin_turn(slot) {
+            self.serve(id, &mut Absent);
+            let connection = self.connections.slab.get(id);
+            if connection.is_some_and(Connection::needs_handler) {
+                // It keeps its key while it waits for the handler.
+                self.connections.turns.requeue(slot, key_us);
+            }
+            self.connections.settle(id);
+        }
+        true
+    }
+
+    /// Responds with 503 to what has waited too long.
+    fn refuse_late(&mut self) {
+        for _ in 0..TURNS_MAX {
+            let Some(slot) = admission::find_late(&mut self.connections) else { return };
+            self.connections.take_out(slot);
+            if let Some((id, _)) = self.connections.begin_turn(slot) {
+                self.serve(id, &mut Late);
+                self.connections.settle(id);
+            }
+        }
+    }
+
+    /// How long nothing is late, here or for what another worker could serve.
+    fn rest(&mut self) -> Option<Duration> {
+        let deadline = self.next_deadline_ms().map(Duration::from_millis);
+        if !self.has_waiting() {
+            return deadline;
+        }
+        let late = admission::late_in_us(&mut self.connections).map(Duration::from_micros);
+        let deadline = [deadline, late].into_iter().flatten().min();
+        let connections = &self.connections;
+        let due_us = self.migration.as_mut().and_then(|migration| migration.due_in_us(connections));
+        let Some(due_us) = due_us else { return deadline };
+        let look = Duration::from_micros(if due_us > 0 { due_us } else { LOOK_US });
+        Some(deadline.map_or(look, |deadline| deadline.min(look)))
+    }
+}

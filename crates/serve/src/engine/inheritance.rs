@@ -1,0 +1,98 @@
+//! How the connections of a process stay open when it becomes another program, by `exec`.
+//!
+//! The sockets stay; what is known of each is written to a file without a name, which stays too.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+use rustix::fs::MemfdFlags;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use crate::engine::Engine;
+use crate::engine::migration::keep;
+use crate::entry::Connection;
+use crate::events::clock::monotonic_us;
+use crate::workers::{MESSAGE_BYTES, read_message, write_message};
+
+/// Takes the connections between two requests out of an engine that is done, and lets them outlive an `exec`. The file
+/// that [`import`] needs, which does so too.
+///
+/// # Errors
+/// The system has no memory or no descriptors left.
+pub fn export(engine: &mut Engine) -> io::Result<OwnedFd> {
+    let mut file =
+        File::from(rustix::fs::memfd_create("thruway-connections", MemfdFlags::empty())?);
+    let connections = &mut engine.connections;
+    let ids: Vec<_> = connections.slab.ids().collect();
+    for id in ids {
+        let Some(connection) = connections.slab.get(id) else { continue };
+        if !connection.awaits_request() || connection.is_ended {
+            continue;
+        }
+        let Some(socket) = connection.carrier.socket() else { continue };
+        fcntl_setfd(socket, FdFlags::empty())?;
+        write_record(&mut file, connection, socket)?;
+        connections.poller.remove(socket);
+        if let Some(socket) = connections.close(id).and_then(|closed| closed.carrier.into_socket())
+        {
+            // It is for the next program.
+            let _ = socket.into_raw_fd();
+        }
+    }
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Goes on with the connections that `file` tells of; `take` makes a socket of its number.
+///
+/// # Errors
+/// The file is not what [`export`] writes.
+pub fn import(
+    engine: &mut Engine,
+    file: OwnedFd,
+    take: impl Fn(RawFd) -> OwnedFd,
+) -> io::Result<()> {
+    let mut file = File::from(file);
+    let now_ms = monotonic_us() / 1000;
+    while let Some(connection) = read_record(&mut file, &take, now_ms)? {
+        if let Some(socket) = connection.carrier.socket() {
+            fcntl_setfd(socket, FdFlags::CLOEXEC)?;
+        }
+        keep(connection, &mut engine.connections);
+    }
+    Ok(())
+}
+
+/// The socket's number, how much was read of the next request, the message of a connection that moves, and those bytes.
+fn write_record(
+    file: &mut File,
+    connection: &Connection,
+    socket: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let length = u32::try_from(connection.input.len()).map_err(io::Error::other)?;
+    file.write_all(&socket.as_raw_fd().to_le_bytes())?;
+    file.write_all(&length.to_le_bytes())?;
+    file.write_all(&write_message(connection))?;
+    file.write_all(&connection.input)
+}
+
+fn read_record(
+    file: &mut File,
+    take: impl Fn(RawFd) -> OwnedFd,
+    now_ms: u64,
+) -> io::Result<Option<Connection>> {
+    let (mut number, mut length, mut message) = ([0; 4], [0; 4], [0; MESSAGE_BYTES]);
+    if file.read(&mut number[..1])? == 0 {
+        return Ok(None);
+    }
+    file.read_exact(&mut number[1..])?;
+    file.read_exact(&mut length)?;
+    file.read_exact(&mut message)?;
+    let socket = take(RawFd::from_le_bytes(number));
+    let mut connection = read_message(&message, socket, now_ms);
+    let mut input = vec![0; u32::from_le_bytes(length) as usize];
+    file.read_exact(&mut input)?;
+    connection.keep(&input, 0);
+    Ok(Some(connection))
+}

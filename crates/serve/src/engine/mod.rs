@@ -1,0 +1,406 @@
+//! The engine: the connections of one thread, driven by its owner.
+//!
+//! Reading order:
+//!
+//! 1. This file: events come in, and connections get their turns. `attention` is the same without a handler.
+//! 2. `acceptor`: connections begin.
+//! 3. `migration`: connections and requests move between this engine's worker and its siblings.
+//! 4. `ending`: service ends. [`inheritance`]: the next program goes on with the connections.
+//! 5. `server` drives engines in threads. `stats`, [`tls`]: what an owner asks of an engine.
+
+pub(crate) mod acceptor;
+pub(crate) mod attention;
+pub(crate) mod ending;
+pub mod inheritance;
+pub(crate) mod migration;
+pub(crate) mod server;
+pub(crate) mod stats;
+pub mod tls;
+
+use crate::engine::acceptor::Acceptor;
+use crate::engine::migration::Migration;
+use crate::entry::ticket::Ticket;
+use crate::entry::{Connection, Phase};
+use crate::events::clock::monotonic_us;
+use crate::events::poller::{Bell, Event, Events, Poller, Waiter, Waker};
+use crate::events::slab::ConnectionId;
+use crate::events::token::Token;
+use crate::exchange::closing;
+use crate::exchange::handler::Handler;
+use crate::exchange::handshake;
+use crate::exchange::http2::{input, output};
+use crate::exchange::reading::RequestReader;
+use crate::exchange::response::ResponseWriter;
+use crate::exchange::upgraded;
+use crate::exchange::upgraded::socket_writer::SocketWriter;
+use crate::listen::listener::Listener;
+use crate::metrics::WorkerMetrics;
+use crate::settings::Settings;
+use crate::store::Connections;
+use crate::store::stage::{Ending, Stage};
+use crate::store::tls_listeners::TlsListeners;
+use crate::workers::{
+    Siblings, WorkerHandle, new_client_turns, new_faulty_peers, new_metrics, new_ticket_keys,
+};
+use crate::{Address, Error};
+
+/// Short turns between two polls.
+const TURNS_PER_POLL: u32 = 32;
+
+/// Time between two polls, whatever the turns.
+const POLL_INTERVAL_US: u64 = 500;
+
+/// Serves connections, a turn at a time.
+///
+/// A turn is one request, or one quantum of a body. The owner calls [`poll`](Self::poll) to learn what has happened,
+/// and [`turn`](Self::turn) until it says that there is nothing left to do.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) connections: Connections,
+    /// This engine's part in a group of workers.
+    pub(crate) migration: Option<Migration>,
+    /// Another thread has ended the wait.
+    pub(crate) is_woken: bool,
+    pub(crate) acceptor: Acceptor,
+    reader: RequestReader,
+    handle: EngineHandle,
+    polls: Polls,
+}
+
+/// What other threads use of an engine without a lock.
+#[derive(Debug, Clone)]
+pub struct EngineHandle {
+    /// Waits in the engine's place: hand what it brings to [`Engine::take`].
+    pub waiter: Waiter,
+    /// Ends a wait.
+    pub waker: Waker,
+    /// Calls the standby.
+    pub bell: Bell,
+    /// Where requests are counted, if they are.
+    pub metrics: Option<WorkerMetrics>,
+}
+
+/// When the engine polled last, and what it did since.
+#[derive(Debug, Default)]
+struct Polls {
+    polled_us: u64,
+    turns: u32,
+    /// The connection that had the last turn.
+    last: Option<ConnectionId>,
+    /// It had the turn before that, too.
+    repeats: bool,
+    /// When the current wait began.
+    wait_began_us: Option<u64>,
+}
+
+impl Polls {
+    /// A connection has its turn.
+    fn note_turn(&mut self, connection: ConnectionId) {
+        self.turns += 1;
+        self.repeats = self.last.replace(connection) == Some(connection);
+    }
+}
+
+impl Engine {
+    /// An engine for connections from `listeners`, and from the siblings of `worker`.
+    ///
+    /// # Errors
+    /// The system has no descriptors left, or a certificate cannot be used.
+    pub fn new(
+        settings: Settings,
+        listeners: Vec<Listener>,
+        worker: Option<WorkerHandle>,
+    ) -> Result<Self, Error> {
+        let poller = Poller::new()?;
+        let waiter = poller.waiter();
+        let waker = poller.waker(Token::Waker.to_word())?;
+        let bell = Bell::new()?;
+        if let Some(worker) = &worker {
+            let failed = |errno| Error::system("watch a mailbox", errno);
+            poller.add_mailbox(worker.mailbox(), Token::Mailbox.to_word()).map_err(failed)?;
+            poller.add_listener(worker.handover(), Token::Handover.to_word()).map_err(failed)?;
+        }
+        let (client_turns, faulty_peers, ticket_keys) = match &worker {
+            Some(worker) => worker.tables(),
+            None => (new_client_turns()?, new_faulty_peers()?, new_ticket_keys()?),
+        };
+        let metrics = match &worker {
+            _ if !settings.counts => None,
+            Some(worker) => Some(worker.metrics()),
+            None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
+        };
+        let tls = TlsListeners::new(&listeners, &ticket_keys, settings.has_http2)?;
+        let mut connections = Connections::new(poller, settings, client_turns, faulty_peers, tls);
+        connections.metrics.clone_from(&metrics);
+        connections.observed_as = listeners.iter().map(host_of).collect();
+        connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
+        let mut engine = Self {
+            connections,
+            migration: worker.map(Migration::new),
+            is_woken: false,
+            acceptor: Acceptor::new(listeners),
+            reader: RequestReader::new(),
+            handle: EngineHandle { waiter, waker, bell, metrics },
+            polls: Polls::default(),
+        };
+        engine.acceptor.listen(&engine.connections)?;
+        Ok(engine)
+    }
+
+    /// Learns what has happened. With nothing to do it waits for that, `timeout_ms` at most (none: until something
+    /// happens, or a signal comes).
+    pub fn poll(&mut self, events: &mut Events, timeout_ms: Option<u64>) {
+        let has_work = self.has_waiting();
+        let timeout_ms = if has_work { Some(0) } else { self.begin_wait(timeout_ms) };
+        self.handle.waiter.wait(events, timeout_ms);
+        self.take(events);
+    }
+
+    /// Learns what has happened, if it is time for that: call it between two turns.
+    ///
+    /// After short turns it polls every [`TURNS_PER_POLL`] of them, so that polls cost little. After a long turn it
+    /// polls at once, so that what waits longest is served next. It also does after two turns of one connection, if
+    /// others are active: they may have asked for more in the first one.
+    pub fn poll_if_due(&mut self, events: &mut Events) {
+        let passes_others = || self.polls.repeats && self.connections.activity.count() > 1;
+        let is_due = || monotonic_us() >= self.polls.polled_us + POLL_INTERVAL_US;
+        if self.polls.turns >= TURNS_PER_POLL || passes_others() || is_due() {
+            self.handle.waiter.wait(events, Some(0));
+            self.take(events);
+        }
+    }
+
+    /// Gives the next connection its turn; false if there is nothing to do.
+    pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
+        while let Some(slot) = self.connections.turns.next() {
+            let Some((id, whose)) = self.connections.begin_turn(slot) else { continue };
+            self.polls.note_turn(whose);
+            if let Some(migration) = &mut self.migration {
+                migration.worker.note_turn();
+                migration.publish(&self.connections);
+            }
+            self.serve(id, handler);
+            self.connections.settle(id);
+            return true;
+        }
+        // The turns may have ended connections, and no event may follow that tells of the room.
+        self.acceptor.listen_again(&self.connections);
+        false
+    }
+
+    /// Whether the owner should call [`turn`](Self::turn) and look around, instead of another wait.
+    pub fn wants_turn(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
+            || self.has_waiting()
+            || is_drained(&self.connections)
+            || self.connections.warnings.has_some()
+    }
+
+    /// Whether connections wait for a turn.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.connections.turns.is_empty()
+    }
+
+    /// What other threads use of the engine.
+    #[must_use]
+    pub fn handle(&self) -> EngineHandle {
+        self.handle.clone()
+    }
+
+    /// Call it before a wait: how long that may last if nothing is to be late, `timeout_ms` at most.
+    #[must_use]
+    pub fn begin_wait(&mut self, timeout_ms: Option<u64>) -> Option<u64> {
+        output::send_corked(&mut self.connections);
+        if self.has_waiting() {
+            return Some(0);
+        }
+        let now_us = monotonic_us();
+        self.polls.wait_began_us = Some(now_us);
+        let look_ms = self.migration.as_mut().and_then(|migration| {
+            self.connections.clock.now_us = now_us;
+            migration.publish(&self.connections);
+            migration.begin_wait(&self.connections)
+        });
+        let migration = self.migration.as_mut();
+        let full_ms = ending::hand_over_ms(&mut self.connections, migration, &mut self.is_woken);
+        [timeout_ms, look_ms, full_ms, self.next_deadline_ms()].into_iter().flatten().min()
+    }
+
+    /// Milliseconds until the next deadline; none if there is none.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        let now_ms = self.connections.clock.now_ms;
+        let expiry = self.connections.deadlines.next_expiry_ms(now_ms);
+        [expiry, self.acceptor.wait_ms(now_ms)].into_iter().flatten().min()
+    }
+
+    /// Takes in what a wait has brought.
+    pub fn take(&mut self, events: &mut Events) {
+        closing::tick(&mut self.connections);
+        output::send_corked_if_due(&mut self.connections);
+        self.end_wait();
+        for event in events.drain() {
+            self.take_event(event);
+        }
+        if let Some(migration) = &mut self.migration {
+            migration.share(&mut self.connections);
+        }
+        match self.connections.stage {
+            Stage::Draining => closing::close_idle(&mut self.connections),
+            Stage::Retiring => {
+                let migration = self.migration.as_mut();
+                ending::hand_over_ms(&mut self.connections, migration, &mut self.is_woken);
+            }
+            Stage::Serving | Stage::Leaving | Stage::Holding => {}
+        }
+        self.acceptor.begin_due(&mut self.connections, self.migration.as_mut());
+        self.acceptor.listen_again(&self.connections);
+    }
+
+    /// Writes the response to a request for which a ticket was taken.
+    pub fn response(&mut self, ticket: Ticket) -> ResponseWriter<'_> {
+        ResponseWriter::new(&mut self.connections, ticket)
+    }
+
+    /// Writes to the upgraded connection for which a ticket was taken.
+    pub fn socket(&mut self, ticket: Ticket) -> SocketWriter<'_> {
+        SocketWriter::new(&mut self.connections, ticket)
+    }
+
+    /// Ends what has taken too long. A thread that waits for a client calls it, because no thread may be left to
+    /// [`poll`](Self::poll).
+    pub fn tick(&mut self) {
+        closing::tick(&mut self.connections);
+    }
+
+    /// What could not be done since the last call, for the log: there may be several. The same warning comes again
+    /// after ten seconds at the earliest.
+    pub fn warning(&mut self) -> Option<Error> {
+        self.connections.warnings.take()
+    }
+
+    /// Open connections.
+    #[must_use]
+    pub fn connection_count(&self) -> usize {
+        self.connections.count()
+    }
+
+    /// Ends the service in the given way. Another one may follow: a drain after it was announced, or the end of that.
+    pub fn end(&mut self, ending: Ending) {
+        output::send_corked(&mut self.connections);
+        let (connections, acceptor) = (&mut self.connections, &mut self.acceptor);
+        let migration = self.migration.as_mut();
+        match ending {
+            Ending::Announced if connections.stage == Stage::Serving => {
+                connections.stage = Stage::Leaving;
+            }
+            Ending::Announced => {}
+            Ending::Retired => ending::retire(connections, acceptor, migration),
+            Ending::Drained { closes_for_all } => {
+                ending::drain(connections, acceptor, migration, closes_for_all);
+            }
+            Ending::GivenUp => closing::give_up(connections, &mut self.reader.inbox),
+        }
+    }
+
+    /// Whether nothing is left to be done after the end of the service.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let slab = &self.connections.slab;
+        let rests = |id| slab.get(id).is_none_or(Connection::awaits_request);
+        slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
+    }
+
+    /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, or if
+    /// something is on its way here, wait while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
+    pub fn ask_for_older(&mut self) -> bool {
+        let connections = &mut self.connections;
+        let asks =
+            self.migration.as_mut().is_some_and(|migration| migration.ask_for_older(connections));
+        if asks {
+            output::send_corked(connections);
+        }
+        asks
+    }
+
+    /// Whether the sibling that was asked has neither given nor refused yet, or something else is on its way here.
+    #[must_use]
+    pub fn awaits_offer(&self) -> bool {
+        self.migration.as_ref().is_some_and(Migration::awaits_offer)
+    }
+
+    /// Notes how long there was nothing to do. The clock has just been read.
+    fn end_wait(&mut self) {
+        let now_us = self.connections.clock.now_us;
+        let polls = &mut self.polls;
+        let idle_us = polls.wait_began_us.take().map_or(0, |began| now_us.saturating_sub(began));
+        (polls.turns, polls.polled_us) = (0, now_us);
+        if let Some(migration) = &mut self.migration {
+            migration.worker.note_idle(idle_us);
+        }
+    }
+
+    fn take_event(&mut self, event: Event) {
+        match Token::from_word(event.word) {
+            Token::Waker => {
+                self.handle.waker.clear();
+                self.is_woken = true;
+            }
+            Token::Mailbox => {
+                if let Some(migration) = &mut self.migration {
+                    migration.take_messages(&mut self.connections);
+                }
+            }
+            Token::Handover => {
+                if let Some(migration) = &mut self.migration {
+                    migration.take_over(&mut self.connections);
+                }
+            }
+            // It is for the standby.
+            Token::Listener(index) => {
+                self.acceptor.accept(index, &mut self.connections, self.migration.as_mut());
+            }
+            Token::Connection(id) => self.connections.note(id, event),
+        }
+    }
+
+    /// Does what a connection's turn is for.
+    pub(crate) fn serve(&mut self, id: ConnectionId, handler: &mut impl Handler) {
+        let connections = &mut self.connections;
+        let Some(connection) = connections.slab.get(id) else { return };
+        let is_upgraded = matches!(connection.phase, Phase::Upgraded(_));
+        if connection.output.is_some() && connection.multiplexer.is_none() && !is_upgraded {
+            return connections.flush(id);
+        }
+        match connection.phase {
+            Phase::Handshaking => handshake::go_on(connections, id, &mut self.reader.inbox),
+            Phase::Waiting => self.reader.read_head(connections, id, handler),
+            Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
+            Phase::Lingering { .. } => {
+                closing::drain_input(connections, id, &mut self.reader.inbox);
+            }
+            Phase::Multiplexing => input::go_on(connections, id, &mut self.reader.inbox),
+            Phase::Upgraded(_) => {
+                upgraded::turn(connections, id, &mut self.reader.inbox, handler);
+            }
+            Phase::Handling | Phase::Streaming(_) | Phase::Responding => {}
+        }
+    }
+}
+
+/// Whether a drain is over. The last connection may have ended by its deadline, without an event.
+/// What a listener was told to listen as; a unix socket has no such name.
+fn host_of(listener: &Listener) -> Option<String> {
+    match listener.address() {
+        Address::Tcp { host, .. } => Some(host.clone()),
+        Address::Unix { .. } => None,
+    }
+}
+
+/// Whether the server drains, and has no connection left.
+pub(crate) fn is_drained(connections: &Connections) -> bool {
+    connections.stage == Stage::Draining && connections.slab.len() == 0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! What an engine's owner has to do with TLS.
+
+use crate::Error;
+use crate::engine::Engine;
+use crate::entry::Phase;
+use crate::exchange::handler::Absent;
+
+/// Reads all certificates of an engine anew. Where one cannot be used, what was read before stays in use.
+///
+/// # Errors
+/// A certificate or a key cannot be used.
+pub fn reload_certificates(engine: &mut Engine) -> Result<(), Error> {
+    engine.connections.tls.reload()
+}
+
+/// Whether the next turn is a handshake's, which computes for long and needs no handler.
+#[must_use]
+pub fn is_handshake_next(engine: &Engine) -> bool {
+    let connections = &engine.connections;
+    connections.tls.is_used()
+        && connections.turns.find_oldest(|_| true).is_some_and(|(slot, _)| {
+            let connection = connections.in_slot(slot);
+            connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
+        })
+}
+
+/// Gives a handshake its turn, if the next turn is a handshake's.
+pub fn handshake_turn(engine: &mut Engine) {
+    if is_handshake_next(engine) {
+        engine.turn(&mut Absent);
+    }
+}

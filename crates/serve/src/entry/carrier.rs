@@ -1,0 +1,146 @@
+//! What a request comes by: a socket, or a stream of a connection that speaks HTTP/2.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use thruway_http2::Stream;
+
+use crate::events::slab::ConnectionId;
+use crate::output::{Flushed, Output};
+
+/// Bytes of a body that are handed to a stream at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What a request comes by.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Socket(OwnedFd),
+    /// A stream of another connection. It has one request.
+    Stream(Box<StreamLink>),
+}
+
+/// A stream, and the connection that it is of.
+#[derive(Debug)]
+pub(crate) struct StreamLink {
+    pub(crate) parent: ConnectionId,
+    pub(crate) stream: Stream,
+    /// Bytes of the request's body so far.
+    pub(crate) received_bytes: u64,
+    /// The head of the response, until it is sent.
+    head: Vec<u8>,
+}
+
+impl Carrier {
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Socket(socket) => Some(socket.as_fd()),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// Shuts the socket, or one of its directions. That fails only if the client is gone, which the next read tells.
+    pub(crate) fn shut(&self, how: Shutdown) {
+        if let Some(socket) = self.socket() {
+            let _ = rustix::net::shutdown(socket, how);
+        }
+    }
+
+    pub(crate) fn into_socket(self) -> Option<OwnedFd> {
+        match self {
+            Self::Socket(socket) => Some(socket),
+            Self::Stream(_) => None,
+        }
+    }
+
+    pub(crate) fn stream(&self) -> Option<&StreamLink> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Stream(link) => Some(link),
+        }
+    }
+
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut StreamLink> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Stream(link) => Some(link),
+        }
+    }
+}
+
+impl StreamLink {
+    pub(crate) fn new(parent: ConnectionId, stream: Stream) -> Self {
+        Self { parent, stream, received_bytes: 0, head: Vec::new() }
+    }
+
+    /// Keeps the head, if `bytes` begin with it; what is left of them is of the body.
+    pub(crate) fn take_head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.stream.has_responded() || !self.head.is_empty() {
+            return bytes;
+        }
+        let (head, body) = bytes.split_at(Stream::head_bytes(bytes));
+        self.head = head.to_vec();
+        body
+    }
+
+    /// Whether the request may become a connection of its own: a WebSocket, or else a stream of events.
+    pub(crate) fn may_become(&self, is_websocket: bool) -> bool {
+        self.stream.opens_socket() == is_websocket
+    }
+
+    /// Ends what the request has become. Where something was cut off, the client is told so.
+    pub(crate) fn end(&mut self, is_orderly: bool) {
+        if is_orderly && self.stream.has_responded() {
+            self.stream.send(Vec::new(), true);
+        } else {
+            self.stream.reset();
+        }
+    }
+
+    /// Whether nothing of the response was sent.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.head.is_empty() && !self.stream.has_responded()
+    }
+
+    /// Sends what waits, as far as the client's windows let it, `most` bytes at most. With the last of it the response
+    /// ends, if `is_complete`.
+    ///
+    /// # Errors
+    /// The stream is gone, or a file has become shorter than was promised.
+    pub(crate) fn feed(
+        &mut self,
+        output: &mut Option<Box<Output>>,
+        is_complete: bool,
+        mut most: usize,
+    ) -> Result<Flushed, Errno> {
+        let is_empty = |output: &Option<Box<Output>>| {
+            output.as_ref().is_none_or(|output| output.waiting_bytes() == 0)
+        };
+        if !self.head.is_empty() {
+            let head = std::mem::take(&mut self.head);
+            if !self.stream.respond(&head, is_complete && is_empty(output)) {
+                return Err(Errno::PIPE);
+            }
+        }
+        while let Some(waiting) = output.as_mut().filter(|waiting| waiting.waiting_bytes() > 0) {
+            if most == 0 {
+                return Ok(Flushed::Quantum);
+            }
+            let wanted = usize::try_from(waiting.waiting_bytes()).unwrap_or(PIECE_BYTES);
+            let room = self.stream.room_bytes(wanted.min(PIECE_BYTES).min(most));
+            let piece = match room {
+                None => return Err(Errno::PIPE),
+                Some(0) => return Ok(Flushed::Blocked),
+                Some(room) => waiting.take(room)?,
+            };
+            most -= piece.len();
+            let is_last = is_complete && waiting.waiting_bytes() == 0;
+            self.stream.send(piece, is_last);
+        }
+        *output = None;
+        if is_complete && !self.stream.is_whole() {
+            self.stream.send(Vec::new(), true);
+        }
+        Ok(Flushed::Done)
+    }
+}

@@ -1,0 +1,44 @@
+//! The right to respond to one request.
+
+use crate::events::slab::ConnectionId;
+
+/// The right to respond to one request, once. It ends with the response: the connection's next request has another
+/// ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    pub(crate) connection: ConnectionId,
+    /// The request's number, which no other request of the engine ever has.
+    pub(crate) request: u64,
+}
+
+/// A ticket's length in bytes.
+pub const TICKET_BYTES: usize = 16;
+
+impl Ticket {
+    /// The ticket as bytes, for a language that can keep nothing else.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; TICKET_BYTES] {
+        let mut bytes = [0; TICKET_BYTES];
+        bytes[..8].copy_from_slice(&self.connection.to_word().to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.request.to_ne_bytes());
+        bytes
+    }
+
+    /// The ticket that became bytes. Any bytes are safe: if they never were a ticket, they are like the ticket of a
+    /// request that is over.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; TICKET_BYTES]) -> Self {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(word)
+        };
+        Self { connection: ConnectionId::from_word(word(0)), request: word(8) }
+    }
+
+    /// The request's number: an engine's requests have different ones.
+    #[must_use]
+    pub fn request(self) -> u64 {
+        self.request
+    }
+}

@@ -1,0 +1,74 @@
+//! What an event in the poller is about.
+
+use crate::events::slab::ConnectionId;
+
+/// The words of the waker, the mailbox, the handover and, counted down from there, the listeners. All others are
+/// connections.
+const WAKER: u64 = u64::MAX;
+const MAILBOX: u64 = WAKER - 1;
+const HANDOVER: u64 = MAILBOX - 1;
+const FIRST_LISTENER: u64 = HANDOVER - 1;
+
+/// Listeners of one engine, at most.
+pub(crate) const LISTENERS_MAX: usize = 1 << 12;
+
+/// The source of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// Another thread ends the wait.
+    Waker,
+    /// Another worker has sent a message.
+    Mailbox,
+    /// A worker that retires has handed a connection over.
+    Handover,
+    /// Connections wait at the listener with that index.
+    Listener(usize),
+    /// Something has happened on a connection.
+    Connection(ConnectionId),
+}
+
+impl Token {
+    /// As one word, for the kernel to keep.
+    pub(crate) fn to_word(self) -> u64 {
+        match self {
+            Self::Waker => WAKER,
+            Self::Mailbox => MAILBOX,
+            Self::Handover => HANDOVER,
+            Self::Listener(index) => FIRST_LISTENER - index.min(LISTENERS_MAX - 1) as u64,
+            Self::Connection(id) => id.to_word(),
+        }
+    }
+
+    pub(crate) fn from_word(word: u64) -> Self {
+        match word {
+            WAKER => Self::Waker,
+            MAILBOX => Self::Mailbox,
+            HANDOVER => Self::Handover,
+            word if word > FIRST_LISTENER - LISTENERS_MAX as u64 => {
+                Self::Listener(usize::try_from(FIRST_LISTENER - word).unwrap_or(usize::MAX))
+            }
+            word => Self::Connection(ConnectionId::from_word(word)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_as_a_word() {
+        let id = ConnectionId::from_word(7 << 32 | 5);
+        let tokens = [
+            Token::Waker,
+            Token::Mailbox,
+            Token::Handover,
+            Token::Listener(0),
+            Token::Listener(LISTENERS_MAX - 1),
+            Token::Connection(id),
+        ];
+        for token in tokens {
+            assert_eq!(Token::from_word(token.to_word()), token);
+        }
+    }
+}

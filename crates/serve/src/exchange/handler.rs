@@ -1,0 +1,139 @@
+//! A request in the hands of its handler.
+
+use std::io;
+
+use thruway_http1::Request;
+use thruway_http1::date::DATE_BYTES;
+use thruway_http1::response::ResponseConstraints;
+
+use crate::entry::Connection;
+use crate::entry::socket_state::SocketEvent;
+use crate::entry::ticket::Ticket;
+use crate::entry::upload::Body;
+use crate::exchange::response::{Response, ResponseWriter};
+use crate::listen::listener::Peer;
+
+/// Responds to requests.
+pub trait Handler {
+    /// Responds to `request` through `exchange`, or takes a ticket to respond later. A request that gets neither
+    /// gets a 500.
+    fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>);
+
+    /// Something has happened on a connection that was upgraded. Nothing more is told of it before
+    /// [`SocketWriter::done`](crate::SocketWriter::done) is called.
+    fn socket_event(&mut self, _ticket: Ticket, _event: SocketEvent) {}
+
+    /// Whether the bodies of requests are wanted; otherwise they are thrown away as they come.
+    fn wants_body(&self) -> bool {
+        true
+    }
+
+    /// Whether it can take requests now; otherwise they wait until it can.
+    fn is_present(&self) -> bool {
+        true
+    }
+}
+
+/// No handler: what needs one waits.
+pub(crate) struct Absent;
+
+impl Handler for Absent {
+    fn handle(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) {}
+
+    fn is_present(&self) -> bool {
+        false
+    }
+}
+
+/// A request that waits for its response.
+#[derive(Debug)]
+pub struct Exchange<'a> {
+    pub(crate) writer: ResponseWriter<'a>,
+    pub(crate) constraints: ResponseConstraints,
+    pub(crate) peer: Peer,
+    pub(crate) is_https: bool,
+    pub(crate) listener: u16,
+    pub(crate) body: Body,
+    pub(crate) is_taken: bool,
+}
+
+impl Exchange<'_> {
+    /// What the request allows its response to be.
+    #[must_use]
+    pub fn constraints(&self) -> ResponseConstraints {
+        self.constraints
+    }
+
+    /// Whether a trusted proxy says that the client speaks TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// The client's address.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Whether the client speaks TLS with this server.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.connection().is_some_and(|connection| connection.tls.is_some())
+    }
+
+    /// The certificate that the client has shown, in DER.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        self.connection()?.tls.as_ref()?.peer_certificate()
+    }
+
+    /// The connection of the request. That of a stream has other streams, too.
+    fn connection(&self) -> Option<&Connection> {
+        let slab = &self.writer.connections.slab;
+        let connection = slab.get(self.writer.ticket.connection)?;
+        match connection.carrier.stream() {
+            None => Some(connection),
+            Some(link) => slab.get(link.parent),
+        }
+    }
+
+    /// The index of the listener that the connection came from.
+    #[must_use]
+    pub fn listener(&self) -> usize {
+        usize::from(self.listener)
+    }
+
+    /// The request's body; empty the second time.
+    pub fn take_body(&mut self) -> Body {
+        std::mem::replace(&mut self.body, Body::empty())
+    }
+
+    /// The date for the response.
+    pub fn date(&mut self) -> [u8; DATE_BYTES] {
+        self.writer.date()
+    }
+
+    /// Sends the response.
+    pub fn respond(&mut self, response: Response<'_>) {
+        self.is_taken = true;
+        self.writer.respond(response);
+    }
+
+    /// Sends a response of plain text: the status, its phrase and `text`.
+    pub fn respond_text(&mut self, status: u16, text: &str) {
+        self.is_taken = true;
+        self.writer.respond_text(self.constraints, status, text);
+    }
+
+    /// Notes what cannot be done, for the log; `doing` completes "cannot …".
+    pub fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
+        self.writer.connections.warn(doing, source);
+    }
+
+    /// Takes the right to respond later.
+    pub fn defer(&mut self) -> Ticket {
+        self.is_taken = true;
+        self.writer.ticket
+    }
+}

@@ -1,0 +1,190 @@
+//! Responses on the listeners for operators: metrics, health, the live page.
+//!
+//! Any worker responds for all, by what stands in shared memory. It needs no thread of Ruby, and the standby responds
+//! while Ruby computes.
+
+use std::net::IpAddr;
+
+use thruway_http1::response::ResponseConstraints;
+use thruway_http1::{Request, RequestFraming, ResponseHead};
+
+use crate::entry::Payload;
+use crate::events::clock::monotonic_us;
+use crate::events::slab::ConnectionId;
+use crate::exchange::admission;
+use crate::exchange::response::{Response, ResponseWriter};
+use crate::metrics::{MEDIA_TYPE, Present, Snapshot};
+use crate::store::Connections;
+
+/// The live page.
+const PAGE: &str = include_str!("observer/page.html");
+
+/// What the page may do: nothing from outside.
+const PAGE_POLICY: &[u8] =
+    b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+
+const TEXT: &[u8] = b"text/plain; charset=utf-8";
+const HTML: &[u8] = b"text/html; charset=utf-8";
+const JSON: &[u8] = b"application/json";
+
+/// What a browser is told that was led here by a name of another site.
+const FOREIGN: &str =
+    "this is asked by its address, by localhost, or by the name that it listens as\n";
+
+/// A response of the server's own.
+struct Told {
+    status: u16,
+    media_type: &'static [u8],
+    body: String,
+}
+
+/// Whether a client that names `host` may see what clients ask for, where the server listens as `own`.
+///
+/// A page of another site can lead its own name to this address (DNS rebinding), and would be let read by its browser.
+/// No page can have an address for a name that is not this server's.
+fn may_ask(host: &[u8], own: &str) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    if name == own.to_ascii_lowercase() || name == "localhost" || name.ends_with(".localhost") {
+        return true;
+    }
+    let listens_everywhere = own.parse().is_ok_and(|own: IpAddr| own.is_unspecified());
+    name.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback() || listens_everywhere)
+}
+
+/// Whether a connection came from a listener for metrics.
+pub(crate) fn is_observer(connections: &Connections, id: ConnectionId) -> bool {
+    let connection = connections.slab.get(id);
+    connection.is_some_and(|it| connections.settings.is_for_metrics(it.listener.into()))
+}
+
+/// Responds to a request from there; `rest` is what came behind it.
+pub(crate) fn respond(
+    connections: &mut Connections,
+    id: ConnectionId,
+    request: &Request<'_>,
+    rest: &[u8],
+) {
+    let has_body = !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
+    let is_read = matches!(request.method(), b"GET" | b"HEAD") && !has_body;
+    let is_asked = |name: &Option<String>| {
+        name.as_deref().is_none_or(|own| request.host().is_none_or(|host| may_ask(host, own)))
+    };
+    let is_here = connections.slab.get(id).is_none_or(|connection| {
+        connections.observed_as.get(usize::from(connection.listener)).is_none_or(is_asked)
+    });
+    let is_probe = matches!(request.path(), b"/live" | b"/ready");
+    let told = if !is_here && !is_probe {
+        Told::text(421, FOREIGN)
+    } else if is_read {
+        tell(connections, request.path())
+    } else {
+        Told::text(405, "only GET and HEAD are for here\n")
+    };
+    if let Some(connection) = connections.slab.get_mut(id) {
+        connection.keep(rest, 0);
+    }
+    let mut constraints = ResponseConstraints::of(request);
+    constraints.is_persistent &= !connections.stage.parts() && !has_body;
+    let Some(ticket) = connections.begin_request(id) else { return };
+    let mut writer = ResponseWriter::new(connections, ticket);
+    let date = writer.date();
+    let mut head = Vec::with_capacity(256);
+    let mut fields = ResponseHead::new(&mut head, told.status);
+    for (name, value) in told.fields() {
+        // They are constants without control characters.
+        let _ = fields.field(name, value);
+    }
+    let plan = fields.finish(constraints, Some(told.body.len() as u64), &date);
+    let body = told.body.as_bytes();
+    writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[body]) });
+}
+
+fn tell(connections: &mut Connections, path: &[u8]) -> Told {
+    let has_page = connections.settings.has_status_page;
+    match path {
+        b"/metrics" => {
+            let body = snapshot(connections).prometheus();
+            Told { status: 200, media_type: MEDIA_TYPE, body }
+        }
+        b"/stats" => Told { status: 200, media_type: JSON, body: snapshot(connections).json() },
+        b"/live" => Told::text(200, "alive\n"),
+        b"/ready" => {
+            let (status, text) = readiness(connections);
+            Told::text(status, &format!("{text}\n"))
+        }
+        b"/" if has_page => Told { status: 200, media_type: HTML, body: PAGE.to_owned() },
+        b"/" => Told::text(200, "/metrics /stats /live /ready\n"),
+        _ => Told::text(404, "there are /metrics, /stats, /live and /ready\n"),
+    }
+}
+
+fn readiness(connections: &mut Connections) -> (u16, &'static str) {
+    match admission::health(connections) {
+        (200, _) if snapshot(connections).booted() == 0 => (503, "no worker serves"),
+        health => health,
+    }
+}
+
+/// What all workers have counted.
+pub(crate) fn snapshot(connections: &Connections) -> Snapshot {
+    let Some(metrics) = &connections.metrics else { return Snapshot::default() };
+    let here = Present {
+        is_serving: connections.stage.accepts(),
+        is_draining: !connections.stage.accepts(),
+        connections: connections.count() as u64,
+        active: connections.activity.count(),
+        waiting: connections.turns.len() as u64,
+    };
+    // The own row may be older than this very request, which it counts as waiting.
+    let sibling = |index| connections.siblings.as_ref().and_then(|all| all.present(index));
+    let present = |index| sibling(index).unwrap_or(here);
+    Snapshot::read(metrics.table(), monotonic_us(), present)
+}
+
+impl Told {
+    fn text(status: u16, text: &str) -> Self {
+        Self { status, media_type: TEXT, body: text.to_owned() }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&'static [u8], &'static [u8])> {
+        let always: [(&[u8], &[u8]); 3] = [
+            (b"content-type", self.media_type),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ];
+        let page: [(&[u8], &[u8]); 2] =
+            [(b"content-security-policy", PAGE_POLICY), (b"referrer-policy", b"no-referrer")];
+        let allow: [(&[u8], &[u8]); 1] = [(b"allow", b"GET, HEAD")];
+        let is_page = self.media_type == HTML;
+        let page = page.into_iter().filter(move |_| is_page);
+        let is_refused = self.status == 405;
+        always.into_iter().chain(page).chain(allow.into_iter().filter(move |_| is_refused))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_sites_name_may_not_ask() {
+        for host in ["localhost", "localhost:9394", "app.localhost", "127.0.0.1:9394", "[::1]:9394"]
+        {
+            assert!(may_ask(host.as_bytes(), "127.0.0.1"), "{host}");
+        }
+        for host in
+            ["rebound.example:9394", "10.0.0.7", "localhost.example", "127.0.0.1.example", ""]
+        {
+            assert!(!may_ask(host.as_bytes(), "127.0.0.1"), "{host}");
+        }
+        assert!(may_ask(b"10.0.0.7:9394", "10.0.0.7") && may_ask(b"App:9394", "app"));
+        // Where it listens everywhere its addresses are many, and none is a name.
+        assert!(may_ask(b"10.0.0.7:9394", "0.0.0.0") && may_ask(b"[fd00::7]:9394", "::"));
+        assert!(!may_ask(b"rebound.example", "0.0.0.0"));
+    }
+}

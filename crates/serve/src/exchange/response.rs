@@ -1,0 +1,377 @@
+//! Responses: whole ones, and those whose body is written piece by piece.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use thruway_http1::date::DATE_BYTES;
+use thruway_http1::response::{CHUNK_END, CHUNKS_END, ResponseConstraints, chunk_start, reason};
+use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
+
+use crate::entry::ticket::Ticket;
+use crate::entry::{Connection, Payload, Phase, Stream};
+use crate::exchange::counting;
+use crate::exchange::http2::output;
+use crate::output::unchunk::Unchunk;
+use crate::output::{Flushed, Part, QUANTUM_BYTES};
+use crate::store::Connections;
+
+/// A response that is ready to be sent.
+#[derive(Debug)]
+pub struct Response<'a> {
+    /// What a [`ResponseHead`] has written.
+    pub head: &'a [u8],
+    /// What the head says of the body.
+    pub plan: BodyPlan,
+    /// The body, as long as the plan says; it is not sent where there must not be one.
+    pub payload: Payload<'a>,
+}
+
+/// What a thread waits for at a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Something to read.
+    In,
+    /// Room to write.
+    Out,
+}
+
+/// The result of writing a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Written {
+    /// It is sent, or waits behind so many bytes: wait with the next piece while they are too many.
+    Backlog(u64),
+    /// It is beyond the length that the head has announced: the connection is reset.
+    Excess,
+    /// The client is gone, or the request is over: further pieces have no reader.
+    Gone,
+}
+
+/// Writes the response to one request. Once the request is over, nothing is written.
+#[derive(Debug)]
+pub struct ResponseWriter<'a> {
+    pub(crate) connections: &'a mut Connections,
+    pub(crate) ticket: Ticket,
+    /// A short whole response of HTTP/2 may wait for others of its connection.
+    corks: bool,
+}
+
+impl<'a> ResponseWriter<'a> {
+    pub(crate) fn new(connections: &'a mut Connections, ticket: Ticket) -> Self {
+        Self { connections, ticket, corks: false }
+    }
+
+    /// Lets a short whole response of HTTP/2 leave with others of its connection that are still to come. It waits for
+    /// half a millisecond, or until the engine is about to wait. For a caller that polls soon.
+    #[must_use]
+    pub fn corked(self) -> Self {
+        Self { corks: true, ..self }
+    }
+
+    /// The date for the response.
+    pub fn date(&mut self) -> [u8; DATE_BYTES] {
+        self.connections.clock.date()
+    }
+
+    /// The connection's socket, to wait until it takes bytes. A response of HTTP/2 waits for what the client says of
+    /// its windows: until there is something to read.
+    #[must_use]
+    pub fn socket(self) -> Option<(BorrowedFd<'a>, Direction)> {
+        let connections: &'a Connections = self.connections;
+        let connection = connections.slab.get(self.ticket.connection);
+        let connection = connection.filter(|found| found.is_of(self.ticket))?;
+        let Some(link) = connection.carrier.stream() else {
+            return Some((connection.carrier.socket()?, Direction::Out));
+        };
+        let parent = connections.slab.get(link.parent)?;
+        let direction = if parent.is_writable { Direction::In } else { Direction::Out };
+        Some((parent.carrier.socket()?, direction))
+    }
+
+    /// Whether the connection wants a turn, such as for its next request: that may be so after the response, too.
+    #[must_use]
+    pub fn has_work(&mut self) -> bool {
+        let has_news = std::mem::take(&mut self.connections.has_news);
+        let connection = self.connections.slab.get(self.ticket.connection);
+        has_news || connection.is_some_and(Connection::has_work)
+    }
+
+    /// Sends a whole response. If the client is gone, so is the response.
+    pub fn respond(&mut self, response: Response<'_>) {
+        if !response.plan.framing.decodes() {
+            return self.send(response);
+        }
+        self.begin(response.head, response.plan);
+        match response.payload {
+            Payload::Slices(slices) => slices.iter().for_each(|slice| {
+                self.write(slice);
+            }),
+            Payload::Parts(parts) => parts.iter().filter_map(Part::bytes).for_each(|bytes| {
+                self.write(bytes);
+            }),
+            Payload::Empty | Payload::File { .. } => {}
+        }
+        self.finish();
+    }
+
+    /// Sends an interim response, such as 103 (Early Hints), while nothing of the response itself is sent.
+    pub fn inform(&mut self, head: &[u8]) {
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
+        if connection.carrier.stream().is_some() {
+            output::inform(self.connections, self.ticket.connection, head);
+        } else if matches!(connection.phase, Phase::Handling) {
+            let flushed = connection.deliver(head, Payload::Empty, QUANTUM_BYTES);
+            self.connections.after_flush(self.ticket.connection, flushed);
+            self.connections.settle(self.ticket.connection);
+        }
+    }
+
+    /// Sends a short response of plain text.
+    pub(crate) fn respond_text(
+        &mut self,
+        constraints: ResponseConstraints,
+        status: u16,
+        text: &str,
+    ) {
+        let date = self.date();
+        let mut out = std::mem::take(&mut self.connections.scratch);
+        let (plan, head_bytes) = text_response(&mut out, constraints, status, text, &date);
+        let (head, body) = out.split_at(head_bytes);
+        self.respond(Response { head, plan, payload: Payload::Slices(&[body]) });
+        out.clear();
+        self.connections.scratch = out;
+    }
+
+    /// The same for a request that was not understood; the connection ends with it.
+    pub(crate) fn respond_broken(&mut self, status: u16, text: &str) {
+        self.respond_text(ResponseConstraints::broken(), status, text);
+    }
+
+    /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
+    /// [`flush`](Self::flush).
+    pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> Written {
+        let parts = self.connections.parts_with(self.ticket.connection);
+        let Some(connection) = self.connections.connection_of(self.ticket) else {
+            return Written::Gone;
+        };
+        if !matches!(connection.phase, Phase::Handling) {
+            return Written::Gone;
+        }
+        connection.is_persistent = plan.is_persistent && !parts;
+        counting::note_status(connection, head);
+        let left = match plan.framing {
+            ResponseFraming::Length(bytes) => bytes,
+            _ => 0,
+        };
+        let unchunk = if plan.framing.decodes() { Unchunk::new() } else { None };
+        connection.unchunk = unchunk.map(Box::new);
+        connection.phase = Phase::Streaming(Stream { framing: plan.framing, left });
+        connection.hold(head);
+        Written::Backlog(connection.backlog_bytes())
+    }
+
+    /// Sends a piece of the body, or keeps what the client does not take now. A piece that is longer than what is left
+    /// of the announced length resets the connection.
+    pub fn write(&mut self, piece: &[u8]) -> Written {
+        let connection = self.connections.connection_of(self.ticket);
+        match connection.and_then(|connection| connection.unchunk.as_mut()) {
+            None => self.write_plain(piece),
+            Some(unchunk) => match unchunk.take(piece) {
+                Ok(body) => self.write_plain(&body),
+                Err(_) => {
+                    self.abort_unchunked();
+                    Written::Gone
+                }
+            },
+        }
+    }
+
+    /// Sends what waits, as far as the client takes it.
+    pub fn flush(&mut self) -> Written {
+        if self.connections.connection_of(self.ticket).is_none() {
+            return Written::Gone;
+        }
+        self.flush_waiting();
+        self.backlog()
+    }
+
+    /// Ends a body that came in pieces; how many bytes are missing. A body that is shorter than announced resets the
+    /// connection.
+    pub fn finish(&mut self) -> u64 {
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return 0 };
+        let Phase::Streaming(Stream { framing, left }) = connection.phase else { return 0 };
+        if connection.unchunk.as_ref().is_some_and(|unchunk| !unchunk.is_whole) {
+            self.abort_unchunked();
+            return 0;
+        }
+        if left > 0 {
+            self.connections.reset(self.ticket.connection);
+            return left;
+        }
+        connection.phase = Phase::Responding;
+        if framing.makes_chunks() {
+            connection.hold(CHUNKS_END);
+        }
+        counting::end(self.connections, self.ticket.connection);
+        self.flush_waiting();
+        0
+    }
+
+    /// Ends the connection in the middle of a response, so that the client cannot take it for whole.
+    pub fn abort(&mut self) {
+        if self.connections.connection_of(self.ticket).is_some() {
+            self.connections.reset(self.ticket.connection);
+        }
+    }
+
+    /// The same for a body that does not consist of chunks, or lacks the last one, though its head says so.
+    fn abort_unchunked(&mut self) {
+        let why = "it is not in chunks, as its transfer-encoding says";
+        self.connections.warn("send a body", io::Error::other(why));
+        self.abort();
+    }
+
+    /// Takes the connection out of the engine, with the bytes that were read and not understood. None if the client is
+    /// gone or has not yet taken what was written.
+    pub fn detach(&mut self) -> Option<(OwnedFd, Vec<u8>)> {
+        let connection = self.connections.connection_of(self.ticket)?;
+        if connection.output.is_some() || connection.carrier.stream().is_some() {
+            return None;
+        }
+        counting::give_away(self.connections, self.ticket.connection);
+        let connections = &mut *self.connections;
+        let Connection { carrier, input, tls, .. } = connections.close(self.ticket.connection)?;
+        let socket = carrier.into_socket()?;
+        connections.poller.remove(&socket);
+        let Some(session) = tls else { return Some((socket, input)) };
+        match connections.tls.tunnel(socket, session) {
+            Ok(socket) => Some((socket, input)),
+            Err(error) => {
+                connections.warn("hand over a connection", io::Error::other(error));
+                None
+            }
+        }
+    }
+
+    /// What may wait of a response before the writer has to wait, in bytes.
+    #[must_use]
+    pub fn backlog_bytes_max(&self) -> u64 {
+        let settings = &self.connections.settings;
+        settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
+    }
+
+    fn backlog(&self) -> Written {
+        let connection = self.connections.slab.get(self.ticket.connection);
+        connection.map_or(Written::Gone, |connection| Written::Backlog(connection.backlog_bytes()))
+    }
+
+    /// Sends a whole response, or its first quantum.
+    fn send(&mut self, response: Response<'_>) {
+        let turn_bytes = match &response.payload {
+            Payload::File { .. } | Payload::Parts(_) => self.connections.turn_bytes(),
+            Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
+        };
+        let parts = self.connections.parts_with(self.ticket.connection);
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
+        if !matches!(connection.phase, Phase::Handling) {
+            return;
+        }
+        // Before it is sent: what a client has seen is counted.
+        counting::note_status(connection, response.head);
+        counting::end(self.connections, self.ticket.connection);
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
+        connection.phase = Phase::Responding;
+        connection.is_persistent = response.plan.is_persistent && !parts;
+        let payload = match response.plan.framing {
+            ResponseFraming::Empty => Payload::Empty,
+            _ => response.payload,
+        };
+        let flushed = connection.deliver(response.head, payload, turn_bytes);
+        let id = self.ticket.connection;
+        if self.corks && output::parent_of(self.connections, id).is_some() {
+            return output::cork(self.connections, id);
+        }
+        self.go_on(flushed);
+    }
+
+    /// Sends what waits.
+    fn flush_waiting(&mut self) {
+        let id = self.ticket.connection;
+        if output::parent_of(self.connections, id).is_some() {
+            return output::flush(self.connections, id);
+        }
+        self.connections.flush(id);
+        self.connections.settle(id);
+    }
+
+    /// Goes on after a delivery.
+    fn go_on(&mut self, flushed: Result<Flushed, Errno>) {
+        let id = self.ticket.connection;
+        if output::parent_of(self.connections, id).is_some() {
+            return output::flush(self.connections, id);
+        }
+        self.connections.after_flush(id, flushed);
+        self.connections.settle(id);
+    }
+
+    fn write_plain(&mut self, piece: &[u8]) -> Written {
+        let id = self.ticket.connection;
+        let Some(connection) = self.connections.connection_of(self.ticket) else {
+            return Written::Gone;
+        };
+        let Phase::Streaming(stream) = &mut connection.phase else { return Written::Gone };
+        if !stream.takes(piece) {
+            self.connections.reset(id);
+            return Written::Excess;
+        }
+        if piece.is_empty() || stream.framing == ResponseFraming::Empty {
+            return Written::Backlog(connection.backlog_bytes());
+        }
+        // As much as the client takes, so that the backlog does not grow before a fast client.
+        let most = piece.len() + QUANTUM_BYTES;
+        let flushed = if stream.framing.makes_chunks() {
+            let mut start = Vec::with_capacity(20);
+            chunk_start(&mut start, piece.len());
+            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), most)
+        } else {
+            connection.deliver(piece, Payload::Empty, most)
+        };
+        self.go_on(flushed);
+        self.backlog()
+    }
+}
+
+impl Stream {
+    /// Counts a piece; false if it is longer than what is left of the announced length.
+    fn takes(&mut self, piece: &[u8]) -> bool {
+        let ResponseFraming::Length(_) = self.framing else { return true };
+        let left = self.left.checked_sub(piece.len() as u64);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+}
+
+/// A short response of plain text, head and body, at the end of `out`; its plan, and where the head ends.
+fn text_response(
+    out: &mut Vec<u8>,
+    constraints: ResponseConstraints,
+    status: u16,
+    text: &str,
+    date: &[u8; DATE_BYTES],
+) -> (BodyPlan, usize) {
+    let body = format!("{status} {}: {text}\n", reason(status));
+    let mut head = ResponseHead::new(out, status);
+    // Both are constants without control characters.
+    let _ = head.field(b"content-type", b"text/plain; charset=utf-8");
+    if status == 405 {
+        let _ = head.field(b"allow", b"GET, HEAD, OPTIONS");
+    }
+    if status == 503 {
+        let _ = head.field(b"retry-after", b"1");
+    }
+    let plan = head.finish(constraints, Some(body.len() as u64), date);
+    let head_bytes = out.len();
+    out.extend_from_slice(body.as_bytes());
+    (plan, head_bytes)
+}

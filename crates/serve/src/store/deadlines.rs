@@ -1,0 +1,133 @@
+//! When a connection's time is over.
+
+use crate::entry::{Connection, Phase};
+use crate::events::timer_wheel::TimerWheel;
+use crate::output::pace::{Demand, Pace};
+use crate::settings::{Settings, Timeouts};
+
+/// How long a client may go on sending after its connection was closed for writing.
+const LINGER_MS: u64 = 2_000;
+
+/// How long a fresh connection may delay a drain: a client sends its first byte right after it has connected.
+const DRAIN_FIRST_BYTE_MS: u64 = 500;
+
+/// The deadlines of all connections.
+#[derive(Debug)]
+pub(crate) struct Deadlines {
+    timers: TimerWheel,
+    timeouts: Timeouts,
+    demand: Demand,
+    /// After so long without a byte from the client of a WebSocket, it is pinged; zero for never.
+    socket_ping_ms: u64,
+    /// Whether fresh connections get less time.
+    is_draining: bool,
+    /// Slots whose deadlines have come; kept for its memory.
+    due: Vec<u32>,
+}
+
+impl Deadlines {
+    pub(crate) fn new(settings: &Settings, now_ms: u64) -> Self {
+        let demand = Demand {
+            within_ms: settings.timeouts.write_ms,
+            bytes_per_second_min: settings.write_bytes_per_second_min,
+        };
+        Self {
+            timers: TimerWheel::new(now_ms),
+            timeouts: settings.timeouts.clone(),
+            demand,
+            socket_ping_ms: settings.socket_ping_ms,
+            is_draining: false,
+            due: Vec::new(),
+        }
+    }
+
+    /// Gives fresh connections less time from now on.
+    pub(crate) fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// The slots whose deadlines have come; give the list back with [`keep`](Self::keep).
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<u32> {
+        let mut due = std::mem::take(&mut self.due);
+        self.timers.advance(now_ms, &mut due);
+        due
+    }
+
+    /// Keeps the memory of a list for the next one.
+    pub(crate) fn keep(&mut self, mut list: Vec<u32>) {
+        list.clear();
+        self.due = list;
+    }
+
+    /// Sets the deadline of what a connection waits for now.
+    pub(crate) fn update(&mut self, slot: u32, connection: &mut Connection, now_ms: u64) {
+        if let Some(output) = connection.output.as_mut() {
+            output.pace.get_or_insert_with(|| Pace::new(now_ms, self.demand));
+        }
+        match self.deadline_ms(connection, now_ms) {
+            Some(deadline_ms) => self.timers.set(slot, deadline_ms),
+            // The last one may come, and ends nothing. To take it out for each request costs more.
+            None if matches!(connection.phase, Phase::Handling) => {}
+            None => self.timers.remove(slot),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.timers.remove(slot);
+    }
+
+    /// Milliseconds until the next deadline may come; none if there are no deadlines.
+    pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
+        self.timers.next_expiry_ms(now_ms)
+    }
+
+    /// Whether a client takes enough of its response: `taken` bytes so far, from an arbitrary start.
+    pub(crate) fn is_fast_enough(
+        &self,
+        connection: &mut Connection,
+        now_ms: u64,
+        taken: i64,
+    ) -> bool {
+        let pace = connection.output.as_mut().and_then(|output| output.pace.as_mut());
+        pace.is_some_and(|pace| pace.look(now_ms, taken, self.demand))
+    }
+
+    fn deadline_ms(&self, connection: &Connection, now_ms: u64) -> Option<u64> {
+        let timeouts = &self.timeouts;
+        let since = connection.since_ms;
+        if let Some(output) = &connection.output {
+            return output.pace.as_ref().map(Pace::next_ms);
+        }
+        match connection.phase {
+            Phase::Handshaking if self.is_draining => {
+                Some(since + timeouts.handshake_ms.min(DRAIN_FIRST_BYTE_MS))
+            }
+            Phase::Handshaking => Some(since + timeouts.handshake_ms),
+            Phase::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
+            Phase::Waiting if connection.is_fresh && self.is_draining => {
+                Some(since + timeouts.first_byte_ms.min(DRAIN_FIRST_BYTE_MS))
+            }
+            Phase::Waiting if connection.is_fresh => Some(since + timeouts.first_byte_ms),
+            Phase::Waiting => Some(since + timeouts.keep_alive_ms),
+            Phase::Receiving(_) => Some(now_ms + timeouts.body_ms),
+            Phase::Handling => timeouts.request_ms.map(|ms| since + ms),
+            Phase::Lingering { .. } => Some(since + LINGER_MS),
+            Phase::Multiplexing => self.multiplexing_ms(connection),
+            Phase::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
+            Phase::Streaming(_) | Phase::Responding => None,
+        }
+    }
+
+    /// The deadline of a connection whose streams have their own.
+    fn multiplexing_ms(&self, connection: &Connection) -> Option<u64> {
+        let (timeouts, since) = (&self.timeouts, connection.since_ms);
+        let multiplexer = connection.multiplexer.as_ref()?;
+        match multiplexer.head_since_ms {
+            Some(since) => Some(since + timeouts.head_ms),
+            None if !multiplexer.is_idle() => None,
+            None if multiplexer.session.is_leaving() => Some(since + DRAIN_FIRST_BYTE_MS),
+            None if connection.is_fresh => Some(since + timeouts.first_byte_ms),
+            None => Some(since + timeouts.keep_alive_ms),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What an engine knows of TLS: the certificates of its listeners.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use thruway_tls::{ServerContext, Session, TicketKeys};
+
+use crate::Error;
+use crate::events::slab::ConnectionId;
+use crate::listen::listener::Listener;
+use crate::output::tunnel::Tunnels;
+
+/// Between two looks at the files of certificates, which only new connections cause.
+const LOOK_MS: u64 = 1_000;
+
+/// What an engine knows of TLS.
+#[derive(Debug, Default)]
+pub(crate) struct TlsListeners {
+    /// By the listener's index; none for those that speak plain HTTP. Empty if all do.
+    pub(crate) contexts: Vec<Option<ServerContext>>,
+    /// Handshakes that have begun, the oldest first. Some may be over.
+    pub(crate) begun: VecDeque<ConnectionId>,
+    looked_ms: u64,
+    /// Connections that applications have taken.
+    tunnels: Option<Tunnels>,
+}
+
+impl TlsListeners {
+    /// Reads the certificates of `listeners`. Session tickets are sealed with `keys`.
+    ///
+    /// # Errors
+    /// A certificate or a key cannot be used.
+    pub(crate) fn new(
+        listeners: &[Listener],
+        keys: &Arc<TicketKeys>,
+        has_http2: bool,
+    ) -> Result<Self, Error> {
+        if listeners.iter().all(|listener| listener.tls().is_none()) {
+            return Ok(Self::default());
+        }
+        let context = |listener: &Listener| {
+            let options = listener.tls().map(|options| options.as_ref().clone());
+            options
+                .map(|options| ServerContext::new(options, Arc::clone(keys), has_http2))
+                .transpose()
+        };
+        let contexts = listeners.iter().map(context).collect::<Result<_, _>>();
+        Ok(Self { contexts: contexts.map_err(Error::tls)?, ..Self::default() })
+    }
+
+    /// Whether any connection speaks TLS.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.contexts.is_empty()
+    }
+
+    /// Whether the connections of a listener speak TLS.
+    pub(crate) fn is_spoken_at(&self, listener: u16) -> bool {
+        self.contexts.get(usize::from(listener)).is_some_and(Option::is_some)
+    }
+
+    /// Reads all certificates anew. What cannot be used leaves what was read before in use.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub(crate) fn reload(&mut self) -> Result<(), Error> {
+        let contexts = self.contexts.iter_mut().flatten();
+        contexts.map(|context| context.reload().map_err(Error::tls)).fold(Ok(()), Result::and)
+    }
+
+    /// A socket for an application, which takes over a connection that speaks TLS.
+    ///
+    /// # Errors
+    /// The system has no thread or no descriptor left.
+    pub(crate) fn tunnel(
+        &mut self,
+        client: OwnedFd,
+        session: Box<Session>,
+    ) -> Result<OwnedFd, Error> {
+        let tunnels = match self.tunnels.take() {
+            Some(tunnels) => tunnels,
+            None => Tunnels::start()?,
+        };
+        let socket = tunnels.add(client, session);
+        self.tunnels = Some(tunnels);
+        socket.map_err(|errno| Error::system("make a pair of sockets", errno))
+    }
+
+    /// Reads the certificates anew whose files have changed.
+    pub(crate) fn look(&mut self, now_ms: u64) -> Result<(), thruway_tls::Error> {
+        if now_ms < self.looked_ms + LOOK_MS {
+            return Ok(());
+        }
+        self.looked_ms = now_ms;
+        let contexts = self.contexts.iter_mut().flatten();
+        contexts.map(|context| context.reload_if_changed().map(drop)).fold(Ok(()), Result::and)
+    }
+}

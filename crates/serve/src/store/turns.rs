@@ -1,0 +1,158 @@
+//! Which connection has the next turn in this worker.
+
+use crate::entry::Connection;
+use crate::queue::client_queue::ClientQueues;
+use crate::queue::mean_interval::MeanInterval;
+use crate::queue::policy;
+use crate::queue::run_queue::RunQueue;
+use crate::queue::standing::Standing;
+use crate::queue::waits::{Wait, Waits};
+
+/// The run queue, and what its keys are computed from.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    queue: RunQueue,
+    /// How long a round lasts.
+    round: MeanInterval,
+    /// How long clients rest between two requests.
+    rests: MeanInterval,
+    /// What waits of each client, where clients take turns; and of each connection that speaks HTTP/2.
+    pub(crate) clients: ClientQueues,
+    /// Whether clients take turns, and not connections.
+    pub(crate) by_client: bool,
+    /// Where requests may wait for so long and no longer.
+    pub(crate) waits: Option<Waits>,
+}
+
+impl Turns {
+    /// If it is `by_client`, clients take turns, and not connections. With `waits`, these are kept.
+    pub(crate) fn new(clients: ClientQueues, by_client: bool, waits: Option<Waits>) -> Self {
+        Self {
+            queue: RunQueue::default(),
+            round: MeanInterval::default(),
+            rests: MeanInterval::default(),
+            clients,
+            by_client,
+            waits,
+        }
+    }
+
+    /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
+    pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Connection, ready_us: u64) {
+        let is_parked = matches!(connection.standing, Standing::Parked(_));
+        if self.queue.contains(slot) || is_parked {
+            return;
+        }
+        let mut has_credit = false;
+        if connection.awaits_request() && connection.input.is_empty() {
+            let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
+            if asked_us > 0 && !self.by_client {
+                let interval_us = ready_us.saturating_sub(asked_us);
+                let rest_us = ready_us.saturating_sub(connection.responded_us);
+                self.round.note(interval_us);
+                self.rests.note(rest_us.max(policy::REST_US_MIN));
+                let is_seldom = policy::asks_seldom(interval_us, rest_us, &self.round, &self.rests);
+                has_credit = std::mem::replace(&mut connection.asks_seldom, is_seldom) && is_seldom;
+            }
+        }
+        (connection.ready_us, connection.here_us) = (ready_us, ready_us);
+        connection.key_us = policy::key_us(ready_us, has_credit, &self.round);
+        self.queue.enqueue(slot, connection.key_us);
+        self.begin_wait(slot, ready_us);
+    }
+
+    /// Enqueues a connection from another worker, with the key that it had there.
+    pub(crate) fn enqueue_moved(&mut self, slot: u32, connection: &Connection) {
+        self.queue.enqueue(slot, connection.key_us);
+        self.begin_wait(slot, connection.ready_us);
+    }
+
+    fn begin_wait(&mut self, slot: u32, since_us: u64) {
+        if let Some(waits) = &mut self.waits {
+            waits.begin(Wait::here(slot, since_us));
+        }
+    }
+
+    /// Enqueues a connection with the key that it has: its turn did not begin.
+    pub(crate) fn requeue(&mut self, slot: u32, key_us: u64) {
+        self.queue.enqueue(slot, key_us);
+    }
+
+    /// Takes out the slot with the lowest key.
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        self.queue.next().map(|(slot, _)| slot)
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.queue.remove(slot);
+    }
+
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.queue.contains(slot)
+    }
+
+    /// How many connections wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.len() == 0
+    }
+
+    /// The lowest key.
+    pub(crate) fn lowest_key_us(&self) -> Option<u64> {
+        self.queue.oldest_us()
+    }
+
+    /// The slot with the lowest key that `is_wanted`, and its key; the search is short.
+    pub(crate) fn find_oldest(&self, is_wanted: impl FnMut(u32) -> bool) -> Option<(u32, u64)> {
+        self.queue.find_oldest(is_wanted)
+    }
+
+    /// All slots, in any order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.queue.iter()
+    }
+
+    /// How long a round lasts, in microseconds.
+    pub(crate) fn round_us(&self) -> u64 {
+        self.round.us()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Peer;
+    use crate::queue::client_turns::ClientTurns;
+
+    #[test]
+    fn a_client_has_credit_once_it_has_asked_seldom_twice_in_a_row() {
+        let clients = ClientQueues::new(Arc::new(ClientTurns::new().unwrap()));
+        let mut turns = Turns::new(clients, false, None);
+        let (near, _far) = UnixStream::pair().unwrap();
+        let new = || Connection::new(near.try_clone().unwrap().into(), Peer::Unix, 0, 0);
+        let (mut often, mut seldom) = (new(), new());
+        let mut credits = Vec::new();
+        for round in 1..=130_u64 {
+            for (slot, connection) in [(0, &mut often), (1, &mut seldom)] {
+                // It begins when the round is known, and pauses for three rounds, twice.
+                if slot == 1 && (round < 100 || [103, 104, 106, 107].contains(&round)) {
+                    continue;
+                }
+                let now_us = round * 1_000;
+                turns.enqueue(slot, connection, now_us);
+                connection.responded_us = now_us;
+                turns.next();
+                if connection.key_us < now_us {
+                    credits.push((slot, round));
+                }
+            }
+        }
+        assert_eq!(credits, [(1, 108)]);
+    }
+}
