@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "builder"
-require_relative "failure"
-require_relative "redirection"
 require_relative "runtime"
 require_relative "server"
+require_relative "support/failure"
+require_relative "support/redirection"
 require_relative "wrapping"
 
 module Thruway

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "failure"
-require_relative "hooks"
-require_relative "redirection"
 require_relative "rollout"
 require_relative "runtime"
-require_relative "signals"
+require_relative "support/failure"
+require_relative "support/hooks"
+require_relative "support/redirection"
+require_relative "support/signals"
 require_relative "worker_pool"
 
 module Thruway

@@ -4,10 +4,10 @@ require_relative "configuration"
 require_relative "listening_words"
 require_relative "origins"
 require_relative "other_words"
-require_relative "processors"
 require_relative "puma_names"
 require_relative "puma_options"
-require_relative "shell_words"
+require_relative "support/processors"
+require_relative "support/shell_words"
 
 module Thruway
   # The words of a configuration file: all of Puma's, and a few of our own. Each does what it does

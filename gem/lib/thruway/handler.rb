@@ -2,7 +2,7 @@
 
 require_relative "configuration_file"
 require_relative "launcher"
-require_relative "shell_words"
+require_relative "support/shell_words"
 
 module Thruway
   # The handler of `rackup -s thruway` and `rails server -u thruway`. It reads the files that the

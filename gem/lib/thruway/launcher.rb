@@ -6,13 +6,13 @@ require_relative "application"
 require_relative "cluster"
 require_relative "control"
 require_relative "early_signals"
-require_relative "hooks"
 require_relative "hot_restart"
 require_relative "inheritance"
 require_relative "listeners"
 require_relative "notify"
-require_relative "redirection"
 require_relative "single"
+require_relative "support/hooks"
+require_relative "support/redirection"
 
 module Thruway
   # Starts a server as it was configured, and says where it is.

@@ -2,13 +2,13 @@
 
 require_relative "engine"
 require_relative "hijack"
-require_relative "hooks"
-require_relative "latch"
 require_relative "no_input"
-require_relative "redirection"
-require_relative "signals"
 require_relative "sockets"
 require_relative "stream"
+require_relative "support/hooks"
+require_relative "support/latch"
+require_relative "support/redirection"
+require_relative "support/signals"
 
 module Thruway
   # One process's server: an engine, the threads that drive it, and everything about a request that

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "failure"
-require_relative "hooks"
 require_relative "server"
-require_relative "signals"
+require_relative "support/failure"
+require_relative "support/hooks"
+require_relative "support/signals"
 require_relative "worker_template"
 
 module Thruway

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "bare_socket"
-require_relative "failure"
-require_relative "hooks"
 require_relative "place"
-require_relative "signals"
+require_relative "support/bare_socket"
+require_relative "support/failure"
+require_relative "support/hooks"
+require_relative "support/signals"
 require_relative "template_process"
 require_relative "worker"
 

@@ -3,7 +3,7 @@
 require_relative "../commands"
 
 require "json"
-require "thruway/load_signal"
+require "thruway/support/load_signal"
 
 # How busy a server says it is.
 class LoadSignalTest < Minitest::Test
