@@ -5,8 +5,8 @@ require "socket"
 require "timeout"
 
 require "thruway/configuration"
-require "thruway/listeners"
-require "thruway/server"
+require "thruway/server/listeners"
+require "thruway/server/server"
 
 # Servers within the test's own process, and clients that show every byte.
 module Serving

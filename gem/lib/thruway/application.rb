@@ -2,7 +2,7 @@
 
 require_relative "builder"
 require_relative "runtime"
-require_relative "server"
+require_relative "server/server"
 require_relative "support/failure"
 require_relative "support/redirection"
 require_relative "wrapping"

@@ -2,10 +2,10 @@
 
 require_relative "configuration"
 require_relative "listening_words"
-require_relative "origins"
 require_relative "other_words"
 require_relative "puma_names"
 require_relative "puma_options"
+require_relative "server/origins"
 require_relative "support/processors"
 require_relative "support/shell_words"
 

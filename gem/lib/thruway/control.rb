@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "listeners"
+require_relative "server/listeners"
 require_relative "statistics"
 require_relative "support/bare_socket"
 require_relative "support/failure"

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "server"
+require_relative "server/server"
 require_relative "support/failure"
 require_relative "support/hooks"
 require_relative "support/signals"

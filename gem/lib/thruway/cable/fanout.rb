@@ -2,7 +2,7 @@
 
 require "monitor"
 
-require_relative "../client"
+require_relative "../server/client"
 
 module Thruway
   module Cable

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../client"
+require_relative "../server/client"
 
 module Thruway
   module Cable

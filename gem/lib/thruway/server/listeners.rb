@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "engine"
-require_relative "support/bare_socket"
-require_relative "support/failure"
+require_relative "../engine"
+require_relative "../support/bare_socket"
+require_relative "../support/failure"
 
 module Thruway
   # The sockets that a server listens on. Workers inherit their descriptors.

@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-require_relative "engine"
+require_relative "../engine"
+require_relative "../support/hooks"
+require_relative "../support/latch"
+require_relative "../support/redirection"
+require_relative "../support/signals"
+require_relative "empty_input"
 require_relative "hijack"
-require_relative "no_input"
 require_relative "sockets"
 require_relative "stream"
-require_relative "support/hooks"
-require_relative "support/latch"
-require_relative "support/redirection"
-require_relative "support/signals"
 
 module Thruway
   # One process's server: an engine, the threads that drive it, and everything about a request that
