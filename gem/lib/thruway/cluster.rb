@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "application/runtime"
 require_relative "rollout"
-require_relative "runtime"
 require_relative "support/failure"
 require_relative "support/hooks"
 require_relative "support/redirection"

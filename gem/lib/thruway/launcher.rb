@@ -2,7 +2,7 @@
 
 require_relative "activation"
 require_relative "agent_check"
-require_relative "application"
+require_relative "application/application"
 require_relative "cluster"
 require_relative "control"
 require_relative "early_signals"

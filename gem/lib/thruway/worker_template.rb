@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "runtime"
+require_relative "application/runtime"
 require_relative "support/bare_socket"
 require_relative "support/signals"
 

@@ -4,7 +4,7 @@ require "json"
 
 require_relative "../commands"
 
-require "thruway/access_log"
+require "thruway/application/access_log"
 
 # A line for each request (`log_requests`).
 class AccessLogTest < Minitest::Test

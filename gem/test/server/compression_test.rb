@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "../serving"
-require "thruway/compression"
-require "thruway/wrapping"
+require "thruway/application/compression"
+require "thruway/application/middleware"
 require "zlib"
 
 # Responses that are compressed on request of the configuration.

@@ -2,7 +2,7 @@
 
 require_relative "../serving"
 
-require "thruway/wrapping"
+require "thruway/application/middleware"
 
 # Fields that go ahead of a response (103), by `rack.early_hints`.
 class EarlyHintsTest < Minitest::Test

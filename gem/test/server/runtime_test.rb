@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-require "thruway/runtime"
+require "thruway/application/runtime"
 
 # What Ruby is set to when the application is loaded.
 class RuntimeTest < Minitest::Test

@@ -2,7 +2,7 @@
 
 require_relative "../serving"
 require_relative "../websocketing"
-require "thruway/builder"
+require "thruway/application/builder"
 require "tmpdir"
 require "zlib"
 

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
+require_relative "../server/server"
+require_relative "../support/failure"
+require_relative "../support/redirection"
 require_relative "builder"
+require_relative "middleware"
 require_relative "runtime"
-require_relative "server/server"
-require_relative "support/failure"
-require_relative "support/redirection"
-require_relative "wrapping"
 
 module Thruway
   # What is served: a Rack application, wherever it comes from.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/failure"
+require_relative "../support/failure"
 
 module Thruway
   # Evaluates a `config.ru` by `Rack::Builder`, to which gems add words, and which agents patch. The

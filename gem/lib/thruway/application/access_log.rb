@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/json"
+require_relative "../support/json"
 
 module Thruway
   # A line for each request when its response is sent (`log_requests`).
