@@ -4,7 +4,7 @@ require "minitest/autorun"
 require "socket"
 require "timeout"
 
-require "thruway/configuration"
+require "thruway/configuration/configuration"
 require "thruway/server/listeners"
 require "thruway/server/server"
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "configuration_file"
+require_relative "configuration/configuration_file"
 require_relative "launcher"
 
 module Thruway

@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-require "thruway/configuration_file"
+require "thruway/configuration/configuration_file"
 
 # The words of configuration files, each as `docs/reference/serve_configuration.md` has it.
 class ConfigurationTest < Minitest::Test

@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-require "thruway/configuration_file"
+require "thruway/configuration/configuration_file"
 
 # The address of a client behind proxies: PROXY heads, `X-Forwarded-For` and `Forwarded`.
 class ProxiesTest < Minitest::Test

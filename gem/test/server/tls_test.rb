@@ -4,7 +4,7 @@ require "fileutils"
 require "openssl"
 require "tmpdir"
 
-require "thruway/configuration_file"
+require "thruway/configuration/configuration_file"
 
 require_relative "../serving"
 require_relative "../websocketing"

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "support/failure"
-require_relative "support/load_signal"
-require_relative "support/processors"
+require_relative "../support/failure"
+require_relative "../support/load_signal"
+require_relative "../support/processors"
 
 module Thruway
   # What a server is told, by options, a file and defaults, in the order of their rank.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/failure"
+require_relative "../support/failure"
 
 module Thruway
   # `@options` of a configuration file: Puma keeps there what the file has said. An option is set by

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/failure"
+require_relative "../support/failure"
 
 module Thruway
   # Puma's words for what this server does not do. Where leaving one out could hurt (access to

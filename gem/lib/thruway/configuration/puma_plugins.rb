@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "control"
+require_relative "../control"
+require_relative "../statistics"
+require_relative "../support/failure"
+require_relative "../support/signals"
 require_relative "puma_names"
-require_relative "statistics"
-require_relative "support/failure"
-require_relative "support/signals"
 
 # What plugins of Puma are written against. It is loaded when a configuration names a plugin, and
 # `Puma` has its name everywhere from then on.

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
+require_relative "../server/origins"
+require_relative "../support/processors"
+require_relative "../support/shell_words"
 require_relative "configuration"
-require_relative "listening_words"
-require_relative "other_words"
+require_relative "listen_directives"
 require_relative "puma_names"
 require_relative "puma_options"
-require_relative "server/origins"
-require_relative "support/processors"
-require_relative "support/shell_words"
+require_relative "unsupported_directives"
 
 module Thruway
   # The words of a configuration file: all of Puma's, and a few of our own. Each does what it does
