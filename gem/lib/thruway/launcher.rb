@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "activation"
-require_relative "agent_check"
 require_relative "application/application"
 require_relative "cluster"
-require_relative "control"
+require_relative "control/agent_check"
+require_relative "control/control"
 require_relative "early_signals"
 require_relative "hot_restart"
 require_relative "inheritance"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../control"
-require_relative "../statistics"
+require_relative "../control/control"
+require_relative "../control/statistics"
 require_relative "../support/failure"
 require_relative "../support/signals"
 require_relative "puma_names"

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "version"
+require_relative "../version"
 
 module Thruway
   # What a server has counted, with the names that Puma's control application gives it.

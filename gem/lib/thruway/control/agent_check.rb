@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "server/listeners"
-require_relative "support/bare_socket"
+require_relative "../server/listeners"
+require_relative "../support/bare_socket"
 
 module Thruway
   # Tells HAProxy's agent check how much of its weight this server wants (`agent_check`). A thread

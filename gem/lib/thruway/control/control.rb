@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "server/listeners"
+require_relative "../server/listeners"
+require_relative "../support/bare_socket"
+require_relative "../support/failure"
+require_relative "../support/json"
 require_relative "statistics"
-require_relative "support/bare_socket"
-require_relative "support/failure"
-require_relative "support/json"
 
 module Thruway
   # The control application (`activate_control_app`): what operators ask of a running server, at an
