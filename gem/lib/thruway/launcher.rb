@@ -2,7 +2,7 @@
 
 require_relative "activation"
 require_relative "application/application"
-require_relative "cluster"
+require_relative "cluster/supervisor"
 require_relative "control/agent_check"
 require_relative "control/control"
 require_relative "early_signals"

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "server/server"
-require_relative "support/failure"
-require_relative "support/hooks"
-require_relative "support/signals"
-require_relative "worker_template"
+require_relative "../server/server"
+require_relative "../support/failure"
+require_relative "../support/hooks"
+require_relative "../support/signals"
+require_relative "refork_worker"
 
 module Thruway
   # One process of a cluster.

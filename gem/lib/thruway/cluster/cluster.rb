@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "place"
-require_relative "support/bare_socket"
-require_relative "support/failure"
-require_relative "support/hooks"
-require_relative "support/signals"
-require_relative "template_process"
+require_relative "../support/bare_socket"
+require_relative "../support/failure"
+require_relative "../support/hooks"
+require_relative "../support/signals"
+require_relative "refork_worker_handle"
 require_relative "worker"
+require_relative "worker_slot"
 
 module Thruway
   # The processes of a cluster: they are started, heard, and buried here.

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "application/runtime"
-require_relative "support/bare_socket"
-require_relative "support/signals"
+require_relative "../application/runtime"
+require_relative "../support/bare_socket"
+require_relative "../support/signals"
 
 module Thruway
-  load("#{__dir__}/support/fork_safety.rb", self)
+  load("#{__dir__}/../support/fork_safety.rb", self)
 
   # What a worker becomes that serves no more: the process that the next workers are forked from.
   # They begin with what it has loaded and compiled. See docs/explanation/design/refork.md.

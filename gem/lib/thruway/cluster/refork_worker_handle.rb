@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/bare_socket"
+require_relative "../support/bare_socket"
 
 module Thruway
   # The process that workers are forked from (see `WorkerTemplate`), as the supervisor sees it.

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "application/runtime"
+require_relative "../application/runtime"
+require_relative "../support/failure"
+require_relative "../support/hooks"
+require_relative "../support/redirection"
+require_relative "../support/signals"
+require_relative "cluster"
 require_relative "rollout"
-require_relative "support/failure"
-require_relative "support/hooks"
-require_relative "support/redirection"
-require_relative "support/signals"
-require_relative "worker_pool"
 
 module Thruway
   # Several processes that serve the same listeners, and their supervisor.
