@@ -3,7 +3,7 @@
 require_relative "thruway/version"
 # Below `rails server` or `rackup` it is the first file of ours in the next server of a restart.
 if ENV["THRUWAY_INHERITANCE"].to_i == Process.pid
-  require_relative "thruway/early_signals"
+  require_relative "thruway/launch/early_signals"
 end
 require "thruway/thruway"
 require_relative "thruway/names"

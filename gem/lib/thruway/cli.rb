@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "configuration/configuration_file"
-require_relative "launcher"
+require_relative "launch/launcher"
 
 module Thruway
   # `thruway serve config.ru`, from where Ruby begins. The binary has read the arguments already,

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "configuration/configuration_file"
-require_relative "launcher"
+require_relative "launch/launcher"
 require_relative "support/shell_words"
 
 module Thruway

@@ -248,7 +248,7 @@ class CommandTest < Minitest::Test
     FileUtils.mkdir_p(File.join(@folder, "target/debug"))
     copy = File.join(@folder, "target/debug/thruway")
     FileUtils.cp(BINARY, copy)
-    write("gem/lib/thruway/early_signals.rb", "")
+    write("gem/lib/thruway/launch/early_signals.rb", "")
     write("gem/lib/thruway/cli.rb", 'require "thruway/thruway"')
     _, said, status = Open3.capture3(copy, "serve", write("config.ru", HELLO))
     assert_equal 2, status.exitstatus

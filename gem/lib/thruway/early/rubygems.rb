@@ -4,5 +4,5 @@
 # requires, and this is found in its place. Then RubyGems is loaded as always.
 
 $LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/early") }
-require_relative "../early_signals"
+require_relative "../launch/early_signals"
 require "rubygems" if defined?(Gem)

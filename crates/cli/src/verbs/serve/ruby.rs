@@ -16,7 +16,7 @@ use crate::output::{Answer, Failure};
 /// line says so.
 const START: &str = r#"
 begin
-  require "thruway/early_signals" unless defined?(Thruway::EarlySignals)
+  require "thruway/launch/early_signals" unless defined?(Thruway::EarlySignals)
   require "thruway/thruway"
   application = ENV.delete("THRUWAY_APPLICATION")
   Thruway::Boot.start(application) if application

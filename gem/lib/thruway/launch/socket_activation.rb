@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/bare_socket"
+require_relative "../support/bare_socket"
 
 module Thruway
   # Sockets that systemd has opened for this process; see sd_listen_fds(3).

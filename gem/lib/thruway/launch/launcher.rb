@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
-require_relative "activation"
-require_relative "application/application"
-require_relative "cluster/supervisor"
-require_relative "control/agent_check"
-require_relative "control/control"
+require_relative "../application/application"
+require_relative "../cluster/supervisor"
+require_relative "../control/agent_check"
+require_relative "../control/control"
+require_relative "../server/listeners"
+require_relative "../support/hooks"
+require_relative "../support/redirection"
 require_relative "early_signals"
 require_relative "hot_restart"
 require_relative "inheritance"
-require_relative "notify"
-require_relative "server/listeners"
 require_relative "single"
-require_relative "support/hooks"
-require_relative "support/redirection"
+require_relative "socket_activation"
+require_relative "systemd_notifier"
 
 module Thruway
   # Starts a server as it was configured, and says where it is.

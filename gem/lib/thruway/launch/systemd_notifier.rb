@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "support/bare_socket"
+require_relative "../support/bare_socket"
 
 module Thruway
   # What systemd is told (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`); see sd_notify(3).

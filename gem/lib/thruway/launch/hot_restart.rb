@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
+require_relative "../support/failure"
+require_relative "../support/signals"
 require_relative "inheritance"
-require_relative "support/failure"
-require_relative "support/signals"
 
 module Thruway
   # A server that becomes its own successor. The command that started it is run again in the same

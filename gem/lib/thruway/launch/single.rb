@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "server/server"
-require_relative "support/signals"
+require_relative "../server/server"
+require_relative "../support/signals"
 
 module Thruway
   # A server in this very process.
