@@ -149,7 +149,7 @@ impl Build {
         })?;
         let folders = gem.load_path().into_iter().flat_map(|folder| ["-I".as_ref(), folder]);
         let mut command = Command::new("ruby").args(folders.map(Path::as_os_str));
-        command = command.arg(gem.library().join("thruway/ahead.rb"));
+        command = command.arg(gem.library().join("thruway/boot/precompiler.rb"));
         command = command.arg(if self.compile_gems { "--gems" } else { "--no-gems" });
         let paths = self.compile.iter().map(|path| absolute(path));
         Ok(Some(command.args(paths.collect::<Result<Vec<_>, _>>()?)))

@@ -67,7 +67,7 @@ end
 
 # Called with `--gems` or `--no-gems`, and paths.
 if $PROGRAM_NAME == __FILE__
-  require_relative "boot"
+  require_relative "../boot"
   abort "thruway: Ruby does not boot from a pack here" unless Thruway::Boot.running?
 
   begin
