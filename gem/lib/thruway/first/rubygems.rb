@@ -38,7 +38,7 @@ start = lambda do
     # A child comes back from there.
     native, template = template, nil
     if native
-      load("#{File.dirname(__dir__)}/template.rb", namespace = Module.new)
+      load("#{File.dirname(__dir__)}/preload/preload_template.rb", namespace = Module.new)
       namespace::Template.new(native).run
     end
   end)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-%w[support/fork_safety ahead_script boot_state environment_readers].each do |name|
+%w[../support/fork_safety entry_script boot_state environment_watcher].each do |name|
   load("#{__dir__}/#{name}.rb", Module.nesting.first)
 end
 
