@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod command;
 mod debian;
+mod debootstrap;
 mod dist;
 mod durations;
 mod ebpf;
@@ -20,6 +21,7 @@ mod portable;
 mod prove;
 mod release;
 mod rooms;
+mod roots;
 mod rubyspec;
 mod soak;
 mod stress;
@@ -58,6 +60,7 @@ enum Task {
     Soak(soak::Soak),
     Stress(stress::Stress),
     Prove(prove::Prove),
+    Root(roots::Root),
     #[command(name = "rubyspec")]
     RubySpec(rubyspec::RubySpec),
     Suites(suites::Suites),
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Task::Stress(stress) => stress.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
         Task::Prove(proof) => proof.run(&root()),
+        Task::Root(fresh) => fresh.run(&root()),
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
         Task::XfsTests(tests) => tests.run(&root()),

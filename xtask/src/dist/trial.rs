@@ -12,6 +12,7 @@ use std::process::Command;
 use super::build::Builder;
 use super::files::{self, copy, copy_tree, named};
 use super::output;
+use crate::debootstrap;
 use emulation::Emulation;
 
 /// What runs outside of the root, in a mount namespace of its own, and what runs in it.
@@ -19,23 +20,17 @@ const ENTER: &str = include_str!("trial/enter.sh");
 const SHARED: &str = include_str!("trial/shared.sh");
 const TRY: &str = include_str!("trial/try.sh");
 const TRY_AARCH64: &str = include_str!("trial/try-aarch64.sh");
-/// Mounts and processes end with what is started so, even if we are killed.
-const NAMESPACES: [&str; 5] = ["--mount", "--pid", "--kill-child", "--propagation", "private"];
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
 
 /// Tries what stands in `target/dist`. `roots` are those of the Rubies that it was built for.
 pub(super) fn run(builder: &Builder, roots: &[PathBuf]) -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        println!("dist: not tried, because that takes root");
+    if let Some(reason) = debootstrap::obstacle() {
+        println!("dist: not tried, because {reason}");
         return Ok(());
     }
     if builder.processor.is_foreign() {
         let _emulation = Emulation::start()?;
         return roots.iter().try_for_each(|root| enter(builder, root, TRY_AARCH64));
-    }
-    if !Path::new("/usr/sbin/debootstrap").is_file() {
-        println!("dist: not tried, because that takes debootstrap");
-        return Ok(());
     }
     SUITES.iter().try_for_each(|suite| enter(builder, &base(builder, suite, &[])?, TRY))
 }
@@ -53,7 +48,7 @@ fn enter(builder: &Builder, base: &Path, script: &str) -> Result<(), String> {
     bring(builder, &work.join("upper/trial"), script)?;
     println!("dist: trying in {}", base.file_name().unwrap_or_default().display());
     let mut enter = Command::new("unshare");
-    enter.args(NAMESPACES);
+    enter.args(debootstrap::NAMESPACES);
     enter.args(["sh", "-euc", ENTER, "enter"]).arg(base).arg(&work);
     crate::command::succeed(&mut enter)?;
     named(&work, fs::remove_dir_all(&work))
@@ -62,22 +57,7 @@ fn enter(builder: &Builder, base: &Path, script: &str) -> Result<(), String> {
 /// The root of a suite, as debootstrap leaves it.
 fn base(builder: &Builder, suite: &str, options: &[&str]) -> Result<PathBuf, String> {
     let name = format!("{suite}-{}", builder.processor.debian());
-    let base = builder.work("roots").join(&name);
-    if base.join("etc/debian_version").metadata().is_err() {
-        let partial = builder.work("roots").join(format!("{name}.partial"));
-        files::empty(&partial)?;
-        println!("dist: debootstrap {name}");
-        let mut debootstrap = Command::new("unshare");
-        debootstrap
-            .args(NAMESPACES)
-            .args(["/usr/sbin/debootstrap", "--variant=minbase"])
-            .args(options)
-            .arg(suite)
-            .arg(&partial);
-        crate::command::succeed(debootstrap.stdout(std::process::Stdio::null()))?;
-        named(&partial, fs::rename(&partial, &base))?;
-    }
-    Ok(base)
+    debootstrap::root(&builder.work("roots"), &name, suite, options)
 }
 
 /// What is tried, and how.
