@@ -207,6 +207,28 @@ class MetricsTest < Minitest::Test
     2.times { assert_equal 200, kept.request("/metrics").status }
   end
 
+  def test_requests_and_metrics_have_a_port_each_where_the_system_chooses
+    write("config.ru", HELLO)
+    address = "tcp://127.0.0.1:0"
+    out, said = IO.pipe
+    @pids << spawn(BINARY, "serve", @folder, "-b", address, "--metrics", address, out: said)
+    said.close
+    # The server before a restart and the one after it have the same two.
+    announced = Array.new(2) do |number|
+      Process.kill("USR2", @pids.last) if number == 1
+      lines = Timeout.timeout(PATIENCE_SECONDS) { Array.new(2) { out.gets } }
+      lines.join.scan(%r{^(?:serving|metrics) .*on (http://127\.0\.0\.1:\d+)})
+    end
+    serving, metrics = *announced.first.flatten
+    refute_equal serving, metrics
+    assert_equal announced.first, announced.last
+    @address = serving
+    assert_match(/\A\d+ /, get("/").body)
+    @address = metrics
+    # Asked by another name.
+    assert_equal 421, get("/metrics").status
+  end
+
   def test_a_live_page_needs_an_address
     write("config.ru", SLEEPY)
     assert_equal <<~TEXT, refusal(@folder, "--status", "-p", "0")

@@ -16,6 +16,10 @@ module Thruway
     MOMENT_SECONDS = 0.1
     LOOK_SECONDS = 0.002
 
+    # Begins the name of an address for metrics under which requests are served, too. Where the
+    # system chooses the port, both have one.
+    SECOND = "metrics:"
+
     # Of each address as it was asked for: descriptors, each with the address as it is shown.
     attr_reader :sockets
 
@@ -27,7 +31,10 @@ module Thruway
       @activated = activated
       @foreign = []
       @sockets = uris.uniq.to_h { |uri| [uri, open(uri)] }
-      @metrics = metrics.uniq.to_h { |uri| [uri, open(uri)] }
+      @metrics = metrics.uniq.to_h do |uri|
+        name = @sockets.key?(uri) ? "#{SECOND}#{uri}" : uri
+        [name, open(uri, name)]
+      end
       @inherited.each_value { |left| shut_down(left) }
     end
 
@@ -47,7 +54,7 @@ module Thruway
     def descriptors
       all.flat_map do |uri, sockets|
         sockets.each_slice(2).map do |number, address|
-          address.start_with?("https://") ? [number, uri] : number
+          address.start_with?("https://") ? [number, uri.delete_prefix(SECOND)] : number
         end
       end
     end
@@ -113,8 +120,8 @@ module Thruway
     end
 
     # Descriptors and addresses: `localhost` is several.
-    def open(uri)
-      activated(uri) || @inherited.delete(uri) || listen(uri)
+    def open(uri, name = uri)
+      activated(uri) || @inherited.delete(name) || listen(uri)
     end
 
     def listen(uri)
