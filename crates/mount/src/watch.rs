@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use thruway_sys::fanotify::{self, SystemId, Told, Watcher, What};
+use thruway_sys::fanotify::{self, ChangeKind, Event, SystemId, Watcher};
 use thruway_sys::handle::FileHandle;
 use thruway_sys::threads;
 
@@ -64,8 +64,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn note(&mut self, event: &Told<'_>, own: i32) {
-        let is_own = matches!(event, Told::Change { pid, .. } if *pid == own);
+    fn note(&mut self, event: &Event<'_>, own: i32) {
+        let is_own = matches!(event, Event::Change { pid, .. } if *pid == own);
         self.own |= is_own;
         self.other |= !is_own;
     }
@@ -85,7 +85,7 @@ pub(crate) type WatchKey = (InodeId, u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     /// A name in the folder leads to another file, or to none.
-    Name(WatchKey, &'a [u8], What),
+    Name(WatchKey, &'a [u8], ChangeKind),
     /// The same for the name of a folder.
     FolderName(WatchKey, &'a [u8]),
     /// The file of a name in the folder was changed.
@@ -286,8 +286,8 @@ impl Watch {
         lock(&self.reporting)
     }
 
-    fn change<'a>(&self, event: &Told<'a>, own: i32) -> Option<Change<'a>> {
-        let Told::Change { pid, what, is_folder, system, folder, name } = *event else {
+    fn change<'a>(&self, event: &Event<'a>, own: i32) -> Option<Change<'a>> {
+        let Event::Change { pid, kind, is_folder, system, folder, name } = *event else {
             return Some(Change::Everything);
         };
         if pid == own {
@@ -296,11 +296,11 @@ impl Watch {
         let Some(key) = lock(&self.folders).get(&(system, folder)).copied() else {
             return (name == b".").then_some(Change::Unwatched(folder));
         };
-        Some(match (what, name) {
-            (What::File, b".") => Change::Folder(key.0, folder),
-            (What::File, name) => Change::File(key, name),
+        Some(match (kind, name) {
+            (ChangeKind::Modified, b".") => Change::Folder(key.0, folder),
+            (ChangeKind::Modified, name) => Change::File(key, name),
             (_, name) if is_folder => Change::FolderName(key, name),
-            (_, name) => Change::Name(key, name, what),
+            (_, name) => Change::Name(key, name, kind),
         })
     }
 }
@@ -361,8 +361,11 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert_eq!(events.clone().filter_map(|event| watch.change(&event, own)).count(), 0);
         let mut reported = events.filter_map(|event| watch.change(&event, own + 1));
-        assert_eq!(reported.next(), Some(Change::Name((InodeId(7), 0), b"own", What::Came)));
-        assert_eq!(watch.change(&Told::Overflow, own), Some(Change::Everything));
+        assert_eq!(
+            reported.next(),
+            Some(Change::Name((InodeId(7), 0), b"own", ChangeKind::Appeared))
+        );
+        assert_eq!(watch.change(&Event::Overflow, own), Some(Change::Everything));
         watch.remove(InodeId(7), &fd);
         assert_eq!(watch.len(), 0);
     }
@@ -378,7 +381,7 @@ mod tests {
             batch.names
         };
         assert!(!names(Change::File(key, b"name")));
-        assert!(names(Change::Name(key, b"name", What::Came)));
+        assert!(names(Change::Name(key, b"name", ChangeKind::Appeared)));
         assert!(names(Change::FolderName(key, b"name")) && names(Change::Everything));
     }
 

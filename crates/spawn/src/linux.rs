@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
 use thruway_resolve::search::{EXEC_PASSED_OVER, Plan};
-pub(crate) use thruway_sys::start::Started;
+pub(crate) use thruway_sys::start::StartedProcess as Started;
 use thruway_sys::start::{Candidates, Failure, Start, Step, Texts};
 
 use crate::command::Prepared;
@@ -130,7 +130,7 @@ impl Strings {
             folder: self.folder.as_deref(),
             stdio: prepared.stdio.each_ref().map(|ends| ends.theirs.as_ref().map(AsFd::as_fd)),
             group: prepared.command.group,
-            passed_over: &EXEC_PASSED_OVER,
+            skippable_errors: &EXEC_PASSED_OVER,
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What this process may do with an open file.
+//! Permission checks on open files.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Asks whether the effective user may execute `file`, which may be open for its path alone.
+/// Checks whether the effective user may execute `file`, which may be open with `O_PATH`.
 ///
-/// It is `faccessat2` (Linux 5.8) with an empty path: rustix takes a path only.
+/// Uses `faccessat2` (Linux 5.8) with an empty path; rustix accepts only a path.
 ///
 /// # Errors
-/// `EACCES` for "no", and whatever else the system reports.
+/// `EACCES` if the user may not execute the file, and any other error of the system.
 pub fn may_execute(file: BorrowedFd<'_>) -> io::Result<()> {
     let flags = libc::AT_EACCESS | libc::AT_EMPTY_PATH;
     // SAFETY: the path is a constant that ends in NUL, and the descriptor is open while borrowed.

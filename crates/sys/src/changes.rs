@@ -1,4 +1,4 @@
-//! Changes of a folder on Windows, told while something else is done.
+//! Watches a folder for changes on Windows, without a thread that waits.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -15,40 +15,41 @@ use windows_sys::Win32::Storage::FileSystem::{
 };
 use windows_sys::Win32::System::IO::{CancelIoEx, GetOverlappedResult, OVERLAPPED};
 
-/// Words of room for the names of what changed. More changes than fit are told as "anything".
+/// Words of the buffer for names of changed entries. If more changes arrive than fit, the result is
+/// [`FolderChange::Anything`].
 const ROOM_WORDS: usize = 1024;
 
-/// A folder whose entries are watched: not what they contain, and not what lies below them.
+/// A watch on the entries of a folder. The contents of files and the folders below are not watched.
 #[derive(Debug)]
 pub struct Changes {
     handle: OwnedHandle,
-    /// On the heap, because the system writes to it until the handle is closed.
-    pending: Box<Pending>,
+    /// A heap allocation, because the system writes to this memory until the handle is closed.
+    pending: Box<PendingRequest>,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingRequest {
     overlapped: UnsafeCell<OVERLAPPED>,
     room: UnsafeCell<[u32; ROOM_WORDS]>,
 }
 
-/// What has changed.
+/// A change of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Changed {
-    /// Entries of these names came, went, or were renamed.
+pub enum FolderChange {
+    /// Entries with these names were created, removed or renamed.
     Names(Vec<Vec<u16>>),
-    /// Anything may have: there were too many changes, or the folder itself is going.
+    /// Any entry may have changed: there were too many changes, or the folder itself is being removed.
     Anything,
 }
 
-// SAFETY: the raw pointers inside are the system's own, and it does not care for the thread.
+// SAFETY: the raw pointers belong to the system, which accepts calls from any thread.
 unsafe impl Send for Changes {}
 
 impl Changes {
-    /// Begins to watch the folder at `path`, which is absolute and ends in NUL.
+    /// Starts to watch the folder at `path`, which must be absolute and end in NUL.
     ///
     /// # Errors
-    /// Whatever the system reports; also a path without its NUL.
+    /// Any error of the system, and `InvalidInput` for a path without a NUL.
     pub fn new(path: &[u16]) -> io::Result<Self> {
         if path.last() != Some(&0) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -68,9 +69,9 @@ impl Changes {
         if handle == INVALID_HANDLE_VALUE {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call has made this handle, and it has no other owner.
+        // SAFETY: the call created the handle, and nothing else owns it.
         let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
-        let pending = Box::new(Pending {
+        let pending = Box::new(PendingRequest {
             overlapped: UnsafeCell::new(OVERLAPPED::default()),
             room: UnsafeCell::new([0; ROOM_WORDS]),
         });
@@ -79,12 +80,11 @@ impl Changes {
         Ok(changes)
     }
 
-    /// What has changed since it was asked last; nothing is no call of the system's, but a look at
-    /// memory.
+    /// Returns the changes since the last call. Without changes, the call only reads memory.
     ///
     /// # Errors
-    /// The folder can be watched no more: it is gone.
-    pub fn take(&mut self) -> io::Result<Option<Changed>> {
+    /// The folder can no longer be watched, because it is gone.
+    pub fn take(&mut self) -> io::Result<Option<FolderChange>> {
         let mut bytes = 0;
         // SAFETY: the request is pending or done, and its memory is alive.
         let done = unsafe {
@@ -101,7 +101,7 @@ impl Changes {
             let error = io::Error::last_os_error();
             match error.raw_os_error().map(i32::cast_unsigned) {
                 Some(ERROR_IO_INCOMPLETE) => return Ok(None),
-                Some(ERROR_NOTIFY_ENUM_DIR) => Changed::Anything,
+                Some(ERROR_NOTIFY_ENUM_DIR) => FolderChange::Anything,
                 _ => return Err(error),
             }
         };
@@ -110,10 +110,10 @@ impl Changes {
     }
 
     fn begin(&self) -> io::Result<()> {
-        // SAFETY: nothing is pending, so nothing else writes there.
+        // SAFETY: no request is pending, so the system does not write to this memory.
         unsafe { *self.pending.overlapped.get() = OVERLAPPED::default() };
-        // SAFETY: the room is as large as said and aligned to 4 bytes. Both it and the request
-        // stay where they are until the request is done, which `drop` waits for.
+        // SAFETY: the buffer has the stated size and is aligned to 4 bytes. Both the buffer and the request stay in
+        // place until the request is done, which `drop` waits for.
         let begun = unsafe {
             ReadDirectoryChangesW(
                 self.handle.as_raw_handle(),
@@ -129,12 +129,12 @@ impl Changes {
         if begun != 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The names in `FILE_NOTIFY_INFORMATION`: distance to the next one, what happened, length of the
-    /// name in bytes (two units of 16 bits each), the name. Wine does not align them.
-    fn names(&self, bytes: usize) -> Changed {
+    /// Parses records of `FILE_NOTIFY_INFORMATION`: distance to the next record, action, length of the name in bytes
+    /// (32 bits each), then the name. Wine does not align the records.
+    fn names(&self, bytes: usize) -> FolderChange {
         const LENGTH: usize = 4;
         const NAME: usize = 6;
-        // SAFETY: the request is done, so nothing else writes there.
+        // SAFETY: the request is done, so the system does not write to this memory.
         let room = unsafe { &*self.pending.room.get() };
         let units: Vec<_> =
             room.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]).collect();
@@ -150,18 +150,18 @@ impl Changes {
             }
             rest = rest.get(next..).unwrap_or_default();
         }
-        if names.is_empty() { Changed::Anything } else { Changed::Names(names) }
+        if names.is_empty() { FolderChange::Anything } else { FolderChange::Names(names) }
     }
 }
 
 impl Drop for Changes {
     fn drop(&mut self) {
         let handle = self.handle.as_raw_handle();
-        // SAFETY: the request is this handle's own.
+        // SAFETY: the request belongs to this handle.
         let cancelled = unsafe { CancelIoEx(handle, self.pending.overlapped.get()) };
         let mut bytes = 0;
         if cancelled != 0 {
-            // SAFETY: the request is being cancelled, so the wait ends; its memory is alive until then.
+            // SAFETY: the request is being cancelled, so the wait ends; the memory is alive until then.
             unsafe {
                 GetOverlappedResult(handle, self.pending.overlapped.get(), &raw mut bytes, 1)
             };
@@ -181,8 +181,8 @@ mod tests {
         Changes::new(&path).unwrap()
     }
 
-    /// Waits for the system to tell, for a while.
-    fn wait(changes: &mut Changes) -> Changed {
+    /// Waits a limited time for the system to report a change.
+    fn wait(changes: &mut Changes) -> FolderChange {
         let start = Instant::now();
         loop {
             match changes.take().unwrap() {
@@ -200,9 +200,9 @@ mod tests {
         assert_eq!(changes.take().unwrap(), None);
         std::fs::write(folder.path().join("new.exe"), "").unwrap();
         let name: Vec<u16> = "new.exe".encode_utf16().collect();
-        assert_eq!(wait(&mut changes), Changed::Names(vec![name]));
+        assert_eq!(wait(&mut changes), FolderChange::Names(vec![name]));
         std::fs::remove_file(folder.path().join("new.exe")).unwrap();
-        assert!(matches!(wait(&mut changes), Changed::Names(_)));
+        assert!(matches!(wait(&mut changes), FolderChange::Names(_)));
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         std::fs::write(sub.join("below"), "").unwrap();
         std::fs::write(folder.path().join("here"), "").unwrap();
         let name: Vec<u16> = "here".encode_utf16().collect();
-        assert_eq!(wait(&mut changes), Changed::Names(vec![name]));
+        assert_eq!(wait(&mut changes), FolderChange::Names(vec![name]));
     }
 
     #[test]

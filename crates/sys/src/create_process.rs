@@ -1,4 +1,4 @@
-//! Starting another program on Windows.
+//! Starts another program on Windows.
 
 use std::ffi::c_void;
 use std::io;
@@ -20,20 +20,20 @@ use windows_sys::Win32::System::Threading::{
     TerminateProcess, UpdateProcThreadAttribute, WaitForSingleObject,
 };
 
-/// What is started, and how. Texts are UTF-16 with a NUL at their end.
+/// A program's path, command line and surroundings. Strings are UTF-16 and end in NUL.
 #[derive(Debug)]
 pub struct Create<'a> {
-    /// The program's path.
+    /// The path of the program.
     pub application: &'a [u16],
-    /// The command line that it sees.
+    /// The command line that the program receives.
     pub command_line: Vec<u16>,
-    /// `NAME=value` and a NUL each, sorted, and one NUL more; this process's without it.
+    /// Sorted entries of the form `NAME=value`, each with a NUL, and a final NUL; `None` inherits the environment.
     pub environment: Option<&'a [u16]>,
-    /// Its current folder; this process's without it.
+    /// The program's current folder; `None` inherits the folder.
     pub folder: Option<&'a [u16]>,
-    /// Its standard handles; `None` leaves this process's.
+    /// The program's standard handles; `None` inherits the handle.
     pub stdio: [Option<BorrowedHandle<'a>>; 3],
-    /// Whether it begins a group of its own, which Ctrl-C does not reach.
+    /// Whether the program starts a new process group, which Ctrl-C does not reach.
     pub new_group: bool,
 }
 
@@ -45,10 +45,10 @@ pub struct Process {
 }
 
 impl Create<'_> {
-    /// Starts it. Of this process's handles it inherits the three that it is given, and no other.
+    /// Starts the program, which inherits the three standard handles and no others.
     ///
     /// # Errors
-    /// Whatever the system reports; also an argument without its NUL.
+    /// Any error of the system, and `InvalidInput` for a string that does not end in NUL.
     pub fn start(mut self) -> io::Result<Process> {
         let texts =
             [Some(self.application), Some(&self.command_line), self.environment, self.folder];
@@ -65,8 +65,8 @@ impl Create<'_> {
         let startup = startup(&stdio, &attributes);
         let group = if self.new_group { CREATE_NEW_PROCESS_GROUP } else { 0 };
         let mut information = MaybeUninit::<PROCESS_INFORMATION>::uninit();
-        // SAFETY: every text ends in NUL, and the command line may be written to. The startup
-        // information with all that it points to outlives the call.
+        // SAFETY: every string ends in NUL, and the command line is writable. The startup information and the memory
+        // that it points to outlive the call.
         let started = unsafe {
             CreateProcessW(
                 self.application.as_ptr(),
@@ -82,9 +82,9 @@ impl Create<'_> {
             )
         };
         check(started)?;
-        // SAFETY: a call that succeeded has filled it in.
+        // SAFETY: the call succeeded, so it initialised the structure.
         let information = unsafe { information.assume_init() };
-        // SAFETY: the call has made this handle, and it has no other owner.
+        // SAFETY: the call created the handle, and nothing else owns it.
         drop(unsafe { OwnedHandle::from_raw_handle(information.hThread) });
         // SAFETY: as above.
         let handle = unsafe { OwnedHandle::from_raw_handle(information.hProcess) };
@@ -93,24 +93,24 @@ impl Create<'_> {
 }
 
 impl Process {
-    /// Its process id.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Waits for its end: its exit code.
+    /// Waits for the end of the program and returns its exit code.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// Any error of the system.
     pub fn wait(&self) -> io::Result<u32> {
         self.ended_within(INFINITE)?.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 
-    /// Its exit code, if it has ended.
+    /// Returns the exit code if the program has ended.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// Any error of the system.
     pub fn try_wait(&self) -> io::Result<Option<u32>> {
         self.ended_within(0)
     }
@@ -128,10 +128,10 @@ impl Process {
         Ok(Some(code))
     }
 
-    /// Ends it, with exit code 1.
+    /// Ends the program with exit code 1.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// Any error of the system.
     pub fn terminate(&self) -> io::Result<()> {
         // SAFETY: the handle is open.
         check(unsafe { TerminateProcess(self.handle.as_raw_handle(), 1) })
@@ -142,18 +142,18 @@ fn check(result: i32) -> io::Result<()> {
     if result != 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A copy that a program can inherit, of `given` or else of this process's own handle. It is `None` where this process
-/// has none.
+/// Returns an inheritable copy of `given`, or of this process's own standard handle without `given`. Returns `None` if
+/// this process has no such handle.
 fn inheritable(given: Option<BorrowedHandle<'_>>, own: u32) -> io::Result<Option<OwnedHandle>> {
     let handle = match given {
         Some(given) => given.as_raw_handle(),
-        // SAFETY: plain numbers.
+        // SAFETY: the call takes a plain number.
         None => unsafe { GetStdHandle(own) },
     };
     if handle.is_null() || handle == INVALID_HANDLE_VALUE {
         return Ok(None);
     }
-    // SAFETY: it has no conditions.
+    // SAFETY: the call has no preconditions.
     let process = unsafe { GetCurrentProcess() };
     let mut copy = ptr::null_mut();
     // SAFETY: the handle is open, and there is room for the copy.
@@ -161,7 +161,7 @@ fn inheritable(given: Option<BorrowedHandle<'_>>, own: u32) -> io::Result<Option
         DuplicateHandle(process, handle, process, &raw mut copy, 0, 1, DUPLICATE_SAME_ACCESS)
     };
     check(copied)?;
-    // SAFETY: the call has made this handle, and it has no other owner.
+    // SAFETY: the call created the handle, and nothing else owns it.
     Ok(Some(unsafe { OwnedHandle::from_raw_handle(copy) }))
 }
 
@@ -182,9 +182,9 @@ fn startup(stdio: &[Option<OwnedHandle>; 3], attributes: &Attributes<'_>) -> STA
 
 /// The list of handles that a program inherits.
 struct Attributes<'a> {
-    /// The system's own layout; none, if nothing is inherited.
+    /// The list in the system's layout; empty if no handle is inherited.
     room: Vec<u64>,
-    /// What the layout points to.
+    /// The handles that the list points to.
     handles: &'a [RawHandle],
 }
 
@@ -194,10 +194,10 @@ impl<'a> Attributes<'a> {
             return Ok(Self { room: Vec::new(), handles });
         }
         let mut bytes = 0;
-        // SAFETY: without a list it only tells how much room one takes.
+        // SAFETY: without a list, the call only reports the size that a list needs.
         unsafe { InitializeProcThreadAttributeList(ptr::null_mut(), 1, 0, &raw mut bytes) };
         let mut room = vec![0_u64; bytes.div_ceil(size_of::<u64>())];
-        // SAFETY: the room is as large as the call itself said.
+        // SAFETY: the buffer has the size that the system reported.
         check(unsafe {
             InitializeProcThreadAttributeList(room.as_mut_ptr().cast(), 1, 0, &raw mut bytes)
         })?;
@@ -225,7 +225,7 @@ impl<'a> Attributes<'a> {
 impl Drop for Attributes<'_> {
     fn drop(&mut self) {
         if !self.room.is_empty() {
-            // SAFETY: the list was initialised, and is used no more.
+            // SAFETY: the list was initialised, and is not used again.
             unsafe { DeleteProcThreadAttributeList(self.list()) };
         }
     }

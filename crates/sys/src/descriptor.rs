@@ -1,19 +1,19 @@
-//! Descriptors by their numbers: those that a program is started with.
+//! Descriptors by number, for descriptors that this process or a program that it starts inherits.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::outcome::check;
 
-/// Whether a program that this process starts would have the descriptor: it is open, and not closed on exec.
+/// Whether a program that this process starts would inherit the descriptor: it is open, and not close-on-exec.
 #[must_use]
 pub fn is_inherited(number: RawFd) -> bool {
-    // SAFETY: any number may be asked about.
+    // SAFETY: the call accepts any number.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     flags != -1 && flags & libc::FD_CLOEXEC == 0
 }
 
-/// Puts a copy of a descriptor at a number, in the place of what is there, such that programs inherit it.
+/// Copies a descriptor to a number, replacing the descriptor there. Programs inherit the copy.
 ///
 /// # Errors
 /// `EBADF`: the number is beyond the limit.
@@ -22,44 +22,45 @@ pub fn put(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
         // SAFETY: the flags of an open descriptor may be set.
         return check(unsafe { libc::fcntl(number, libc::F_SETFD, 0) });
     }
-    // SAFETY: the caller gives the number up: whatever was there is replaced.
+    // SAFETY: the caller gives up the number, whose descriptor is replaced.
     check(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })
 }
 
-/// Moves a descriptor to a number, in the place of what is there. Programs inherit it unless `closes_on_exec`.
+/// Moves a descriptor to a number, replacing the descriptor there. Programs inherit it unless `closes_on_exec`.
 ///
 /// # Errors
 /// `EBADF`: the number is beyond the limit.
 pub fn replace(descriptor: OwnedFd, number: RawFd, closes_on_exec: bool) -> io::Result<()> {
     let flags = if closes_on_exec { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: the caller gives the number up: whatever was there is replaced.
+    // SAFETY: the caller gives up the number, whose descriptor is replaced.
     check(unsafe { libc::dup3(descriptor.as_raw_fd(), number, flags) })
 }
 
-/// A copy of a descriptor at the lowest free number from `first` on, closed on exec.
+/// Copies a descriptor to the lowest free number from `first` on, with close-on-exec set.
 ///
 /// # Errors
-/// No number is left.
+/// No number is free.
 pub fn copy_from(descriptor: BorrowedFd<'_>, first: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: it is open as long as it is borrowed.
+    // SAFETY: a borrowed descriptor is open.
     let number = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
     check(number)?;
-    // SAFETY: it is new, and has no other owner.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Borrows the descriptor of that number for a moment; `None` if none is open there.
+/// Borrows the descriptor with the given number for the duration of `action`. Returns `None` if no descriptor is open
+/// there.
 #[must_use]
-pub fn with<T>(number: RawFd, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
-    // SAFETY: any number may be asked about.
+pub fn with<T>(number: RawFd, action: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+    // SAFETY: the call accepts any number.
     let is_open = unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
-    // SAFETY: it is open; a process that closes numbers of others is broken in any case.
-    is_open.then(|| use_it(unsafe { BorrowedFd::borrow_raw(number) }))
+    // SAFETY: the descriptor is open. Code that closes descriptors of other owners breaks any Rust program.
+    is_open.then(|| action(unsafe { BorrowedFd::borrow_raw(number) }))
 }
 
-/// Closes whatever is at a number.
+/// Closes the descriptor with the given number, if there is one.
 pub fn close(number: RawFd) {
-    // SAFETY: the caller gives the number up; a number that is not open is refused.
+    // SAFETY: the caller gives up the number; the system rejects a number that is not open.
     unsafe { libc::close(number) };
 }
 

@@ -1,4 +1,4 @@
-//! A wait for events without `epoll_pwait2`, which kernels before 5.11 and some sandboxes do not have.
+//! Waits for events without `epoll_pwait2`, which kernels before 5.11 and some sandboxes lack.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -7,10 +7,11 @@ use rustix::io::Errno;
 
 const _: () = assert!(size_of::<Event>() == size_of::<libc::epoll_event>());
 
-/// Fills `events` up to its capacity; how many there are. It waits for `timeout_ms` at most, or for ever.
+/// Fills `events` up to its capacity and returns the number of events. Waits for at most `timeout_ms`, or indefinitely
+/// without a timeout.
 ///
 /// # Errors
-/// What `epoll_wait` reports, such as `EINTR`.
+/// Any error of `epoll_wait`, such as `EINTR`.
 pub fn wait_ms(
     epoll: BorrowedFd<'_>,
     events: &mut Vec<Event>,
@@ -20,12 +21,12 @@ pub fn wait_ms(
     let room = i32::try_from(events.capacity()).unwrap_or(i32::MAX);
     let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
     let start = events.as_mut_ptr().cast::<libc::epoll_event>();
-    // SAFETY: there is room for so many events, which have the kernel's layout in both crates.
+    // SAFETY: `events` has room for that many events, and both crates use the kernel's layout.
     let count = unsafe { libc::epoll_wait(epoll.as_raw_fd(), start, room, timeout) };
     let Ok(count) = usize::try_from(count) else {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
     };
-    // SAFETY: the kernel has written so many events, which are no more than there is room for.
+    // SAFETY: the kernel has written `count` events, which is at most the capacity.
     unsafe { events.set_len(count) };
     Ok(count)
 }

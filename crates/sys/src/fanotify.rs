@@ -1,11 +1,11 @@
-//! Being told what changes in folders (fanotify), with the process that changed it.
+//! Watches folders for changes (fanotify), and reports the process that made each change.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::handle::FileHandle;
 
-/// What is told: names that come and go, and files that are changed or closed after writing.
+/// The watched events: names that appear and disappear, and files whose attributes change or whose writer closes them.
 const MASK: u64 = libc::FAN_CREATE
     | libc::FAN_DELETE
     | libc::FAN_MOVED_FROM
@@ -17,59 +17,55 @@ const MASK: u64 = libc::FAN_CREATE
 
 /// Bytes of the fixed part of an event.
 const EVENT_BYTES: usize = 24;
-/// Bytes of a record's header, of the file system's number, and of a handle's header.
+/// Bytes of a record's header, of the file system's id, and of a handle's header.
 const RECORD_BYTES: usize = 4;
 const SYSTEM_BYTES: usize = 8;
 const HANDLE_BYTES: usize = 8;
 
-/// Which file system a folder is on: `f_fsid` of `statfs`.
+/// The id of a folder's file system: `f_fsid` of `statfs`.
 pub type SystemId = [u8; SYSTEM_BYTES];
 
-/// Folders that are watched.
+/// A fanotify group and its watched folders.
 #[derive(Debug)]
 pub struct Watcher {
     descriptor: OwnedFd,
 }
 
-/// One thing that was told.
+/// An event of a watched folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told<'a> {
-    /// So much happened that something was left out.
+pub enum Event<'a> {
+    /// The kernel's queue overflowed, so events were lost.
     Overflow,
-    /// A change.
+    /// An entry changed.
     Change {
-        /// The process that made it; zero if we may not know.
+        /// The process that made the change; zero if the kernel hides the process from this user.
         pid: i32,
-        /// What it was.
-        what: What,
-        /// It happened to a folder.
+        /// The kind of the change.
+        kind: ChangeKind,
+        /// Whether the changed entry is a folder.
         is_folder: bool,
         /// The folder's file system.
         system: SystemId,
         /// The folder.
         folder: FileHandle,
-        /// The name in it; `.` is the folder itself.
+        /// The name of the entry; `.` is the folder itself.
         name: &'a [u8],
     },
 }
 
-/// What was changed.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// The name leads elsewhere now: made, or moved here.
-    Came,
-    /// The name is gone: removed, or moved away. If both, it may be there.
-    Went,
-    /// What the name leads to was changed: its attributes, or its data by a writer that has closed
-    /// it.
-    File,
+pub enum ChangeKind {
+    /// The name now refers to another file: it was created, or moved here.
+    Appeared,
+    /// The name was removed or moved away. If events of both kinds were merged, the name may exist.
+    Disappeared,
+    /// The attributes of the file changed, or a writer closed the file.
+    Modified,
 }
 
 impl Watcher {
-    /// Watches nothing yet. Root gets queues and marks without limits.
-    ///
-    /// # Errors
-    /// The kernel is older than 5.13 (5.9 for root).
+    /// Creates a group that watches no folder. For root, the kernel limits neither the queue nor the number of watches.
     pub fn new() -> io::Result<Self> {
         let flags = libc::FAN_CLASS_NOTIF
             | libc::FAN_CLOEXEC
@@ -78,26 +74,26 @@ impl Watcher {
         open(flags | libc::FAN_UNLIMITED_QUEUE | libc::FAN_UNLIMITED_MARKS).or_else(|_| open(flags))
     }
 
-    /// Watches the folder, which may be open with `O_PATH`.
+    /// Watches a folder, which may be open with `O_PATH`.
     ///
     /// # Errors
-    /// The file system cannot be watched, or there are too many watches.
+    /// The file system does not support watches, or the limit of watches is reached.
     pub fn watch(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
         self.mark(libc::FAN_MARK_ADD, folder)
     }
 
-    /// Watches all folders of the file system that this one is on, for root.
+    /// Watches all folders of the file system that contains `folder`. Only root may do so.
     ///
     /// # Errors
-    /// The file system cannot be watched, or it is not for this user to do.
+    /// The file system does not support watches, or the user lacks the right.
     pub fn watch_whole(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
         self.mark(libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM, folder)
     }
 
-    /// Ends [`watch`](Self::watch).
+    /// Removes a folder from the watched ones.
     ///
     /// # Errors
-    /// It was not watched.
+    /// The folder is not watched.
     pub fn unwatch(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
         self.mark(libc::FAN_MARK_REMOVE, folder)
     }
@@ -116,10 +112,10 @@ impl Watcher {
         if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Reads what was told since the last time, as far as it fits; nothing if there is nothing.
+    /// Reads the events since the last call, as many as fit into the buffer. Does not wait; the result may be empty.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// Any error of `read`.
     pub fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Events<'a>> {
         match rustix::io::read(&self.descriptor, &mut *buffer) {
             Ok(length) => Ok(Events { rest: &buffer[..length] }),
@@ -136,19 +132,19 @@ impl AsFd for Watcher {
 }
 
 fn open(flags: u32) -> io::Result<Watcher> {
-    // SAFETY: the call takes two numbers.
+    // SAFETY: the call takes plain numbers.
     let descriptor = unsafe { libc::fanotify_init(flags, 0) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened this descriptor for us, and it has no other owner.
+    // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
     Ok(Watcher { descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) } })
 }
 
-/// The file system's number, as it stands in what is told.
+/// Returns the id of a folder's file system, as it appears in events.
 ///
 /// # Errors
-/// Whatever `fstatfs` reports.
+/// Any error of `fstatfs`.
 pub fn system_id(folder: BorrowedFd<'_>) -> io::Result<SystemId> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and the structure is valid for writes.
@@ -158,18 +154,18 @@ pub fn system_id(folder: BorrowedFd<'_>) -> io::Result<SystemId> {
     }
     // SAFETY: the call has filled the structure.
     let stat = unsafe { stat.assume_init() };
-    // SAFETY: the number is two integers, whose fields are private.
+    // SAFETY: the id consists of two integers, whose fields are private in libc.
     Ok(unsafe { std::mem::transmute::<libc::fsid_t, SystemId>(stat.f_fsid) })
 }
 
-/// What one read gave.
+/// An iterator over the events of a read.
 #[derive(Debug, Clone)]
 pub struct Events<'a> {
     rest: &'a [u8],
 }
 
 impl Events<'_> {
-    /// Whether there is nothing left.
+    /// Whether no event is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -177,25 +173,25 @@ impl Events<'_> {
 }
 
 impl<'a> Iterator for Events<'a> {
-    type Item = Told<'a>;
+    type Item = Event<'a>;
 
-    fn next(&mut self) -> Option<Told<'a>> {
+    fn next(&mut self) -> Option<Event<'a>> {
         loop {
             let length = number::<4>(self.rest, 0).map(u32::from_ne_bytes)? as usize;
             let (event, rest) = self.rest.split_at_checked(length.max(EVENT_BYTES))?;
             self.rest = rest;
-            if let Some(told) = parse(event) {
-                return Some(told);
+            if let Some(event) = parse(event) {
+                return Some(event);
             }
         }
     }
 }
 
-/// `struct fanotify_event_metadata` and the records behind it (fanotify(7)).
-fn parse(event: &[u8]) -> Option<Told<'_>> {
+/// Parses a `struct fanotify_event_metadata` and the records behind it (fanotify(7)).
+fn parse(event: &[u8]) -> Option<Event<'_>> {
     let mask = u64::from_ne_bytes(number(event, 8)?);
     if mask & libc::FAN_Q_OVERFLOW != 0 {
-        return Some(Told::Overflow);
+        return Some(Event::Overflow);
     }
     let is_folder = mask & libc::FAN_ONDIR != 0;
     let pid = i32::from_ne_bytes(number(event, 20)?);
@@ -210,19 +206,23 @@ fn parse(event: &[u8]) -> Option<Told<'_>> {
         let system = number(record, RECORD_BYTES)?;
         let handle = record.get(RECORD_BYTES + SYSTEM_BYTES..)?;
         let bytes = u32::from_ne_bytes(number(handle, 0)?) as usize;
-        let kind = i32::from_ne_bytes(number(handle, 4)?);
+        let handle_kind = i32::from_ne_bytes(number(handle, 4)?);
         let (handle, name) = handle.get(HANDLE_BYTES..)?.split_at_checked(bytes)?;
         let name = name.split(|&byte| byte == 0).next()?;
-        let folder = FileHandle::from_parts(kind, handle)?;
-        return Some(Told::Change { pid, what: what(mask), is_folder, system, folder, name });
+        let folder = FileHandle::from_parts(handle_kind, handle)?;
+        return Some(Event::Change { pid, kind: kind(mask), is_folder, system, folder, name });
     }
 }
 
-fn what(mask: u64) -> What {
+fn kind(mask: u64) -> ChangeKind {
     if mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0 {
-        return What::Went;
+        return ChangeKind::Disappeared;
     }
-    if mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0 { What::Came } else { What::File }
+    if mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0 {
+        ChangeKind::Appeared
+    } else {
+        ChangeKind::Modified
+    }
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -237,7 +237,7 @@ mod tests {
     use thruway_testing::skipped;
 
     #[test]
-    fn changes_are_told_with_process_and_place() {
+    fn changes_are_reported_with_process_and_place() {
         let folder = tempfile::tempdir().unwrap();
         let base = File::open(folder.path()).unwrap();
         let Ok(watcher) = Watcher::new() else {
@@ -254,12 +254,12 @@ mod tests {
         let own_folder = FileHandle::of(base.as_fd(), c"").unwrap();
         let mut names = 0;
         for event in events {
-            let Told::Change { pid, what, system, folder, name, .. } = event else {
+            let Event::Change { pid, kind, system, folder, name, .. } = event else {
                 panic!("{event:?}")
             };
             assert_eq!(system, system_id(base.as_fd()).unwrap());
             assert_eq!((pid, folder, name), (own, own_folder, b"name".as_slice()));
-            names += usize::from(what != What::File);
+            names += usize::from(kind != ChangeKind::Modified);
         }
         assert!(names >= 1);
         watcher.unwatch(base.as_fd()).unwrap();
@@ -268,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_was_full_is_told() {
+    fn a_queue_overflow_is_reported() {
         let mut event = [0; EVENT_BYTES];
         event[..4].copy_from_slice(&(EVENT_BYTES as u32).to_ne_bytes());
         event[8..16].copy_from_slice(&libc::FAN_Q_OVERFLOW.to_ne_bytes());
-        assert_eq!(Events { rest: &event }.collect::<Vec<_>>(), [Told::Overflow]);
+        assert_eq!(Events { rest: &event }.collect::<Vec<_>>(), [Event::Overflow]);
     }
 
     #[test]

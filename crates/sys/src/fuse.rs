@@ -1,4 +1,4 @@
-//! The device of FUSE: cloning it, and files that the kernel reads and writes by itself.
+//! The FUSE device: clones of a connection, and backing files that the kernel reads and writes directly.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,56 +19,57 @@ struct BackingMap {
     padding: u64,
 }
 
-/// Opens the device; it serves nothing until it is mounted.
+/// Opens the device, which serves no requests until it is mounted.
 ///
 /// # Errors
-/// There is no such device, or it may not be opened.
+/// The device does not exist, or must not be opened.
 pub fn open() -> io::Result<OwnedFd> {
     let device: File = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     Ok(device.into())
 }
 
-/// Another descriptor for the connection of `device`, with a queue of its own for requests that
-/// were read and not answered yet.
+/// Opens another descriptor for the connection of `device`. Each descriptor has its own queue of requests that were
+/// read and not yet answered.
 ///
 /// # Errors
 /// `device` is not mounted yet.
 pub fn clone(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let other = open()?;
     let mut number = u32::try_from(device.as_raw_fd()).map_err(io::Error::other)?;
-    // SAFETY: the opcode reads one `u32`, which is what it gets.
+    // SAFETY: the opcode reads a single `u32`, which it is given.
     let updater = unsafe { Updater::<CLONE, u32>::new(&mut number) };
     // SAFETY: `other` is the FUSE device, and `updater` belongs to its opcode.
     unsafe { ioctl(&other, updater) }?;
     Ok(other)
 }
 
-/// Lets the kernel read and write `file` by itself; the number says which in the answer to an open.
+/// Registers `file` as a backing file, which the kernel then reads and writes directly. Returns the id by which the
+/// reply to an open refers to the backing file.
 ///
-/// The rights of this thread at this moment are those with which the kernel will act.
+/// The kernel will act with the credentials that this thread has at the time of the call.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN` in the first user namespace or without passthrough, `ELOOP` if
-/// the file lies on too many stacked file systems.
+/// `EPERM` without `CAP_SYS_ADMIN` in the initial user namespace or without passthrough, `ELOOP` if the file lies on
+/// too many stacked file systems.
 pub fn open_backing(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<i32> {
     let map = BackingMap { descriptor: file.as_raw_fd(), flags: 0, padding: 0 };
-    // SAFETY: `device` is the FUSE device, and the map is its opcode's structure.
+    // SAFETY: `device` is the FUSE device, and the map is the structure of this opcode.
     Ok(unsafe { ioctl(device, OpenBacking(map)) }?)
 }
 
-/// Ends [`open_backing`] for opens to come; files that are open go on.
+/// Removes a backing file of [`open_backing`]. Files that are open keep using it.
 ///
 /// # Errors
-/// The kernel does not know the number.
+/// The kernel does not know the id.
 pub fn close_backing(device: BorrowedFd<'_>, backing_id: i32) -> io::Result<()> {
     let number = u32::try_from(backing_id).map_err(io::Error::other)?;
-    // SAFETY: the opcode reads one `u32`, which is what it gets.
+    // SAFETY: the opcode reads a single `u32`, which it is given.
     let setter = unsafe { Setter::<BACKING_CLOSE, u32>::new(number) };
     // SAFETY: `device` is the FUSE device, and `setter` belongs to its opcode.
     Ok(unsafe { ioctl(device, setter) }?)
 }
 
-/// `FUSE_DEV_IOC_BACKING_OPEN`: the only one of the three that answers with its return value.
+/// The request `FUSE_DEV_IOC_BACKING_OPEN`, the only one of the three whose result is the return value.
 struct OpenBacking(BackingMap);
 
 // SAFETY: the kernel reads a `BackingMap` and writes nothing.

@@ -1,9 +1,9 @@
-//! FUSE requests over io_uring: they arrive in memory of this process. A reply and the wait for the next request are
-//! one system call.
+//! Serves FUSE requests over io_uring (`fs/fuse/dev_uring.c`): requests arrive in this process's memory, and a single
+//! system call sends a reply and waits for the next request.
 //!
-//! The kernel has a queue for each CPU, and puts a request into that of the caller's CPU. A queue has **slots**: memory
-//! for one request and its reply. A slot is the kernel's until a request has **arrived** in it, and ours until the
-//! reply is sent. (`fs/fuse/dev_uring.c`.)
+//! The kernel has a queue for each CPU, and puts a request into the queue of the caller's CPU. A queue has **slots**,
+//! each with memory for a request and its reply. The kernel owns a slot until a request has **arrived** there; this
+//! process owns the slot until the reply is sent.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,58 +14,58 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::io_ring::{Entry, IoRing};
 
-/// Offsets in the headers, in bytes: the header of the request or the reply, the operation's argument, and the fields
-/// of the ring itself.
+/// Byte offsets in the headers: the header of the request or reply comes first, then the operation's argument, then the
+/// fields of the ring itself.
 const ARGUMENT_AT: usize = 128;
 const RING_AT: usize = 256;
 const COMMIT_ID_AT: usize = RING_AT + 8;
 const PAYLOAD_SIZE_AT: usize = RING_AT + 16;
 const HEADERS_BYTES: usize = 288;
-/// Here the kernel finds the addresses of headers and payload.
+/// The offset of the vectors that tell the kernel the addresses of the headers and the payload.
 const VECTORS_AT: usize = 512;
-/// The payload begins on a page of its own.
+/// The offset of the payload, which starts on its own page.
 const PAYLOAD_AT: usize = 4096;
 
-/// The header of a reply.
+/// The size of a reply's header.
 const REPLY_HEADER_BYTES: usize = 16;
 
-/// Commands to the device.
+/// Commands to the FUSE device.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Operations of io_uring.
+/// Opcodes of io_uring.
 const POLL_ADD: u8 = 6;
 const DEVICE_COMMAND: u8 = 46;
-/// A poll that stays active.
+/// The flag of a poll that stays active after an event.
 const POLL_ADD_MULTI: u32 = 1;
 
-/// The number of the poll that lets other threads wake this one.
+/// The number of the poll on the bell, by which other threads wake the ring's thread.
 const WAKE: u64 = u64::MAX;
 
-/// A request that has arrived; it must get a [reply](FuseRing::reply).
+/// A request that has arrived. Every arrival needs a [reply](FuseRing::reply).
 #[derive(Debug)]
 pub struct Arrival {
     slot: usize,
 }
 
-/// Why a wait has ended.
+/// The reason why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Woken {
-    /// Requests, perhaps.
-    Served,
-    /// Another thread has rung the bell.
-    Called,
-    /// The mount is gone.
-    Ended,
+pub enum WakeReason {
+    /// Requests may have arrived.
+    Requests,
+    /// Another thread rang the bell.
+    Bell,
+    /// The file system was unmounted.
+    Unmounted,
 }
 
-/// Wakes the thread that waits at a ring.
+/// Wakes the thread that waits on a ring.
 #[derive(Debug)]
 pub struct Bell {
     event: OwnedFd,
 }
 
-/// The queues of one thread; it must stay with the thread that made it.
+/// The queues that a thread serves. Only the thread that created the ring may use it.
 #[derive(Debug)]
 pub struct FuseRing {
     ring: IoRing,
@@ -73,29 +73,30 @@ pub struct FuseRing {
     bell: OwnedFd,
     slots: Vec<Slot>,
     payload_bytes: usize,
-    /// Slots that the kernel still uses.
+    /// The number of slots that the kernel still uses.
     alive: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Headers, then the payload. It is never freed, since the kernel may write there as long as it likes.
+    /// Headers, then the payload. The memory is never freed, since the kernel may write to it at any time.
     memory: NonNull<u8>,
     queue: u16,
 }
 
-/// Whether this process may make a ring at all.
+/// Whether the system lets this process create a ring.
 #[must_use]
 pub fn is_available() -> bool {
     IoRing::new(1).is_ok()
 }
 
 impl FuseRing {
-    /// The queues with these numbers and depths, for the calling thread. The connection of `device` must have
-    /// negotiated io_uring. The payload of a request has at most `payload_bytes`.
+    /// Creates a ring for the calling thread with the given queues, each as a number and a depth in slots. The
+    /// connection of `device` must have negotiated io_uring. The payload of a request has at most `payload_bytes`
+    /// bytes.
     ///
     /// # Errors
-    /// The system refuses to make the ring.
+    /// The system refuses to create the ring.
     pub fn new(device: OwnedFd, queues: &[(u16, usize)], payload_bytes: usize) -> io::Result<Self> {
         let count: usize = queues.iter().map(|(_, depth)| depth).sum();
         let entries = u32::try_from(count + 1).map_err(io::Error::other)?.next_power_of_two();
@@ -118,24 +119,24 @@ impl FuseRing {
         Ok(this)
     }
 
-    /// The bell by which other threads wake this one.
+    /// Returns the bell by which other threads wake this ring's thread.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// The process has no descriptor left.
     pub fn bell(&self) -> io::Result<Bell> {
         Ok(Bell { event: self.bell.try_clone()? })
     }
 
-    /// Sends all replies, waits, and appends the requests that have arrived.
+    /// Sends all replies, waits, and appends the requests that have arrived to `arrivals`.
     ///
     /// # Errors
     /// The system call fails.
-    pub fn wait(&mut self, arrivals: &mut Vec<Arrival>) -> io::Result<Woken> {
+    pub fn wait(&mut self, arrivals: &mut Vec<Arrival>) -> io::Result<WakeReason> {
         self.ring.wait()?;
-        let mut woken = Woken::Served;
+        let mut reason = WakeReason::Requests;
         while let Some(completion) = self.ring.complete() {
             if completion.number == WAKE {
-                woken = Woken::Called;
+                reason = WakeReason::Bell;
                 if !completion.more {
                     self.listen()?;
                 }
@@ -146,14 +147,14 @@ impl FuseRing {
                 _ => self.alive -= 1,
             }
         }
-        if woken == Woken::Called {
-            // How often it rang does not matter.
+        if reason == WakeReason::Bell {
+            // The read only resets the counter; the number of rings does not matter.
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         }
-        Ok(if self.alive == 0 { Woken::Ended } else { woken })
+        Ok(if self.alive == 0 { WakeReason::Unmounted } else { reason })
     }
 
-    /// The three parts of a request: header, argument (with room after it) and payload.
+    /// Returns the three parts of a request: header, argument (padded), and payload.
     #[must_use]
     pub fn parts(&self, arrival: &Arrival) -> (&[u8], &[u8], &[u8]) {
         let slot = &self.slots[arrival.slot];
@@ -165,10 +166,10 @@ impl FuseRing {
         (&headers[..ARGUMENT_AT], &headers[ARGUMENT_AT..RING_AT], payload)
     }
 
-    /// Replies to a request, with a header of 16 bytes and the body.
+    /// Sends the reply to a request: a header of 16 bytes, then the body.
     ///
     /// # Errors
-    /// The reply is longer than the payload that was negotiated, or the system refuses it.
+    /// The body is longer than the negotiated payload, or the system refuses the reply.
     pub fn reply(&mut self, arrival: Arrival, reply: &[u8]) -> io::Result<()> {
         let slot = self.slots[arrival.slot];
         let (head, payload) =
@@ -198,9 +199,9 @@ impl FuseRing {
 }
 
 impl Bell {
-    /// Wakes the thread.
+    /// Wakes the thread that waits on the ring.
     pub fn ring(&self) {
-        // An error means that the counter is full, and the thread wakes anyway.
+        // The write fails only if the counter is full, and then the thread wakes anyway.
         let _ = rustix::io::write(self.event.as_fd(), &1_u64.to_ne_bytes());
     }
 }
@@ -215,7 +216,7 @@ impl Slot {
         Ok(Self { memory, queue })
     }
 
-    /// Two `struct iovec`: the headers and the payload.
+    /// Writes the two `struct iovec` that describe the headers and the payload.
     fn put_vectors(&self, payload_bytes: usize) {
         let start = self.memory.addr().get();
         let words = [start, HEADERS_BYTES, start + PAYLOAD_AT, payload_bytes];
@@ -233,24 +234,24 @@ impl Slot {
         put(16, &(self.memory.addr().get() + VECTORS_AT).to_ne_bytes());
         put(24, &2_u32.to_ne_bytes());
         put(32, &number.to_ne_bytes());
-        // `struct fuse_uring_cmd_req`: flags, the request's number, the queue's.
+        // `struct fuse_uring_cmd_req`: flags, the request's commit id, and the queue's number.
         put(56, self.bytes(COMMIT_ID_AT, 8));
         put(64, &self.queue.to_ne_bytes());
         entry
     }
 
     fn bytes(&self, at: usize, length: usize) -> &[u8] {
-        // SAFETY: the slot is larger than headers and payload together.
+        // SAFETY: the slot is larger than the headers and the payload together.
         let start = unsafe { self.memory.byte_add(at) };
-        // SAFETY: as above; the memory is never freed. The kernel writes there only while the slot is its own, and then
-        // there is no `Arrival` by which to read.
+        // SAFETY: as above; the memory is never freed. The kernel writes to the slot only while it owns the slot, and
+        // then no `Arrival` exists by which to read.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), length) }
     }
 
     fn put(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: the slot is larger than headers and payload together.
+        // SAFETY: the slot is larger than the headers and the payload together.
         let place = unsafe { self.memory.byte_add(at) };
-        // SAFETY: as above; the slot is ours, and `bytes` are elsewhere.
+        // SAFETY: as above; this process owns the slot, and `bytes` do not overlap with it.
         unsafe { place.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 }
@@ -271,9 +272,9 @@ mod tests {
         let mut ring = FuseRing::new(device, &[(0, 2)], 8192).unwrap();
         ring.bell().unwrap().ring();
         let mut arrivals = Vec::new();
-        let mut woken = Vec::new();
-        while woken.last() != Some(&Woken::Ended) {
-            woken.push(ring.wait(&mut arrivals).unwrap());
+        let mut reason = Vec::new();
+        while reason.last() != Some(&WakeReason::Unmounted) {
+            reason.push(ring.wait(&mut arrivals).unwrap());
         }
         assert!(arrivals.is_empty());
         assert_eq!(ring.alive, 0);

@@ -1,16 +1,16 @@
-//! File handles: a file of a file system by its own number, without a name.
+//! File handles, which identify a file within a file system without a name.
 //!
-//! A handle goes on naming the same file when it is renamed, and never names another one. File
-//! systems put a generation into it, so a number that is used again makes another handle.
+//! A handle keeps identifying the same file when the file is renamed, and never identifies another file: file systems
+//! include a generation, so a reused inode number gives another handle.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Most bytes in a handle here; file systems on disks need 8 to 24. NFS can need more.
+/// The maximum size of a handle in bytes. File systems on disks need 8 to 24; NFS can need more than this.
 pub const BYTES_MAX: usize = 32;
 
-/// A file of one file system.
+/// A handle of a file in some file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileHandle {
     kind: i32,
@@ -27,19 +27,18 @@ struct KernelHandle {
 }
 
 impl FileHandle {
-    /// The handle of `name` in the folder; a symbolic link is not followed. An empty name is the
+    /// Returns the handle of `name` in the folder, without following a symbolic link. An empty name stands for the
     /// folder (or file) itself.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the file system has no handles, `EOVERFLOW` if they are longer than
-    /// [`BYTES_MAX`].
+    /// `EOPNOTSUPP` if the file system has no handles, `EOVERFLOW` if they are longer than [`BYTES_MAX`].
     pub fn of(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Self> {
         let room = u32::try_from(BYTES_MAX).map_err(io::Error::other)?;
         let mut handle = KernelHandle { length: room, kind: 0, bytes: [0; BYTES_MAX] };
         let mut mount_id = 0i32;
         let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
-        // SAFETY: the name ends with a zero byte. Handle and mount id are valid for writes, and the
-        // handle's length field says how much room it has.
+        // SAFETY: the name ends in NUL. The handle and the mount id are writable, and the handle's length field states
+        // its capacity.
         let status = unsafe {
             libc::syscall(
                 libc::SYS_name_to_handle_at,
@@ -57,14 +56,14 @@ impl FileHandle {
         Ok(Self { kind: handle.kind, length, bytes: handle.bytes })
     }
 
-    /// Opens the file; `anchor` is any open file or folder (not `O_PATH`) of the same file system.
+    /// Opens the file. `anchor` is any open file or folder (not `O_PATH`) of the same file system.
     ///
     /// # Errors
     /// `ESTALE` if the file is gone, `EPERM` without `CAP_DAC_READ_SEARCH`.
     pub fn open(&self, anchor: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
         let mut handle =
             KernelHandle { length: u32::from(self.length), kind: self.kind, bytes: self.bytes };
-        // SAFETY: the handle is initialised, and its length field is its own.
+        // SAFETY: the handle is initialised, and its length field is correct.
         let descriptor = unsafe {
             libc::syscall(
                 libc::SYS_open_by_handle_at,
@@ -77,17 +76,17 @@ impl FileHandle {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just opened this descriptor for us, and it has no other owner.
+        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    /// Its type and its bytes, to be kept.
+    /// Returns the type and the bytes of the handle, for storage.
     #[must_use]
     pub fn parts(&self) -> (i32, &[u8]) {
         (self.kind, &self.bytes[..usize::from(self.length)])
     }
 
-    /// What [`parts`](Self::parts) gave; `None` if there are more bytes than a handle can have.
+    /// Restores a handle from its [`parts`](Self::parts). Returns `None` if there are more than [`BYTES_MAX`] bytes.
     #[must_use]
     pub fn from_parts(kind: i32, parts: &[u8]) -> Option<Self> {
         let mut bytes = [0; BYTES_MAX];

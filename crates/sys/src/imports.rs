@@ -1,12 +1,11 @@
-//! The import table of an object that is loaded into this process (Linux, 64-bit ELF).
+//! Reads and patches the import table of an object that is loaded into this process (Linux, 64-bit ELF).
 //!
-//! Every call from a shared library into another one goes through a slot that the dynamic linker
-//! filled with the callee's address. [`Object`] finds those slots by name, and [`Slot::replace`]
-//! points one at another function. Only that object's calls change, in this process only. Nothing
-//! is left behind for a child that is started by `exec`.
+//! A shared library calls a function of another library through a slot that the dynamic linker filled with the callee's
+//! address. [`Object`] finds those slots by name, and [`Slot::replace`] points a slot at another function. Only the
+//! calls of that object change, and only in this process: a child that is started by `exec` is not affected.
 //!
-//! Everything here reads the tables that the dynamic linker itself works from, in memory. They are
-//! as trustworthy as the object's own code, so their contents are not checked any further.
+//! The code reads the tables that the dynamic linker itself uses, in memory. The tables are as trustworthy as the
+//! object's own code, so their contents are not validated.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -31,21 +30,21 @@ const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_JMPREL: u64 = 23;
 
-/// The note that names a build, with `GNU` as its owner.
+/// The type of the note that identifies a build; the note's owner is `GNU`.
 const NT_GNU_BUILD_ID: u32 = 3;
 
 /// A loaded object: a shared library, or the main program.
 #[derive(Debug, Clone, Copy)]
 pub struct Object {
-    /// What is added to the addresses in the file to get those in memory.
+    /// The load bias: the difference between an address in memory and the address in the file.
     base: usize,
     dynamic: Option<*const Dynamic>,
     notes: Option<(*const u8, usize)>,
-    /// Memory that the dynamic linker made read-only once it had filled it: start and end.
+    /// The memory that the dynamic linker made read-only after relocation: start and end.
     read_only: (usize, usize),
 }
 
-/// The place that holds the address of an imported function.
+/// A location that holds the address of an imported function.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
     place: *const AtomicPtr<c_void>,
@@ -86,7 +85,7 @@ struct Note {
     kind: u32,
 }
 
-/// Where the tables of an object's imports are.
+/// The locations of an object's import tables.
 struct Tables {
     symbols: *const Symbol,
     strings: *const u8,
@@ -94,10 +93,10 @@ struct Tables {
 }
 
 impl Object {
-    /// The object that the code or data at `address` belongs to.
+    /// Returns the object that contains the code or data at `address`.
     ///
-    /// The object must stay loaded for as long as the result and its slots are used. The main
-    /// program and the libraries it was linked with always do.
+    /// The object must stay loaded for as long as the result and its slots are used. The main program and the libraries
+    /// that it was linked with always do.
     #[must_use]
     pub fn containing(address: *const ()) -> Option<Self> {
         let mut search = (address as usize, None::<Self>);
@@ -106,7 +105,7 @@ impl Object {
         search.1
     }
 
-    /// Every object that is loaded, with its path; the main program's is empty.
+    /// Returns every loaded object with its path; the path of the main program is empty.
     #[must_use]
     pub fn all() -> Vec<(Vec<u8>, Self)> {
         let mut all = Vec::new();
@@ -115,13 +114,13 @@ impl Object {
         all
     }
 
-    /// Where it begins in memory, which tells it from all others.
+    /// Returns the load bias, which differs between any two loaded objects.
     #[must_use]
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// The build's identity (`.note.gnu.build-id`): the same for the same binary only.
+    /// Returns the build id (`.note.gnu.build-id`), which is equal only for identical binaries.
     #[must_use]
     pub fn build_id(&self) -> Option<&'static [u8]> {
         let (mut at, length) = self.notes?;
@@ -132,7 +131,7 @@ impl Object {
             let name = at.wrapping_add(size_of::<Note>());
             let description = name.wrapping_add(padded(note.name_bytes));
             if note.kind == NT_GNU_BUILD_ID && note.name_bytes == 4 {
-                // SAFETY: the description lies in the loaded note, which stays for ever.
+                // SAFETY: the description lies in the loaded note, which is never unmapped.
                 return Some(unsafe {
                     std::slice::from_raw_parts(description, note.description_bytes as usize)
                 });
@@ -142,7 +141,7 @@ impl Object {
         None
     }
 
-    /// Every slot that holds the address of the imported function `name`.
+    /// Returns every slot that holds the address of the imported function `name`.
     #[must_use]
     pub fn slots(&self, name: &CStr) -> Vec<Slot> {
         let Some(tables) = self.tables() else { return Vec::new() };
@@ -159,7 +158,7 @@ impl Object {
         slots
     }
 
-    /// Whether this is the object that `address` belongs to.
+    /// Whether `address` belongs to this object.
     #[must_use]
     pub fn holds(&self, address: *const ()) -> bool {
         Self::containing(address).is_some_and(|object| object.base == self.base)
@@ -189,7 +188,8 @@ impl Object {
         })
     }
 
-    /// An address in the dynamic section: glibc has added the base already, musl has not.
+    /// Converts an address in the dynamic section to an address in memory. glibc has already added the load bias; musl
+    /// has not.
     fn address(&self, value: u64) -> usize {
         let value = value as usize;
         if value < self.base { self.base.wrapping_add(value) } else { value }
@@ -202,33 +202,33 @@ impl Tables {
         if symbol == 0 || !IMPORT_RELOCATIONS.contains(&kind) {
             return false;
         }
-        // SAFETY: relocations refer to symbols by their place in the symbol table.
+        // SAFETY: relocations refer to symbols by their index in the symbol table.
         let symbol = unsafe { self.symbols.wrapping_add(symbol).read() };
         let start = self.strings.wrapping_add(symbol.name as usize);
-        // SAFETY: symbols refer to their names by the place in the string table, and end in NUL.
+        // SAFETY: symbols refer to their names by offset in the string table, and each name ends in NUL.
         unsafe { CStr::from_ptr(start.cast()) == name }
     }
 }
 
 impl Slot {
-    /// The address that calls through this slot go to now.
+    /// Returns the address that calls through this slot currently go to.
     ///
-    /// In an object that binds lazily this is a stub inside the object itself until the first call.
+    /// In an object that binds lazily, the slot points to a stub inside the object until the first call.
     #[must_use]
     pub fn target(&self) -> *mut c_void {
         // SAFETY: the slot is aligned, and mapped while its object is loaded.
         unsafe { &*self.place }.load(Ordering::Acquire)
     }
 
-    /// Points the slot at `function`. Calls under way are not affected; calls of other threads see
-    /// either the old or the new target.
+    /// Points the slot at `function`. Calls in progress are not affected; other threads see either the old or the new
+    /// target.
     ///
     /// # Errors
-    /// Whatever `mprotect` reports where the slot lies in read-only memory; the slot is unchanged.
+    /// Any error of `mprotect` if the slot lies in read-only memory; the slot is unchanged.
     ///
     /// # Safety
-    /// `function` has the signature of the function that the slot was made for, and keeps its contract.
-    /// It stays loaded for as long as the slot's object.
+    /// `function` must have the signature of the imported function and keep its contract, and must stay loaded for as
+    /// long as the slot's object.
     pub unsafe fn replace(&self, function: *mut c_void) -> io::Result<()> {
         if self.is_read_only {
             self.protect(MprotectFlags::READ | MprotectFlags::WRITE)?;
@@ -241,8 +241,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Changes the protection of the page that the slot is on. It holds data of the dynamic
-    /// linker's only, all of it read-only in the same way.
+    /// Changes the protection of the page that contains the slot. The page holds only data of the dynamic linker, all
+    /// with the same protection.
     fn protect(&self, flags: MprotectFlags) -> io::Result<()> {
         let page_bytes = rustix::param::page_size();
         let start = (self.place as usize) & !(page_bytes - 1);
@@ -252,39 +252,40 @@ impl Slot {
     }
 }
 
-/// An object's program headers.
+/// Returns an object's program headers.
 ///
 /// # Safety
-/// `info` is what the dynamic linker passes, and the object stays loaded as long as the slice is used.
+/// `info` must come from the dynamic linker, and the object must stay loaded for as long as the slice is used.
 unsafe fn headers(info: &dl_phdr_info) -> &[libc::Elf64_Phdr] {
     // SAFETY: the program headers of a loaded object are mapped and hold that many entries.
     unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
 }
 
-/// Called once an object; goes on to the last.
+/// The callback of [`Object::all`]. Called once per object, and never stops the iteration.
 unsafe extern "C" fn collect(info: *mut dl_phdr_info, _: size_t, data: *mut c_void) -> c_int {
     // SAFETY: the dynamic linker passes a valid pointer for the duration of the call.
     let info = unsafe { &*info };
-    // SAFETY: `all` passes its own local, to which there is no other reference meanwhile.
+    // SAFETY: `all` passes its own local variable, which nothing else refers to during the call.
     let all = unsafe { &mut *data.cast::<Vec<(Vec<u8>, Object)>>() };
     let path = if info.dlpi_name.is_null() {
         Vec::new()
     } else {
-        // SAFETY: the name ends in NUL, and lives as long as the call.
+        // SAFETY: the name ends in NUL, and is valid for the duration of the call.
         unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes().to_vec()
     };
-    // SAFETY: it is what the dynamic linker passed.
+    // SAFETY: `info` comes from the dynamic linker.
     all.push((path, object(info.dlpi_addr as usize, unsafe { headers(info) })));
     0
 }
 
-/// Called once an object; stops at the object that holds the address.
+/// The callback of [`Object::containing`]. Called once per object, and stops the iteration at the object that holds the
+/// address.
 unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, data: *mut c_void) -> c_int {
     // SAFETY: the dynamic linker passes a valid pointer for the duration of the call.
     let info = unsafe { &*info };
-    // SAFETY: `containing` passes its own local, to which there is no other reference meanwhile.
+    // SAFETY: `containing` passes its own local variable, which nothing else refers to during the call.
     let (address, found) = unsafe { &mut *data.cast::<(usize, Option<Object>)>() };
-    // SAFETY: it is what the dynamic linker passed.
+    // SAFETY: `info` comes from the dynamic linker.
     let headers = unsafe { headers(info) };
     let base = info.dlpi_addr as usize;
     let holds = headers.iter().any(|header| {
@@ -303,7 +304,7 @@ fn object(base: usize, headers: &[libc::Elf64_Phdr]) -> Object {
         Some((base.wrapping_add(header.p_vaddr as usize), header.p_memsz as usize))
     };
     let notes = headers.iter().filter(|header| header.p_type == libc::PT_NOTE);
-    // Of several notes the one with the build's identity is the one aligned to 4 bytes.
+    // An object may have several notes; the note with the build id is aligned to 4 bytes.
     let note = notes.min_by_key(|header| header.p_align);
     let page_bytes = rustix::param::page_size();
     let relro = place(libc::PT_GNU_RELRO).unwrap_or((0, 0));
@@ -314,12 +315,12 @@ fn object(base: usize, headers: &[libc::Elf64_Phdr]) -> Object {
             let start = base.wrapping_add(header.p_vaddr as usize);
             (start as *const u8, header.p_memsz as usize)
         }),
-        // The dynamic linker protects whole pages only: the last one stays writable if it is shared.
+        // The dynamic linker protects whole pages only: if other data shares the last page, that page stays writable.
         read_only: (relro.0 & !(page_bytes - 1), (relro.0 + relro.1) & !(page_bytes - 1)),
     }
 }
 
-/// The value of the first entry with that tag.
+/// Returns the value of the first entry with the given tag.
 fn find(section: *const Dynamic, tag: u64) -> Option<u64> {
     for index in 0.. {
         // SAFETY: the section ends with a DT_NULL entry, at which the loop stops.
@@ -334,7 +335,7 @@ fn find(section: *const Dynamic, tag: u64) -> Option<u64> {
     None
 }
 
-/// Notes are padded to 4 bytes.
+/// Rounds up to the 4-byte padding of notes.
 fn padded(bytes: u32) -> usize {
     (bytes as usize).next_multiple_of(4)
 }
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!(protection, if slot.is_read_only { "r--p" } else { "rw-p" });
     }
 
-    /// A function of the C library that no test puts another one in the place of.
+    /// A function of the C library that no test replaces.
     fn of_libc() -> *const () {
         libc::getuid as *const ()
     }

@@ -1,7 +1,7 @@
-//! An io_uring: a queue of commands to the kernel, and one of what has become of them.
+//! An io_uring: a queue of commands to the kernel and a queue of their completions.
 //!
-//! No more than what commands to devices need: entries of 128 bytes, and one thread that submits.
-//! Completions wait until that thread asks for them.
+//! Supports only the subset that device commands need: entries of 128 bytes, a single submitting thread, and
+//! completions that are processed when that thread asks for them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,17 +13,17 @@ use rustix::io_uring::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A command as the kernel reads it.
+/// A command in the kernel's layout.
 pub(crate) type Entry = [u8; ENTRY_BYTES];
 
-/// What has become of a command.
+/// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Completion {
-    /// The number that was given to the command.
+    /// The number that the submitter gave to the command.
     pub(crate) number: u64,
-    /// Zero or more, or an errno, negative.
+    /// The result: zero or more, or a negated errno.
     pub(crate) result: i32,
-    /// The command goes on, and completes again.
+    /// Whether the command stays active and will complete again.
     pub(crate) more: bool,
 }
 
@@ -31,34 +31,34 @@ const ENTRY_BYTES: usize = 128;
 const COMPLETION_BYTES: usize = 16;
 const COMPLETION_MORE: u32 = 1 << 1;
 
-/// Where the kernel shows its two rings, and the entries.
+/// Offsets at which the kernel maps its two rings and the entries.
 const RINGS_OFFSET: u64 = 0;
 const ENTRIES_OFFSET: u64 = 0x1000_0000;
 
-/// The ring; it stays with the thread that made it.
+/// A ring, which only the thread that created it may use.
 #[derive(Debug)]
 pub(crate) struct IoRing {
     descriptor: OwnedFd,
     rings: Map,
     entries: Map,
     params: io_uring_params,
-    /// Entries that the kernel has not been told of yet.
+    /// The number of entries that were not yet submitted to the kernel.
     waiting: u32,
 }
 
 impl IoRing {
-    /// A ring for at least `entries` commands at a time. Only the thread that submits
-    /// first may submit.
+    /// Creates a ring for at least `entries` simultaneous commands. The first thread that submits becomes the only
+    /// thread that may submit.
     ///
     /// # Errors
-    /// `ENOSYS`, `EPERM`: the system has none, or forbids it; `EINVAL`: before Linux 6.6.
+    /// `ENOSYS` or `EPERM`: the system lacks or forbids io_uring; `EINVAL`: the kernel is older than Linux 6.6.
     pub(crate) fn new(entries: u32) -> io::Result<Self> {
         let mut params = io_uring_params::default();
         params.flags = IoringSetupFlags::SQE128
             | IoringSetupFlags::NO_SQARRAY
             | IoringSetupFlags::SINGLE_ISSUER
             | IoringSetupFlags::DEFER_TASKRUN;
-        // SAFETY: the parameters name no memory of ours, nor any descriptor.
+        // SAFETY: the parameters name neither memory nor descriptors of this process.
         let descriptor = unsafe { io_uring_setup(entries, &mut params) }?;
         let completions =
             params.cq_off.cqes as usize + COMPLETION_BYTES * params.cq_entries as usize;
@@ -68,31 +68,30 @@ impl IoRing {
         Ok(Self { descriptor, rings, entries, params, waiting: 0 })
     }
 
-    /// Adds a command; it is submitted with the next [`wait`](Self::wait), or before if the queue is
-    /// full.
+    /// Queues a command. It is submitted by the next [`wait`](Self::wait), or at once if the queue is full.
     ///
     /// # Safety
-    /// What the command lets the kernel read and write must stay valid until it has completed.
+    /// The memory that the command lets the kernel read or write must stay valid until the command has completed.
     ///
     /// # Errors
-    /// Whatever the system says to submitting.
+    /// Any error of the submission.
     pub(crate) unsafe fn push(&mut self, entry: &Entry) -> io::Result<()> {
         if self.waiting == self.params.sq_entries {
             self.enter(0)?;
         }
         let tail = self.word(self.params.sq_off.tail).load(Ordering::Relaxed);
         let place = self.entries.at((tail & (self.params.sq_entries - 1)) as usize * ENTRY_BYTES);
-        // SAFETY: inside the entries, and the kernel reads it only when the tail has moved on.
+        // SAFETY: the place is inside the entries, and the kernel reads it only after the tail has advanced.
         unsafe { place.cast::<Entry>().write(*entry) };
         self.word(self.params.sq_off.tail).store(tail.wrapping_add(1), Ordering::Release);
         self.waiting += 1;
         Ok(())
     }
 
-    /// Submits what was added, and waits until something has completed.
+    /// Submits the queued commands, and waits until a command has completed or a signal arrives.
     ///
     /// # Errors
-    /// Whatever the system says; a signal is none.
+    /// Any error of the system call except an interruption.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         match self.enter(1) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -100,7 +99,7 @@ impl IoRing {
         }
     }
 
-    /// The next completion.
+    /// Returns the next completion, if there is one.
     pub(crate) fn complete(&mut self) -> Option<Completion> {
         let (head_at, tail_at) = (self.params.cq_off.head, self.params.cq_off.tail);
         let head = self.word(head_at).load(Ordering::Relaxed);
@@ -109,7 +108,7 @@ impl IoRing {
         }
         let index = (head & (self.params.cq_entries - 1)) as usize;
         let place = self.rings.at(self.params.cq_off.cqes as usize + index * COMPLETION_BYTES);
-        // SAFETY: inside the ring, and the kernel leaves it alone until the head has moved on.
+        // SAFETY: the place is inside the ring, and the kernel does not write there until the head has advanced.
         let [a, b, result, flags] = unsafe { place.cast::<[u32; 4]>().read() };
         self.word(head_at).store(head.wrapping_add(1), Ordering::Release);
         let [a, b] = [a, b].map(u32::to_ne_bytes);
@@ -120,7 +119,7 @@ impl IoRing {
 
     fn enter(&mut self, completions: u32) -> io::Result<()> {
         let (ring, flags) = (self.descriptor.as_fd(), IoringEnterFlags::GETEVENTS);
-        // SAFETY: the caller of `push` answers for what an entry names.
+        // SAFETY: callers of `push` guarantee that the memory of each entry is valid.
         let submitted = unsafe { io_uring_enter(ring, self.waiting, completions, flags) }?;
         self.waiting = self.waiting.saturating_sub(submitted);
         Ok(())
@@ -128,12 +127,12 @@ impl IoRing {
 
     fn word(&self, offset: u32) -> &AtomicU32 {
         let place = self.rings.at(offset as usize).cast();
-        // SAFETY: the kernel says that an aligned word lies there, and uses it atomically.
+        // SAFETY: the kernel places an aligned word at this offset, and accesses it atomically.
         unsafe { place.as_ref() }
     }
 }
 
-/// Memory that is shared with the kernel.
+/// A mapping of memory that is shared with the kernel.
 #[derive(Debug)]
 struct Map {
     start: NonNull<u8>,
@@ -152,7 +151,7 @@ impl Map {
 
     fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.length, "{offset} is outside of the ring");
-        // SAFETY: inside the mapping, as was just checked.
+        // SAFETY: the offset is inside the mapping, as the assertion has checked.
         unsafe { self.start.byte_add(offset) }
     }
 }
@@ -170,7 +169,7 @@ mod tests {
     use super::*;
     use thruway_testing::skipped;
 
-    /// A command that does nothing.
+    /// Returns a command that does nothing.
     fn nothing(number: u64) -> Entry {
         let mut entry = [0; ENTRY_BYTES];
         entry[32..40].copy_from_slice(&number.to_ne_bytes());

@@ -1,7 +1,9 @@
-//! Kernel calls that rustix lacks, as safe functions, and names as people can read them.
+//! Safe wrappers for kernel calls that rustix lacks, and [`printable`], which prints names so that people can read
+//! them.
 //!
-//! Each module but [`printable`] is one noun of the kernel's. This crate and the gem's extension are the only places
-//! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
+//! Each module wraps a single kernel facility, and the modules are independent: start with the facility that you need.
+//! Only this crate and the gem's extension may contain `unsafe`. Every unsafe block holds a single operation and names
+//! the invariant that makes the operation sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
 #[cfg(target_os = "linux")]

@@ -1,29 +1,29 @@
-//! What tells the builds of a library apart on macOS: the UUID among the load commands of its image (64-bit Mach-O).
+//! Reads the UUID of a library's build from the load commands of its image (64-bit Mach-O, macOS).
 
 const MAGIC: u32 = 0xfeed_facf;
 const LC_UUID: u32 = 0x1b;
 
-/// The header's magic comes first; at 20 it says how many bytes of commands follow.
+/// The header starts with the magic number; the size of the load commands in bytes is at offset 20.
 const HEADER_BYTES: usize = 32;
 const COMMANDS_BYTES_AT: usize = 20;
 
-/// A command begins with its kind and its length.
+/// The size of a command's head: its kind and its length.
 const COMMAND_BYTES: usize = 8;
 
-/// The load commands of the image that begins at `base`; `None` if it has another form.
+/// Returns the load commands of the image at `base`, or `None` if the image is not a 64-bit Mach-O.
 ///
 /// # Safety
-/// It is the address of a loaded image, which stays for ever.
+/// `base` must be the address of a loaded image that is never unloaded.
 #[cfg(target_os = "macos")]
 pub(crate) unsafe fn load_commands(base: *const u8) -> Option<&'static [u8]> {
-    // SAFETY: an image begins with its header.
+    // SAFETY: an image starts with its header.
     let header = unsafe { base.cast::<[u8; HEADER_BYTES]>().read() };
     let length = commands_bytes(&header)?;
     // SAFETY: the commands follow the header.
     Some(unsafe { std::slice::from_raw_parts(base.wrapping_add(HEADER_BYTES), length) })
 }
 
-/// How many bytes of commands follow a header.
+/// Returns the size of the load commands in bytes.
 fn commands_bytes(header: &[u8; HEADER_BYTES]) -> Option<usize> {
     if number(header, 0)? != MAGIC {
         return None;
@@ -31,7 +31,7 @@ fn commands_bytes(header: &[u8; HEADER_BYTES]) -> Option<usize> {
     usize::try_from(number(header, COMMANDS_BYTES_AT)?).ok()
 }
 
-/// The UUID among load commands.
+/// Returns the UUID in `commands`, if there is one.
 pub(crate) fn uuid(mut commands: &[u8]) -> Option<&[u8]> {
     loop {
         let (kind, length) = (number(commands, 0)?, number(commands, 4)?);

@@ -1,4 +1,4 @@
-//! A whole file as read-only memory.
+//! Maps a whole file as read-only memory.
 
 use std::fs::File;
 use std::io;
@@ -7,34 +7,33 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// A private, read-only map of a whole file.
+/// A private, read-only mapping of a whole file.
 ///
-/// The bytes stay readable for as long as this value lives, whatever happens to the file's *name*.
-/// A rename over it, or its removal, leaves the mapped inode alone. A writer that *shrinks* the
-/// inode itself would make reads fault. So map only files that are replaced by rename and never
-/// edited in place (packs are).
+/// The bytes stay readable for as long as this value lives, even if the file is renamed over or removed, since the
+/// mapping refers to the inode. A writer that *shrinks* the inode would make reads fault. So map only files that are
+/// replaced by rename and never edited in place, as packs are.
 #[derive(Debug)]
 pub struct ReadOnlyMap {
     start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: the memory is read-only through this type, so it may be shared.
+// SAFETY: the memory is read-only through this type, so threads may share it.
 unsafe impl Send for ReadOnlyMap {}
-// SAFETY: as above: there is no way to write through a `&ReadOnlyMap`.
+// SAFETY: as above; a `&ReadOnlyMap` gives no way to write.
 unsafe impl Sync for ReadOnlyMap {}
 
-/// Linux' advice that drops the pages at once; other systems take POSIX' as a hint.
+/// Linux has an advice that drops the pages at once; other systems take POSIX's advice as a hint.
 #[cfg(target_os = "linux")]
 const DROP_PAGES: Advice = Advice::LinuxDontNeed;
 #[cfg(not(target_os = "linux"))]
 const DROP_PAGES: Advice = Advice::DontNeed;
 
 impl ReadOnlyMap {
-    /// Maps `file` from its first byte to its last. An empty file gives an empty slice.
+    /// Maps `file` from the first byte to the last. An empty file gives an empty slice.
     ///
     /// # Errors
-    /// Whatever `fstat` and `mmap` report: the file is a pipe or a folder, or memory is short.
+    /// Any error of `fstat` and `mmap`: the file is a pipe or a folder, or memory is short.
     pub fn new(file: &File) -> io::Result<Self> {
         let length = usize::try_from(file.metadata()?.len())
             .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
@@ -49,8 +48,8 @@ impl ReadOnlyMap {
         Ok(Self { start, length })
     }
 
-    /// Gives the memory of everything from byte `from` on back to the system. What is read again comes
-    /// from the file again, so this is about memory alone; where it fails, the memory stays in use.
+    /// Returns the memory of all whole pages from byte `from` on to the system. Later reads load the pages from the
+    /// file again. Errors are ignored, since they only keep the memory in use.
     pub fn release(&self, from: usize) {
         if from >= self.length {
             return;
@@ -58,7 +57,7 @@ impl ReadOnlyMap {
         let from = from.next_multiple_of(rustix::param::page_size());
         let length = self.length.saturating_sub(from);
         let start = self.start.as_ptr().wrapping_add(from);
-        // SAFETY: the range lies in this map, whose pages were never written and are the file's own.
+        // SAFETY: the range lies in this mapping, whose pages were never written and come from the file.
         let _ = unsafe { madvise(start.cast(), length, DROP_PAGES) };
     }
 }
@@ -75,7 +74,7 @@ impl Deref for ReadOnlyMap {
 impl Drop for ReadOnlyMap {
     fn drop(&mut self) {
         if self.length > 0 {
-            // SAFETY: the map was made by `new` with this start and length, and it is not borrowed.
+            // SAFETY: `new` created the mapping with this start and length, and nothing borrows it.
             let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
             debug_assert!(unmapped.is_ok());
         }
@@ -108,7 +107,7 @@ mod tests {
         assert_eq!(&*map, bytes);
     }
 
-    /// How much of the map is in memory.
+    /// Returns the number of resident pages.
     fn resident_bytes(map: &ReadOnlyMap) -> usize {
         let start = map.as_ptr() as usize;
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();

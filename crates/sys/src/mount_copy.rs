@@ -1,12 +1,11 @@
-//! A copy of the mount on a folder, private to this process. Later mounts are not in it, and it is gone when it is
-//! closed.
+//! Private copies of a mount. A copy does not see later mounts, and vanishes when its descriptor is closed.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 
-/// Copies the mount on the folder, without those below it. The copy does not keep the mount itself from being
+/// Copies the mount on the folder, without the mounts below it. The copy does not prevent the original from being
 /// unmounted.
 ///
 /// # Errors
@@ -15,11 +14,12 @@ pub fn copy_one(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     copy_as(folder, None, OpenTreeFlags::empty())
 }
 
-/// Copies the mount on the folder, and those below it. `access_times` says when reads through the copy change them:
-/// `NOATIME`, `STRICTATIME` or `RELATIME`, with `NODIRATIME` or without; `None` is "as through the mount itself".
+/// Copies the mount on the folder and the mounts below it. `access_times` sets when reads through the copy update
+/// access times: `NOATIME`, `STRICTATIME` or `RELATIME`, optionally with `NODIRATIME`; `None` keeps the behaviour of
+/// the original.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, or where a user namespace may not change this; `ENOSYS` before Linux 5.12.
+/// `EPERM` without `CAP_SYS_ADMIN`, or if the user namespace must not change access times; `ENOSYS` before Linux 5.12.
 pub fn copy(folder: BorrowedFd<'_>, access_times: Option<MountFlags>) -> io::Result<OwnedFd> {
     copy_as(folder, access_times, OpenTreeFlags::AT_RECURSIVE)
 }
@@ -41,7 +41,7 @@ fn copy_as(
         propagation: libc::MS_PRIVATE,
         userns_fd: 0,
     };
-    // SAFETY: the path ends with a zero byte, and the attributes are as long as is said.
+    // SAFETY: the path ends in NUL, and the attributes have the stated size.
     let status = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

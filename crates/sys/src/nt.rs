@@ -1,7 +1,7 @@
-//! Folders as NT shows them: opened by their NT path (`\??\C:\x`), listed by pattern, and asked for
-//! their times without being opened.
+//! Folders as the NT kernel presents them: opened by their NT path (`\??\C:\x`), listed by pattern, and queried for
+//! their times without an open.
 //!
-//! One call each, so that the calls of this module are the count of look-ups.
+//! Each function makes a single system call, so the number of calls is the number of lookups.
 
 use std::mem::MaybeUninit;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
@@ -24,52 +24,52 @@ use windows_sys::Win32::Storage::FileSystem::{
 };
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 
-/// A characteristic of a device: another machine keeps it.
+/// The device characteristic of a volume on another machine.
 const FILE_REMOTE_DEVICE: u32 = 0x10;
 
-/// An error of NT, an `NTSTATUS`.
+/// An NT error code (`NTSTATUS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub i32);
 
-/// An open folder. Its first query decides the pattern: another one has no effect on the same handle.
+/// An open folder. The first query fixes the pattern; patterns of later queries on the same handle have no effect.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedHandle,
 }
 
-/// What NT knows of a file or folder by its name alone.
+/// The attributes of a file or folder that NT returns for a path alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// Creation, last write and last change, in units of 100 ns since 1601.
+    /// The times of creation, last write and last change, in units of 100 ns since 1601.
     pub times: [i64; 3],
-    /// Whether it is a folder.
+    /// Whether the file is a folder.
     pub is_directory: bool,
-    /// Whether the system goes on elsewhere from it: a symbolic link, a junction, a mounted volume.
+    /// Whether the file redirects a lookup: a symbolic link, a junction or a mounted volume.
     pub is_link: bool,
 }
 
-/// What a folder lies on.
+/// The volume that contains a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// The name of its file system, such as `NTFS` or `FAT32`.
+    /// The name of the file system, such as `NTFS` or `FAT32`.
     pub file_system: String,
-    /// Whether another machine keeps it.
+    /// Whether the volume is on another machine.
     pub is_remote: bool,
 }
 
-/// Room for the entries of one query.
+/// A buffer for the entries of a query.
 #[derive(Debug)]
 pub struct Entries {
-    /// `FILE_DIRECTORY_INFORMATION`, one after the other, aligned to 8 bytes.
+    /// Records of `FILE_DIRECTORY_INFORMATION`, each aligned to 8 bytes.
     words: Vec<u64>,
     filled: usize,
 }
 
 impl Folder {
-    /// Opens the folder with the NT path `path`, for listing.
+    /// Opens the folder at the NT path `path` for listing.
     ///
     /// # Errors
-    /// The status: nothing there, no folder, not allowed.
+    /// The status, for example if the path does not exist, is not a folder, or must not be opened.
     pub fn open(path: &[u16]) -> Result<Self, Status> {
         let name = unicode_string(path)?;
         let object = object_attributes(&name);
@@ -91,18 +91,18 @@ impl Folder {
         Ok(Self { handle: unsafe { OwnedHandle::from_raw_handle(handle) } })
     }
 
-    /// Reads more entries that match `pattern` (all of them, without one). `false` says that there are
-    /// no more.
+    /// Reads the next entries that match `pattern`, or all entries without a pattern. Returns `false` if no entry is
+    /// left.
     ///
     /// # Errors
-    /// The status.
+    /// The status of the query.
     pub fn query(&self, pattern: Option<&[u16]>, entries: &mut Entries) -> Result<bool, Status> {
         let pattern = pattern.map(unicode_string).transpose()?;
         let mut status = MaybeUninit::<IO_STATUS_BLOCK>::uninit();
         let room = u32::try_from(entries.words.len() * size_of::<u64>()).unwrap_or(u32::MAX);
         entries.filled = 0;
-        // SAFETY: the handle is open and synchronous, the room is as large as said and aligned, and
-        // the pattern and its string outlive the call.
+        // SAFETY: the handle is open and synchronous, the buffer is aligned and has the stated size, and the pattern
+        // and its string outlive the call.
         let result = unsafe {
             NtQueryDirectoryFile(
                 self.handle.as_raw_handle(),
@@ -122,23 +122,23 @@ impl Folder {
             return Ok(false);
         }
         check(result)?;
-        // SAFETY: a query that succeeded has filled the status in.
+        // SAFETY: the query succeeded, so it initialised the status.
         let filled = unsafe { status.assume_init() }.Information;
         entries.filled = filled.div_ceil(size_of::<u64>()).min(entries.words.len());
         Ok(true)
     }
 
-    /// What it lies on.
+    /// Returns the volume that contains the folder.
     ///
     /// # Errors
-    /// The status.
+    /// The status of the query.
     pub fn volume(&self) -> Result<Volume, Status> {
-        // FILE_FS_ATTRIBUTE_INFORMATION: two numbers, the length of the name in bytes, the name.
+        // FILE_FS_ATTRIBUTE_INFORMATION: two numbers, the length of the name in bytes, then the name.
         const NAME_UNIT: usize = 6;
         let attributes = self.query_volume(FileFsAttributeInformation)?;
         let length = low(attributes[1]) as usize / size_of::<u16>();
         let name: Vec<_> = units(&attributes).skip(NAME_UNIT).take(length).collect();
-        // FILE_FS_DEVICE_INFORMATION: the type of the device, its characteristics.
+        // FILE_FS_DEVICE_INFORMATION: the type of the device, then its characteristics.
         let device = self.query_volume(FileFsDeviceInformation)?;
         Ok(Volume {
             file_system: String::from_utf16_lossy(&name),
@@ -149,7 +149,7 @@ impl Folder {
     fn query_volume(&self, class: i32) -> Result<[u64; 64], Status> {
         let mut room = [0_u64; 64];
         let mut status = MaybeUninit::uninit();
-        // SAFETY: the handle is open, and the room is as large as said and aligned.
+        // SAFETY: the handle is open, and the buffer is aligned and has the stated size.
         let result = unsafe {
             NtQueryVolumeInformationFile(
                 self.handle.as_raw_handle(),
@@ -163,10 +163,10 @@ impl Folder {
     }
 }
 
-/// What is known of `path` (an NT path) without opening it.
+/// Returns the attributes of the file at `path` (an NT path) without opening it.
 ///
 /// # Errors
-/// The status: nothing there, not allowed.
+/// The status, for example if the path does not exist or must not be read.
 pub fn attributes(path: &[u16]) -> Result<Attributes, Status> {
     let name = unicode_string(path)?;
     let object = object_attributes(&name);
@@ -174,7 +174,7 @@ pub fn attributes(path: &[u16]) -> Result<Attributes, Status> {
     // SAFETY: the name and its string outlive the call, and there is room for the result.
     let result = unsafe { NtQueryFullAttributesFile(&raw const object, information.as_mut_ptr()) };
     check(result)?;
-    // SAFETY: a query that succeeded has filled it in.
+    // SAFETY: the query succeeded, so it initialised the structure.
     let information = unsafe { information.assume_init() };
     Ok(Attributes {
         times: [information.CreationTime, information.LastWriteTime, information.ChangeTime],
@@ -190,18 +190,18 @@ impl Default for Entries {
 }
 
 impl Entries {
-    /// Bytes of room: as much as NT fills at once, so that a usual folder is one query.
+    /// The size of the buffer in bytes: NT fills at most this much at once, so a typical folder needs a single query.
     const ROOM: usize = 64 * 1024;
 
-    /// Empty room.
+    /// Creates an empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self { words: vec![0; Self::ROOM / size_of::<u64>()], filled: 0 }
     }
 
-    /// Shows each entry of the last query: its name, and whether it is a folder.
+    /// Calls `show` for each entry of the last query, with its name and whether it is a folder.
     pub fn for_each(&self, mut show: impl FnMut(&[u16], bool)) {
-        // Words of FILE_DIRECTORY_INFORMATION: the attributes with the name's length, then the name.
+        // Indices of words in FILE_DIRECTORY_INFORMATION: the attributes with the name's length, then the name.
         const ATTRIBUTES: usize = 7;
         const NAME: usize = 8;
         let mut rest = &self.words[..self.filled];
@@ -228,7 +228,7 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// The 16-bit units in `words`, in their order in memory: Windows is little-endian everywhere.
+/// Returns the 16-bit units of `words` in memory order. All versions of Windows are little-endian.
 fn units(words: &[u64]) -> impl Iterator<Item = u16> {
     words.iter().flat_map(|word| [0, 16, 32, 48].map(|shift| (word >> shift) as u16))
 }
@@ -237,7 +237,7 @@ fn check(status: i32) -> Result<(), Status> {
     if status >= 0 { Ok(()) } else { Err(Status(status)) }
 }
 
-/// Borrows `name`; a name that is too long for NT is not valid.
+/// Wraps `name` without a copy. Fails if the name is too long for NT.
 fn unicode_string(name: &[u16]) -> Result<UNICODE_STRING, Status> {
     let length =
         u16::try_from(size_of_val(name)).map_err(|_| Status(STATUS_OBJECT_NAME_INVALID))?;

@@ -1,35 +1,35 @@
-//! The process at the other end of a socket.
+//! The process at the other end of a Unix socket.
 //!
-//! rustix has this call, with a process number that cannot be zero. The kernel says zero of a process in a PID
-//! namespace that we do not see.
+//! rustix has this call, but with a process id that cannot be zero. The kernel reports zero for a process in a PID
+//! namespace that this process cannot see.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The process at the other end of a Unix socket, as it was when it connected or listened.
+/// The credentials of the process at the other end of a Unix socket, at the time when it connected or listened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number; `None` if this process cannot see it.
+    /// The process id; `None` if this process cannot see the peer.
     pub pid: Option<i32>,
-    /// Its user.
+    /// The user id.
     pub uid: u32,
 }
 
-/// Asks the kernel (`SO_PEERCRED`, unix(7)).
+/// Returns the peer's credentials (`SO_PEERCRED`, unix(7)).
 ///
 /// # Errors
-/// The descriptor is no Unix socket.
+/// The descriptor is not a Unix socket.
 pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-    let mut said = MaybeUninit::<libc::ucred>::uninit();
+    let mut credentials = MaybeUninit::<libc::ucred>::uninit();
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the structure is valid for as many bytes as `length` says.
+    // SAFETY: the descriptor is open, and the structure is writable for `length` bytes.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
-            said.as_mut_ptr().cast(),
+            credentials.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
@@ -37,8 +37,8 @@ pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call has filled the structure.
-    let said = unsafe { said.assume_init() };
-    Ok(Peer { pid: Some(said.pid).filter(|&pid| pid > 0), uid: said.uid })
+    let credentials = unsafe { credentials.assume_init() };
+    Ok(Peer { pid: Some(credentials.pid).filter(|&pid| pid > 0), uid: credentials.uid })
 }
 
 #[cfg(test)]

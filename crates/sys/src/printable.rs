@@ -1,14 +1,15 @@
-//! Names as they are printed for people.
+//! Prints names for people.
 //!
-//! A terminal obeys what it is sent, and a file can have almost any name. So whatever a person reads has passed one of
-//! these functions. What a program reads (JSON, lines that end in NUL, a pipe) has the name itself.
+//! A terminal interprets control sequences, and a file name may contain almost any byte. So every name that a person
+//! reads passes through a function of this module. Output for programs (JSON, NUL-terminated lines, pipes) contains the
+//! unchanged name.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// Returns a name with control characters, bytes that are no UTF-8, and characters that turn the direction of text
-/// written as `ls -b` writes them: `\n`, `\033`, `\377`. A backslash stays as it is.
+/// Returns a name in which control characters, invalid UTF-8 and characters that change the direction of text are
+/// escaped as `ls -b` does: `\n`, `\033`, `\377`. A backslash stays unchanged.
 #[must_use]
 pub fn bytes(name: &[u8]) -> Cow<'_, str> {
     if let Ok(name) = std::str::from_utf8(name) {
@@ -22,7 +23,7 @@ pub fn bytes(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(printed)
 }
 
-/// Returns a text as [`bytes`] does.
+/// Escapes a text as [`bytes`] does.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_obeyed) {
@@ -48,13 +49,13 @@ pub fn text(text: &str) -> Cow<'_, str> {
     Cow::Owned(printed)
 }
 
-/// Returns a string of the system's as [`bytes`] does.
+/// Escapes a path or another string of the system as [`bytes`] does.
 #[must_use]
 pub fn path<P: AsRef<OsStr> + ?Sized>(path: &P) -> Cow<'_, str> {
     bytes(path.as_ref().as_encoded_bytes())
 }
 
-/// Whether a terminal, or the layout of a line, obeys the character and shows nothing of it.
+/// Whether the character controls a terminal or the layout of a line, and so shows nothing itself.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
         || matches!(

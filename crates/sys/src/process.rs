@@ -1,4 +1,4 @@
-//! Processes: fork, replace, wait, and the end that a child came to.
+//! Processes: forking, replacing, waiting, signalling and ending them.
 
 use std::ffi::CString;
 use std::io;
@@ -8,42 +8,42 @@ use std::ptr;
 
 use crate::outcome::check;
 
-/// What became of a child or a tracee.
+/// A change of a child or a tracee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It ended by itself, with this status.
+    /// The process exited with this status.
     Exited(u8),
-    /// A signal ended it.
+    /// A signal killed the process.
     Killed(i32),
-    /// It stopped at this signal; `event` is one of [`crate::ptrace::event`] or 0.
+    /// The process stopped at a signal.
     Stopped {
-        /// The signal's number; bit 7 is set at the stop of a system call.
+        /// The number of the signal; bit 7 is set when a tracee stops at a system call.
         signal: i32,
-        /// Why a tracee stopped, where the signal does not say it all.
+        /// The reason for a tracee's stop: a constant of [`crate::ptrace::event`], or 0.
         event: i32,
     },
-    /// It runs again after a stop.
+    /// The process continued after a stop.
     Continued,
 }
 
-/// Which processes and which changes [`wait`] waits for.
+/// The processes and changes that [`wait`] waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Any child or tracee, until there is news.
+    /// Blocks until a child or tracee changes.
     Any,
-    /// News of one child, stops and continuations included, or nothing at once.
+    /// Returns a pending change of this child, including stops and continuations, without blocking.
     News(i32),
 }
 
-/// Starts a copy of this process that runs `child` and ends with its answer as the exit status.
+/// Forks this process. The copy runs `child` and exits with the status that `child` returns.
 ///
-/// The copy holds only the thread that called. A lock that another thread holds stays locked in it,
-/// so call this before the first thread is started. A panic in `child` ends it with status 70.
+/// The copy has only the calling thread, and a lock that another thread holds stays locked there, so call this function
+/// before the process starts threads. If `child` panics, the copy exits with status 70.
 ///
 /// # Errors
 /// `EAGAIN` or `ENOMEM`: the system has no room for another process.
 pub fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
-    // SAFETY: the copy runs `child` alone and leaves by `_exit`; nothing of the caller runs twice.
+    // SAFETY: the copy runs only `child` and leaves by `_exit`, so no code of the caller runs twice.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -54,29 +54,29 @@ pub fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
     }
 }
 
-/// Ends this process without running what is registered for its end, which the parent will run.
+/// Exits without running the functions registered with `atexit`, which belong to the parent.
 fn exit_now(status: u8) -> ! {
     // SAFETY: `_exit` has no preconditions and does not return.
     unsafe { libc::_exit(i32::from(status)) }
 }
 
-/// Becomes `program`. Returns only if that failed, with the reason.
+/// Replaces this process with `program`. Returns the reason if that fails.
 #[must_use]
 pub fn execute(program: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
     };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
-    // SAFETY: three pointers to NUL-terminated strings and NULL-terminated lists, all alive here.
+    // SAFETY: the pointers refer to NUL-terminated strings and NULL-terminated lists that outlive the call.
     unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     io::Error::last_os_error()
 }
 
-/// The next change of a child or a tracee, with its id. `None`: nothing new ([`Wait::News`]), or
-/// nothing is left to wait for.
+/// Returns the next change of a child or a tracee, with the process id. Returns `None` if no change is pending
+/// ([`Wait::News`]) or no process is left to wait for.
 ///
 /// # Errors
-/// Whatever `waitpid` reports beyond `ECHILD`; an interruption is waited out.
+/// Any error of `waitpid` except `ECHILD`. An interrupted wait is repeated.
 pub fn wait(process: Wait) -> io::Result<Option<(i32, Change)>> {
     let (process, flags) = match process {
         Wait::Any => (-1, libc::__WALL),
@@ -84,7 +84,7 @@ pub fn wait(process: Wait) -> io::Result<Option<(i32, Change)>> {
     };
     loop {
         let mut status = 0;
-        // SAFETY: `status` is writable for the time of the call.
+        // SAFETY: `status` is writable for the duration of the call.
         match unsafe { libc::waitpid(process, &raw mut status, flags) } {
             0 => return Ok(None),
             -1 => match io::Error::last_os_error() {
@@ -112,70 +112,70 @@ impl Change {
     }
 }
 
-/// The class and the priority of this process's input and output (`ioprio_get(2)`); -1 where there is none.
+/// Returns the class and the level of this process's I/O priority (`ioprio_get(2)`), or -1 if the call fails.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn io_priority() -> i64 {
-    // The number then is a process's, and 0 is the caller.
+    // Selects a single process, of which 0 is the caller.
     const OF_PROCESS: libc::c_int = 1;
-    // SAFETY: it takes two numbers, and changes nothing.
+    // SAFETY: the call takes two numbers, and changes nothing.
     unsafe { libc::syscall(libc::SYS_ioprio_get, OF_PROCESS, 0) }
 }
 
 /// Sends a signal to a process.
 ///
 /// # Errors
-/// `ESRCH`: it is gone; `EPERM`: it belongs to another user.
+/// `ESRCH`: the process is gone; `EPERM`: the process belongs to another user.
 pub fn send_signal(process: i32, signal: i32) -> io::Result<()> {
     // SAFETY: `kill` has no preconditions.
     check(unsafe { libc::kill(process, signal) })
 }
 
-/// The id of this process's parent.
+/// Returns the id of the parent process.
 #[must_use]
 pub fn parent() -> i32 {
     // SAFETY: `getppid` has no preconditions and cannot fail.
     unsafe { libc::getppid() }
 }
 
-/// Lets `tracer` attach to this process where the system lets only ancestors do so (Yama). The
-/// answer does not matter: a system without Yama has no such rule.
+/// Lets `tracer` attach to this process on systems where only ancestors may do so (Yama). Errors are ignored: a system
+/// without Yama needs no permission.
 pub fn permit_tracer(tracer: i32) {
-    // SAFETY: this option takes a process id and changes nothing but this process's own rule.
+    // SAFETY: the option takes a process id and changes only this process's rule.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, i64::from(tracer), 0, 0, 0) };
 }
 
-/// Whether this process is killed as soon as its parent has ended.
-pub fn die_with_parent(does: bool) {
-    let signal = if does { libc::SIGKILL } else { 0 };
-    // SAFETY: this option takes a signal and changes nothing but what this process receives.
+/// Sets whether the kernel kills this process as soon as its parent has ended.
+pub fn die_with_parent(enabled: bool) {
+    let signal = if enabled { libc::SIGKILL } else { 0 };
+    // SAFETY: the option takes a signal and changes only the signals that this process receives.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, i64::from(signal), 0, 0, 0) };
 }
 
-/// Takes back that writing to a closed pipe is no signal: Rust's start decides so, and programs that
-/// are started inherit it.
+/// Resets `SIGPIPE` to its default action. Rust's runtime ignores the signal, and programs that are started would
+/// inherit that.
 pub fn restore_broken_pipe() {
     // SAFETY: the default disposition runs no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// The name that tools show for this process, cut to 15 bytes.
+/// Sets the name that tools show for this process, cut to 15 bytes.
 pub fn set_name(name: &std::ffi::CStr) {
     // SAFETY: the kernel reads a NUL-terminated string.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
-/// Stops this process until it gets `SIGCONT`.
+/// Stops this process until it receives `SIGCONT`.
 pub fn stop_here() {
     // SAFETY: `raise` has no preconditions, and this signal runs no code.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
-/// Ends this process as `signal` would, without a core file. If the signal does not end it, it
-/// exits with the status that a shell shows for the signal.
+/// Ends this process by `signal`, without a core file. If the signal does not end the process, exits with the status
+/// that a shell reports for that signal (128 + `signal`).
 pub fn die_of(signal: i32) -> ! {
     let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is read during the call only.
+    // SAFETY: the kernel reads the limit during the call only.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core) };
     // SAFETY: the default disposition runs no code of ours.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -185,13 +185,13 @@ pub fn die_of(signal: i32) -> ! {
     exit_now(u8::try_from(128 + signal).unwrap_or(u8::MAX))
 }
 
-/// The soft limit of a process's address space in bytes, if there is one.
+/// Returns the soft limit of a process's address space in bytes, or `None` if there is no limit.
 ///
 /// # Errors
-/// `ESRCH`: it is gone.
+/// `ESRCH`: the process is gone.
 pub fn address_space_limit(process: i32) -> io::Result<Option<u64>> {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: nothing is set (NULL), and `limit` is writable for the time of the call.
+    // SAFETY: NULL sets no limit, and `limit` is writable for the duration of the call.
     check(unsafe { libc::prlimit64(process, libc::RLIMIT_AS, ptr::null(), &raw mut limit) })?;
     Ok((limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur))
 }

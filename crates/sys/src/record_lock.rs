@@ -1,50 +1,50 @@
-//! Locks on parts of a file that belong to an open file (`F_OFD_SETLK`), not to a process.
+//! Locks on byte ranges that belong to an open file (`F_OFD_SETLK`) instead of a process.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// How many may hold a lock at the same time.
+/// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
-    /// Any number of readers.
+    /// Any number of open files may hold the lock for reading.
     Shared,
-    /// One writer alone.
+    /// A single open file may hold the lock, for writing.
     Exclusive,
 }
 
-/// A lock on the bytes from `start` to `end`, both included; `i64::MAX` is the end of the file,
-/// wherever that is.
+/// A lock on the bytes from `start` to `end`, both included. An `end` of `i64::MAX` is the end of the file, even as the
+/// file grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordLock {
-    /// How many may hold it at the same time.
+    /// The kind of the lock.
     pub kind: LockKind,
-    /// First byte.
+    /// The first byte.
     pub start: u64,
-    /// Last byte.
+    /// The last byte.
     pub end: u64,
 }
 
-/// Takes the lock, unless that would have to wait.
+/// Acquires the lock without waiting.
 ///
 /// # Errors
-/// `EAGAIN` if another open file holds a lock in the way.
+/// `EAGAIN` if another open file holds a conflicting lock.
 pub fn try_lock(file: BorrowedFd<'_>, lock: &RecordLock) -> io::Result<()> {
     control(file, libc::F_OFD_SETLK, raw(raw_kind(lock.kind), lock.start, lock.end)?).map(|_| ())
 }
 
-/// Gives back whatever is locked between the two bytes.
+/// Releases all locks of this open file between the two bytes.
 ///
 /// # Errors
-/// Whatever the system reports.
+/// Any error of `fcntl`.
 pub fn unlock(file: BorrowedFd<'_>, start: u64, end: u64) -> io::Result<()> {
     control(file, libc::F_OFD_SETLK, raw(libc::F_UNLCK, start, end)?).map(|_| ())
 }
 
-/// The lock of another open file that is in the way of this one, and the process that holds it
-/// (-1 if no process does).
+/// Returns a lock of another open file that conflicts with this lock, and the id of the process that holds it (-1 if
+/// the lock belongs to an open file).
 ///
 /// # Errors
-/// Whatever the system reports.
+/// Any error of `fcntl`.
 pub fn conflict(file: BorrowedFd<'_>, lock: &RecordLock) -> io::Result<Option<(RecordLock, i32)>> {
     let asked = raw(raw_kind(lock.kind), lock.start, lock.end)?;
     let found = control(file, libc::F_OFD_GETLK, asked)?;
@@ -62,7 +62,7 @@ pub fn conflict(file: BorrowedFd<'_>, lock: &RecordLock) -> io::Result<Option<(R
 }
 
 fn control(file: BorrowedFd<'_>, command: i32, mut lock: libc::flock) -> io::Result<libc::flock> {
-    // SAFETY: the commands read and write one `flock`, which is what they get.
+    // SAFETY: the commands read and write a single `flock`, which they are given.
     let status = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(lock) }
 }

@@ -1,46 +1,46 @@
-//! The seccomp filter: a small program that the kernel runs at each system call.
+//! Seccomp filters: small programs that the kernel runs at each system call.
 
 use std::io;
 
 use crate::outcome::check;
 
-/// One instruction of the kernel's classic BPF.
+/// An instruction of the kernel's classic BPF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
-    /// What it does.
+    /// The opcode.
     pub code: u16,
-    /// How many instructions are left out where the condition holds.
+    /// The number of instructions to skip if the condition holds.
     pub jump_true: u8,
-    /// The same where it does not.
+    /// The number of instructions to skip if the condition does not hold.
     pub jump_false: u8,
-    /// Its constant.
+    /// The constant operand.
     pub value: u32,
 }
 
-/// Byte offsets of what a filter can look at.
+/// Byte offsets of the fields that a filter can read.
 pub mod field {
     /// The number of the system call.
     pub const NUMBER: u32 = 0;
-    /// Whose numbers count: an `AUDIT_ARCH_…` value.
+    /// The architecture of the call number: an `AUDIT_ARCH_…` value.
     pub const ARCHITECTURE: u32 = 4;
-    /// The low half of an argument, counted from 0; the high half follows four bytes later.
+    /// Returns the offset of the low half of an argument, counted from 0. The high half follows four bytes later.
     #[must_use]
     pub const fn argument(index: u32) -> u32 {
         16 + 8 * index
     }
 }
 
-/// The call takes place.
+/// The result of a filter that lets the call take place.
 pub const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
-/// The tracer is told; without one the call fails with `ENOSYS`.
+/// The result of a filter that notifies the tracer. Without a tracer the call fails with `ENOSYS`.
 pub const TRACE: u32 = libc::SECCOMP_RET_TRACE;
 
-/// `AUDIT_ARCH_…` values: whose system call numbers count.
+/// Architectures of system call numbers: `AUDIT_ARCH_…` values.
 pub mod architecture {
-    /// x86-64, and x32 by a bit in the number.
+    /// x86-64, and x32, which sets a bit in the number.
     pub const X86_64: u32 = 0xC000_003E;
-    /// 32-bit x86: `int 0x80` in any program.
+    /// 32-bit x86, also of `int 0x80` in a 64-bit program.
     pub const I386: u32 = 0x4000_0003;
     /// 64-bit Arm.
     pub const AARCH64: u32 = 0xC000_00B7;
@@ -48,10 +48,10 @@ pub mod architecture {
     pub const ARM: u32 = 0x4000_0028;
 }
 
-/// Puts this process, and all that come from it, under the filter. There is no way back.
+/// Installs the filter for this process and all of its descendants. A filter cannot be removed.
 ///
-/// Without the right to administer the system, programs started from here on gain no rights from
-/// set-user-ID bits: the kernel demands that.
+/// Without `CAP_SYS_ADMIN`, this also sets `no_new_privs`, as the kernel demands: programs that are started afterwards
+/// gain no privileges from set-user-ID bits.
 ///
 /// # Errors
 /// `EINVAL`: the program is not valid; `EPERM` or `ENOSYS`: the system forbids filters.
@@ -61,16 +61,16 @@ pub fn install(program: &[Instruction]) -> io::Result<()> {
     if set_filter(&filter).is_ok() {
         return Ok(());
     }
-    // SAFETY: this option changes nothing but this process's own rights.
+    // SAFETY: the option changes only this process's own rights.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     set_filter(&filter)
 }
 
 fn set_filter(filter: &libc::sock_fprog) -> io::Result<()> {
-    // Not asked for: the slower handling of speculation that filters brought before Linux 5.16.
+    // Avoids the slow mitigation of speculation that filters implied before Linux 5.16.
     let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     let mode = libc::SECCOMP_SET_MODE_FILTER;
-    // SAFETY: `filter` points to as many instructions as it says, and the kernel copies them.
+    // SAFETY: `filter` points to the stated number of instructions, which the kernel copies.
     let answer = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const *filter) };
     check(i32::try_from(answer).unwrap_or(-1))
 }

@@ -1,4 +1,4 @@
-//! Signals that are read from a descriptor instead of interrupting.
+//! Signals: masks, actions, and descriptors that deliver signals without interrupting the program.
 
 mod blocked;
 mod child_events;
@@ -12,9 +12,9 @@ pub use child_events::ChildEvents;
 pub use default_actions::DefaultActions;
 pub use ignored::ignore;
 pub use mask::Mask;
-pub use signal_fd::{Received, SignalFd};
+pub use signal_fd::{ReceivedSignal, SignalFd};
 
-/// The numbers of signals, as the system has them.
+/// Numbers of signals on this system.
 pub mod number {
     pub use libc::{
         SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGPIPE, SIGPWR,

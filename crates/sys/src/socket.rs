@@ -1,4 +1,4 @@
-//! What the kernel knows of a socket.
+//! Queries about a socket's state in the kernel.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -9,14 +9,15 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 /// `SIOCOUTQ` (tcp(7), unix(7)).
 const QUEUED: Opcode = libc::TIOCOUTQ as Opcode;
 
-/// Bytes that were written to `socket` and that its peer has not taken yet: for TCP, not acknowledged.
+/// Returns the number of bytes that were written to `socket` and not yet received by the peer; for TCP, not yet
+/// acknowledged.
 ///
 /// # Errors
-/// What `ioctl` reports: it is no such socket.
+/// Any error of `ioctl`, such as `ENOTTY` if the descriptor is not a stream socket.
 pub fn queued_bytes(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
-    // SAFETY: SIOCOUTQ writes one int.
+    // SAFETY: SIOCOUTQ writes a single int.
     let getter = unsafe { Getter::<QUEUED, c_int>::new() };
-    // SAFETY: the request fits its argument.
+    // SAFETY: the type of the argument fits the request.
     let bytes = unsafe { ioctl(socket, getter) }?;
     Ok(u64::try_from(bytes).unwrap_or(0))
 }

@@ -1,12 +1,12 @@
-//! Starting another program: in a new process, or in this one's place.
+//! Starts another program, either in a new process or in place of the current process.
 //!
-//! A new process is made as `posix_spawn` makes one. It shares this one's memory until it runs the
-//! program (`CLONE_VM | CLONE_VFORK`), so nothing is copied. What goes wrong in it is simply
-//! written down where this process reads it. Unlike `posix_spawn`, it tries one candidate after the
-//! other, which is why a search costs one process and not several.
+//! A new process is created in the manner of `posix_spawn`: it shares the caller's memory until it runs the program
+//! (`CLONE_VM | CLONE_VFORK`), so no page is copied, and an error in the child is simply written to memory that the
+//! parent reads. Unlike `posix_spawn`, the child tries one candidate after the other, so a search costs a single
+//! process.
 //!
-//! Between `clone` and `execve` the new process runs on memory that belongs to this one: no
-//! allocation, no lock, no destructor, no panic.
+//! Between `clone` and `execve` the child runs in the parent's memory. Code on that path must not allocate, lock, run
+//! destructors or panic.
 
 mod plan;
 mod request;
@@ -23,20 +23,20 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use plan::{Plan, errno};
-pub use request::{Candidates, Failure, Start, Started, Step};
+pub use request::{Candidates, Failure, Start, StartedProcess, Step};
 use signals::AllBlocked;
 pub use texts::Texts;
 
 impl Start<'_> {
     /// Starts the first candidate that can be started, in a new process.
     ///
-    /// The program gets this thread's signal mask, and `SIGPIPE` as a fresh process has it: Rust's
-    /// runtime ignores it, and programs do not expect that. Descriptors that are not close-on-exec
-    /// are the program's too.
+    /// The program inherits the signal mask of the calling thread and all descriptors that are not close-on-exec.
+    /// `SIGPIPE` is reset to its default action: Rust's runtime ignores the signal, and programs do not expect to start
+    /// with it ignored.
     ///
     /// # Errors
-    /// What failed, and for candidates the error of each.
-    pub fn spawn(&self, candidates: Candidates<'_, '_>) -> Result<Started, Failure> {
+    /// The step that failed, or the error of each candidate.
+    pub fn spawn(&self, candidates: Candidates<'_, '_>) -> Result<StartedProcess, Failure> {
         let mut plan =
             Plan::new(self, candidates).map_err(|error| Failure::Step(Step::Stdio, error))?;
         let blocked = AllBlocked::new();
@@ -45,7 +45,7 @@ impl Start<'_> {
         drop(blocked);
         let (pid, descriptor) = made.map_err(|error| Failure::Step(Step::Process, error))?;
         match plan.failure() {
-            None => Ok(Started { pid, descriptor }),
+            None => Ok(StartedProcess { pid, descriptor }),
             Some(failure) => {
                 reap(pid);
                 Err(failure)
@@ -53,8 +53,8 @@ impl Start<'_> {
         }
     }
 
-    /// Runs the first candidate that can be run in place of this program. It returns only on failure;
-    /// the steps before the first candidate are done then.
+    /// Replaces the current program with the first candidate that can be run. Returns only on failure; the steps before
+    /// the first candidate have taken effect by then.
     #[must_use]
     pub fn replace(&self, candidates: Candidates<'_, '_>) -> Failure {
         match Plan::new(self, candidates) {
@@ -67,10 +67,11 @@ impl Start<'_> {
     }
 }
 
-/// Makes the process that runs the plan, on this one's memory, which it has left on return.
+/// Creates the process that runs the plan. The process shares this process's memory, and has left it when the function
+/// returns.
 fn make_process(plan: &mut Plan<'_, '_, '_>) -> io::Result<(i32, OwnedFd)> {
     let (pid, descriptor) = match clone_for(plan, libc::CLONE_PIDFD) {
-        // QEMU before 8 does not know the flag.
+        // QEMU before version 8 does not know the flag.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => clone_for(plan, 0)?,
         made => made?,
     };
@@ -82,13 +83,13 @@ fn make_process(plan: &mut Plan<'_, '_, '_>) -> io::Result<(i32, OwnedFd)> {
     Ok((pid, opened.inspect_err(|_| reap(pid))?))
 }
 
-/// Clones this process for the plan. With `CLONE_PIDFD` among `more`, there is a descriptor.
+/// Clones this process to run the plan. The descriptor is `Some` if `more` contains `CLONE_PIDFD`.
 fn clone_for(plan: &mut Plan<'_, '_, '_>, more: c_int) -> io::Result<(i32, Option<OwnedFd>)> {
     let mut stack = Stack::new();
     let mut descriptor: c_int = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | more;
-    // SAFETY: the stack, the plan and the descriptor outlive the call. The call ends only when the new process has
-    // left this memory, by execve or _exit (CLONE_VFORK).
+    // SAFETY: the stack, the plan and the descriptor outlive the call, which returns only after the new process has
+    // left this memory by execve or _exit (CLONE_VFORK).
     let pid = unsafe {
         libc::clone(
             run_in_child,
@@ -101,43 +102,44 @@ fn clone_for(plan: &mut Plan<'_, '_, '_>, more: c_int) -> io::Result<(i32, Optio
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: clone has made this descriptor, and it has no other owner.
+    // SAFETY: `clone` created the descriptor, and nothing else owns it.
     let descriptor = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) });
     Ok((pid, descriptor))
 }
 
-/// What the new process runs, on its own stack.
+/// The entry point of the new process, which runs on its own stack.
 extern "C" fn run_in_child(plan: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes its plan, and waits until this process has left its memory.
+    // SAFETY: `spawn` passes its plan, and waits until this process has left the shared memory.
     let plan = unsafe { &mut *plan.cast::<Plan<'_, '_, '_>>() };
     plan.run();
-    // SAFETY: it ends this process only, and runs nothing of this memory on the way out.
+    // SAFETY: `_exit` ends this process only, and runs no code of the shared memory.
     unsafe { libc::_exit(127) }
 }
 
-/// Room for the few calls that the new process makes.
+/// The stack of the new process, large enough for the few calls that it makes.
 struct Stack {
     bytes: Box<[MaybeUninit<u8>]>,
 }
 
 impl Stack {
-    /// As much as the GNU C library takes for the same purpose, twice over.
+    /// Twice the size that the GNU C library uses for the same purpose.
     const LENGTH: usize = 64 * 1024;
 
     fn new() -> Self {
         Self { bytes: Box::new_uninit_slice(Self::LENGTH) }
     }
 
-    /// The end, where a stack begins: aligned to 16 bytes, as every calling convention wants it.
+    /// Returns the end of the memory, since stacks grow downwards, aligned to 16 bytes as every calling convention
+    /// requires.
     fn top(&mut self) -> *mut c_void {
         let end = self.bytes.as_mut_ptr_range().end;
         end.map_addr(|address| address & !15).cast()
     }
 }
 
-/// Waits for a process that ended without having run its program.
+/// Reaps a process that ended without running its program.
 fn reap(pid: i32) {
-    // SAFETY: it is this process's child, nothing else knows of it, and no status is wanted.
+    // SAFETY: the process is a child that no other code knows of, and a null pointer discards the status.
     while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0 && errno() == libc::EINTR {}
 }
 
@@ -158,7 +160,7 @@ mod tests {
         strings
     }
 
-    fn wait(started: &Started) -> i32 {
+    fn wait(started: &StartedProcess) -> i32 {
         let mut status = 0;
         // SAFETY: the process is this test's child.
         let waited = unsafe { libc::waitpid(started.pid, &raw mut status, 0) };
@@ -166,7 +168,7 @@ mod tests {
         status
     }
 
-    /// What a start is made of.
+    /// The parts of a start.
     struct Parts {
         candidates: Vec<String>,
         arguments: Texts,
@@ -187,13 +189,13 @@ mod tests {
                 folder: None,
                 stdio: [None; 3],
                 group: None,
-                passed_over: &PASSED_OVER,
+                skippable_errors: &PASSED_OVER,
             }
         }
     }
 
     impl Parts {
-        fn spawn(&self, start: &Start<'_>) -> Result<Started, Failure> {
+        fn spawn(&self, start: &Start<'_>) -> Result<StartedProcess, Failure> {
             let empty = b"".as_slice();
             let mut parts =
                 self.candidates.iter().map(|path| [path.as_bytes(), empty, empty, empty]);
@@ -203,7 +205,7 @@ mod tests {
         }
     }
 
-    /// The output and the status of `sh -c script`.
+    /// Returns the output and the status of `sh -c script`.
     fn run(script: &str, folder: Option<&CStr>, group: Option<i32>) -> (String, i32) {
         let parts = Parts::new(&["/none/sh", "/bin/sh"], &["sh", "-c", script]);
         let (mut reader, writer) = io::pipe().unwrap();
@@ -230,7 +232,7 @@ mod tests {
         assert_eq!(output, format!("{}\nown\n", folder.path().display()));
     }
 
-    /// The masks of blocked and of ignored signals in a status file of `/proc`.
+    /// Returns the masks of blocked and of ignored signals from a status file in `/proc`.
     fn signals(status: &str) -> [u64; 2] {
         ["SigBlk:", "SigIgn:"].map(|field| {
             let mask = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
@@ -273,8 +275,8 @@ mod tests {
 
     #[test]
     fn a_script_without_an_interpreter_is_run_by_sh() {
-        // Another process writes it. A descriptor that this one has open for writing would be in every
-        // process that another test starts at that moment. The script would be busy then (ETXTBSY).
+        // A separate process writes the script. If this process had it open for writing, every process that another
+        // test starts at the same moment would inherit the descriptor, and the script would be busy (ETXTBSY).
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
         let path = script.display();

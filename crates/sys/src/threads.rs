@@ -1,52 +1,51 @@
-//! What belongs to one thread alone.
+//! Attributes of a single thread: umask, current folder and scheduling policy.
 
 use std::io;
 
 use rustix::thread::Pid;
 
-/// Gives the calling thread a umask and a current folder of its own; the process's other threads
-/// keep theirs.
+/// Gives the calling thread its own umask and current folder; the process's other threads keep theirs.
 ///
 /// # Errors
-/// Whatever `unshare` reports.
+/// Any error of `unshare`.
 pub fn unshare_umask() -> io::Result<()> {
-    // SAFETY: only the current folder, the root and the umask are unshared; no descriptor is.
+    // SAFETY: only the current folder, the root and the umask are unshared; descriptors stay shared.
     Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?)
 }
 
-/// Gives a thread of this process the policy `SCHED_IDLE`, with which it steps aside for every other
-/// thread on its processor, or the usual one.
+/// Gives a thread of this process the policy `SCHED_IDLE`, under which it yields to every other thread on its CPU, or
+/// the default policy again.
 ///
 /// # Errors
-/// Whatever `sched_setscheduler` reports: the way back takes the right to lower the nice value.
+/// Any error of `sched_setscheduler`. Leaving `SCHED_IDLE` requires the right to lower the nice value.
 pub fn set_idle_policy(thread: Pid, is_idle: bool) -> io::Result<()> {
     let policy = if is_idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters outlive the call, which keeps nothing of them.
+    // SAFETY: the parameters outlive the call, which does not keep the pointer.
     match unsafe { libc::sched_setscheduler(thread.as_raw_pid(), policy, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Gives the calling thread the lowest priority of `SCHED_FIFO`: woken on its processor, it runs before the program
-/// there goes on.
+/// Gives the calling thread the lowest priority of `SCHED_FIFO`. Once woken, the thread preempts the program on its
+/// CPU.
 ///
 /// # Errors
-/// It needs `CAP_SYS_NICE`, and a cgroup that may have such threads.
+/// `EPERM` without `CAP_SYS_NICE`, or in a cgroup without a real-time budget.
 pub fn set_fifo_policy() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameters outlive the call, which keeps nothing of them.
+    // SAFETY: the parameters outlive the call, which does not keep the pointer.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whether the calling thread has the usual policy, `SCHED_OTHER`.
+/// Whether the calling thread has the default policy, `SCHED_OTHER`.
 #[must_use]
 pub fn has_usual_policy() -> bool {
-    // SAFETY: nothing is passed but a number.
+    // SAFETY: the call takes a plain number.
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
 }
 
@@ -62,7 +61,7 @@ mod tests {
             let own = rustix::thread::gettid();
             set_idle_policy(own, true)?;
             let aside = has_usual_policy();
-            // Where the nice value may not be lowered there is no way back.
+            // Without the right to lower the nice value, a thread cannot leave `SCHED_IDLE`.
             io::Result::Ok((aside, set_idle_policy(own, false).is_err() || has_usual_policy()))
         });
         assert_eq!(policies.join().unwrap().unwrap(), (false, true));

@@ -1,19 +1,19 @@
-//! The processor's clock: the cheapest that there is, the same on all processors, in its own unit.
+//! The CPU's cycle counter: the cheapest clock, consistent across CPUs, with a unit that depends on the machine.
 
-/// Ticks since some moment in the past.
+/// Returns the number of ticks since some moment in the past.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
 pub fn ticks() -> u64 {
-    // SAFETY: every x86-64 processor has it, and it touches nothing.
+    // SAFETY: every x86-64 CPU has the instruction, which accesses no memory.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Ticks since some moment in the past.
+/// Returns the number of ticks since some moment in the past.
 #[cfg(target_arch = "aarch64")]
 #[must_use]
 pub fn ticks() -> u64 {
     let ticks;
-    // SAFETY: the virtual counter is readable by every program and touches nothing.
+    // SAFETY: every program may read the virtual counter, and the instruction accesses no memory.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
     ticks
 }

@@ -1,4 +1,4 @@
-//! Where Windows itself lives.
+//! The folders of Windows itself.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,25 +7,26 @@ use std::path::PathBuf;
 
 use windows_sys::Win32::System::SystemInformation::{GetSystemDirectoryW, GetWindowsDirectoryW};
 
-/// The folder of the system's programs, such as `C:\Windows\System32`.
+/// Returns the folder of the system's programs, such as `C:\Windows\System32`.
 ///
 /// # Errors
-/// Whatever the system reports.
+/// Any error of the system.
 pub fn system() -> io::Result<PathBuf> {
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: the buffer has the stated length.
     filled(|buffer, length| unsafe { GetSystemDirectoryW(buffer, length) })
 }
 
-/// The folder of Windows, such as `C:\Windows`.
+/// Returns the folder of Windows, such as `C:\Windows`.
 ///
 /// # Errors
-/// Whatever the system reports.
+/// Any error of the system.
 pub fn windows() -> io::Result<PathBuf> {
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: the buffer has the stated length.
     filled(|buffer, length| unsafe { GetWindowsDirectoryW(buffer, length) })
 }
 
-/// What a call writes that answers with the length it wrote, or that it needs.
+/// Returns the path that `call` writes. `call` returns the length written, or the length needed if the buffer is too
+/// short.
 fn filled(call: impl Fn(*mut u16, u32) -> u32) -> io::Result<PathBuf> {
     let mut buffer = vec![0; 260];
     loop {
@@ -54,7 +55,7 @@ mod tests {
     fn a_longer_answer_gets_more_room() {
         let answer = filled(|buffer, room| {
             if room > 300 {
-                // SAFETY: the buffer has that much room.
+                // SAFETY: the buffer has the stated length.
                 unsafe { std::slice::from_raw_parts_mut(buffer, 300) }.fill(u16::from(b'a'));
             }
             300

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thruway_fuse::{Frame, Operation, Reply, Request};
-use thruway_sys::fuse_ring::{Arrival, Bell, FuseRing, Woken};
+use thruway_sys::fuse_ring::{Arrival, Bell, FuseRing, WakeReason};
 
 use super::dispatch::{Dispatcher, Services};
 use super::reply::{Outcome, ReplySender};
@@ -204,20 +204,20 @@ impl QueueServer {
         self.activity.sched_idle().register()?;
         let mut arrivals = Vec::new();
         loop {
-            let woken = self.ring.wait(&mut arrivals).map_err(|error| errno(&error))?;
+            let reason = self.ring.wait(&mut arrivals).map_err(|error| errno(&error))?;
             for arrival in arrivals.drain(..) {
                 self.activity.begin_request();
                 self.move_monitor();
                 self.serve(arrival)?;
                 self.activity.end_request();
             }
-            match woken {
-                Woken::Ended => {
+            match reason {
+                WakeReason::Unmounted => {
                     self.activity.retire();
                     return Ok(());
                 }
-                Woken::Called => self.send_mailbox()?,
-                Woken::Served => {}
+                WakeReason::Bell => self.send_mailbox()?,
+                WakeReason::Requests => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use thruway_fuse::Notification;
 use thruway_resolve::stamp::{Stamp, now_ns};
-use thruway_sys::fanotify::What;
+use thruway_sys::fanotify::ChangeKind;
 use thruway_sys::handle::FileHandle;
 
 use super::connection::Connection;
@@ -144,7 +144,7 @@ impl Invalidation {
             {
                 Ok(())
             }
-            Change::Name(key, name, what) => self.invalidate_name(key, name, what),
+            Change::Name(key, name, kind) => self.invalidate_name(key, name, kind),
             Change::FolderName(key, name) => self.invalidate_folder_name(key, name),
             Change::File((folder, branch), name) => self.invalidate_file(folder, branch, name),
             Change::Folder(id, folder) => self.invalidate_folder(id, &folder),
@@ -162,7 +162,7 @@ impl Invalidation {
             // Folders below have one part more or less. That is rare enough to start afresh.
             self.invalidate_everything()?;
         }
-        self.invalidate_name(key, name, What::Went)
+        self.invalidate_name(key, name, ChangeKind::Disappeared)
     }
 
     /// For a removed name, the source must not be asked. The program that removed it may still hold the folder's lock,
@@ -171,7 +171,7 @@ impl Invalidation {
         &self,
         (folder, branch): WatchKey,
         name: &[u8],
-        what: What,
+        kind: ChangeKind,
     ) -> Result<(), Errno> {
         if let Some(merging) = self.merging() {
             merging.mark_stale(folder, name);
@@ -183,7 +183,7 @@ impl Invalidation {
         self.connection.notify(&Notification::Entry { parent: folder.0, name })?;
         // The cached listing, and the time of change.
         self.connection.notify(&Notification::Data { inode: folder.0 })?;
-        if what == What::Went {
+        if kind == ChangeKind::Disappeared {
             return Ok(());
         }
         // If the name is a new hard link, the file's attributes have changed.

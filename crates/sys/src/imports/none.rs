@@ -1,5 +1,5 @@
-//! In the place of import tables where they have other forms than on 64-bit Linux: no object has a slot that could
-//! be pointed elsewhere.
+//! Replaces the module for import tables on systems other than 64-bit Linux: no object has a slot that could be
+//! patched.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
@@ -9,31 +9,31 @@ use std::mem::MaybeUninit;
 /// A loaded object: a shared library, or the main program.
 #[derive(Debug, Clone, Copy)]
 pub struct Object {
-    /// Where it begins in memory.
+    /// The address at which the object begins.
     base: usize,
 }
 
-/// The place that holds the address of an imported function: there is none here.
+/// A location that holds the address of an imported function. No value of this type exists.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot(Infallible);
 
 impl Object {
-    /// The object that the code or data at `address` belongs to, which stays loaded.
+    /// Returns the object that contains the code or data at `address`, which must stay loaded.
     #[must_use]
     pub fn containing(address: *const ()) -> Option<Self> {
         let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: any address may be asked about, and the place is valid for the answer.
+        // SAFETY: the call accepts any address, and the place is valid for the result.
         let is_found = unsafe { libc::dladdr(address.cast(), found.as_mut_ptr()) } != 0;
-        // SAFETY: its fields are pointers, for which zero is valid, too.
+        // SAFETY: the fields are pointers, for which zero is valid.
         let found = unsafe { found.assume_init() };
         is_found.then_some(Self { base: found.dli_fbase as usize })
     }
 
-    /// The build's identity, where the system's objects have one: the same for the same binary only.
+    /// Returns the build id if the system's objects have one. Equal ids mean identical binaries.
     #[must_use]
     pub fn build_id(&self) -> Option<&'static [u8]> {
         #[cfg(target_os = "macos")]
-        // SAFETY: it is the address of an image that stays loaded.
+        // SAFETY: the base is the address of an image that stays loaded.
         return crate::mach_o::uuid(unsafe {
             crate::mach_o::load_commands(self.base as *const u8)
         }?);
@@ -41,13 +41,13 @@ impl Object {
         return None;
     }
 
-    /// Every slot that holds the address of the imported function of a name: none.
+    /// Returns the slots of an imported function, of which there are none.
     #[must_use]
     pub fn slots(&self, _: &CStr) -> Vec<Slot> {
         Vec::new()
     }
 
-    /// Whether this is the object that `address` belongs to.
+    /// Whether `address` belongs to this object.
     #[must_use]
     pub fn holds(&self, address: *const ()) -> bool {
         Self::containing(address).is_some_and(|object| object.base == self.base)
@@ -55,19 +55,19 @@ impl Object {
 }
 
 impl Slot {
-    /// The address that calls through this slot go to now.
+    /// Returns the address that calls through this slot currently go to.
     #[must_use]
     pub fn target(&self) -> *mut c_void {
         match self.0 {}
     }
 
-    /// Makes calls through this slot go to `target`.
+    /// Points the slot at another function.
     ///
     /// # Errors
-    /// There is no slot, and so no error.
+    /// None, since no slot exists.
     ///
     /// # Safety
-    /// `target` has the signature of the function that the slot is for.
+    /// The function must have the signature of the imported function.
     pub unsafe fn replace(&self, _: *mut c_void) -> io::Result<()> {
         match self.0 {}
     }

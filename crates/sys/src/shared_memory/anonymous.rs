@@ -1,4 +1,4 @@
-//! Memory without a file: children inherit it by `fork`.
+//! Shared memory without a file, which children inherit by `fork`.
 
 use std::io;
 use std::ops::Deref;
@@ -9,24 +9,24 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// An array of 64-bit words that this process shares with every child that it forks later.
 ///
-/// The words are zero at first. There is no name and no file, so only an heir can reach them. Each
-/// process unmaps its own view when the value is dropped or the process ends.
+/// The words are initially zero. The memory has neither name nor file, so only descendants can reach it. Each process
+/// unmaps its own view when the value is dropped or the process ends.
 #[derive(Debug)]
 pub struct Anonymous {
     start: NonNull<AtomicU64>,
     count: usize,
 }
 
-// SAFETY: the words are atomic, and the map stays where it is until the value is dropped.
+// SAFETY: the words are atomic, and the mapping stays in place until the value is dropped.
 unsafe impl Send for Anonymous {}
-// SAFETY: as above: all access through a shared reference is atomic.
+// SAFETY: as above; all access through a shared reference is atomic.
 unsafe impl Sync for Anonymous {}
 
 impl Anonymous {
-    /// `count` words.
+    /// Allocates `count` words.
     ///
     /// # Errors
-    /// `ENOMEM`, and `EINVAL` for no words at all.
+    /// `ENOMEM`, and `EINVAL` if `count` is zero.
     pub fn new(count: usize) -> io::Result<Self> {
         let length = count.checked_mul(size_of::<AtomicU64>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::SHARED;
@@ -42,8 +42,7 @@ impl Deref for Anonymous {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the map is page-aligned, holds `count` words (zero is a valid one), and lives
-        // until `drop`.
+        // SAFETY: the mapping is page-aligned, holds `count` words (for which zero is valid), and lives until `drop`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -51,7 +50,7 @@ impl Deref for Anonymous {
 impl Drop for Anonymous {
     fn drop(&mut self) {
         let length = self.count * size_of::<AtomicU64>();
-        // SAFETY: the map was made by `new` with this start and length, and it is not borrowed.
+        // SAFETY: `new` created the mapping with this start and length, and nothing borrows it.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), length) };
         debug_assert!(unmapped.is_ok());
     }

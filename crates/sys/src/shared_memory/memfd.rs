@@ -1,4 +1,4 @@
-//! Memory in a file without a name: any process that holds its descriptor can map it.
+//! Shared memory in an unnamed file, which any process that holds the descriptor can map.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -14,17 +14,17 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::outcome::check;
 
-/// Set in a word given to [`Memfd::mark_at_my_end`] when that thread has ended.
+/// The bit that the kernel sets in the word of [`Memfd::mark_at_my_end`] when the thread has ended.
 pub const OWNER_DIED: u32 = 0x4000_0000;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();
-/// Pages are given back whole.
+/// The kernel releases memory in whole pages.
 const PAGE_WORDS: usize = 4096 / WORD_BYTES;
 
-/// An array of words in a file of the memory file system.
+/// An array of words in a memory file (`memfd_create(2)`).
 ///
-/// It outlives a process that dies, as long as another one holds its descriptor. Words that were
-/// never written are zero and take no memory. The file's length is sealed.
+/// The memory outlives a process that dies, as long as another process holds the descriptor. Words that were never
+/// written are zero and take no memory. The length of the file is sealed.
 #[derive(Debug)]
 pub struct Memfd {
     start: NonNull<AtomicU64>,
@@ -38,20 +38,20 @@ unsafe impl Send for Memfd {}
 unsafe impl Sync for Memfd {}
 
 impl Memfd {
-    /// Makes `count` words, all zero. `name` is what `/proc/PID/maps` shows.
+    /// Creates a file of `count` words, all zero. `/proc/PID/maps` shows `name`.
     ///
     /// # Errors
-    /// The system refuses the file or the map.
+    /// The system refuses the file or the mapping.
     pub fn new(name: &CStr, count: usize) -> io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let bytes = count.checked_mul(WORD_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
         ftruncate(&file, u64::try_from(bytes).map_err(io::Error::other)?)?;
-        // A read of a page that was cut off would end the process.
+        // Reading a page that was cut off would kill the process.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Self::from_file(file)
     }
 
-    /// The words in a file that another process made with [`new`](Self::new).
+    /// Maps a file that another process created with [`new`](Self::new).
     ///
     /// # Errors
     /// The file can still shrink, is empty, or cannot be mapped.
@@ -69,10 +69,10 @@ impl Memfd {
         Ok(Self { start, count: bytes / WORD_BYTES, file: file.into() })
     }
 
-    /// Gives back the memory of the whole pages within these words; they are zero afterwards.
+    /// Releases the memory of the whole pages within `words`, which read as zero afterwards.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// Any error of `fallocate`.
     pub fn release(&self, words: Range<usize>) -> io::Result<()> {
         let first = words.start.next_multiple_of(PAGE_WORDS);
         let last = words.end.min(self.count) / PAGE_WORDS * PAGE_WORDS;
@@ -84,31 +84,31 @@ impl Memfd {
         Ok(fallocate(&self.file, hole, bytes(first)?, bytes(last - first)?)?)
     }
 
-    /// The words' bytes as a file.
+    /// Returns the file that holds the words.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The four-byte word at byte `at`.
+    /// Returns the four-byte word at byte offset `at`.
     ///
     /// # Panics
-    /// If it is not aligned, or not inside.
+    /// If `at` is not aligned or out of bounds.
     #[must_use]
     pub fn word32(&self, at: usize) -> &AtomicU32 {
         let pointer = self.pointer::<AtomicU32>(at);
-        // SAFETY: inside, aligned, alive as long as `self`, and only ever used as atomic words.
+        // SAFETY: the word is in bounds, aligned, alive as long as `self`, and only ever accessed atomically.
         unsafe { pointer.as_ref() }
     }
 
-    /// The eight-byte word at byte `at`.
+    /// Returns the eight-byte word at byte offset `at`.
     ///
     /// # Panics
-    /// If it is not aligned, or not inside.
+    /// If `at` is not aligned or out of bounds.
     #[must_use]
     pub fn word64(&self, at: usize) -> &AtomicU64 {
         let pointer = self.pointer::<AtomicU64>(at);
-        // SAFETY: inside, aligned, alive as long as `self`, and only ever used as atomic words.
+        // SAFETY: the word is in bounds, aligned, alive as long as `self`, and only ever accessed atomically.
         unsafe { pointer.as_ref() }
     }
 
@@ -119,34 +119,34 @@ impl Memfd {
     fn pointer<T>(&self, at: usize) -> NonNull<T> {
         let size = size_of::<T>();
         assert!(at.is_multiple_of(size) && at <= self.length() - size, "no word at {at}");
-        // SAFETY: inside the mapping, as was just checked.
+        // SAFETY: the offset is inside the mapping, as the assertion has checked.
         unsafe { self.start.byte_add(at) }.cast()
     }
 
-    /// Appends `length` bytes from `at` on. Another process may be writing them: each word is whole,
-    /// but two words may be of different times.
+    /// Appends `length` bytes from byte offset `at` on to `bytes`. If another process writes them meanwhile, each word
+    /// is whole, but two words may be from different times.
     ///
     /// # Panics
-    /// If `at` or `length` is not a multiple of eight, or the bytes are not inside.
+    /// If `at` or `length` is not a multiple of eight, or the range is out of bounds.
     pub fn read(&self, at: usize, length: usize, bytes: &mut Vec<u8>) {
         assert!(length.is_multiple_of(8), "{length} is no multiple of eight");
         let words = self.words64(at, length / 8);
         bytes.extend(words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()));
     }
 
-    /// `count` eight-byte words from byte `at` on.
+    /// Returns `count` eight-byte words from byte offset `at` on.
     fn words64(&self, at: usize, count: usize) -> &[AtomicU64] {
         let first = self.pointer::<AtomicU64>(at);
         assert!(count <= (self.length() - at) / 8, "no {count} words at {at}");
-        // SAFETY: all are inside and aligned, as was just checked, alive as long as `self`, and only
-        // ever used as atomic words.
+        // SAFETY: all words are in bounds and aligned, as the assertions have checked, alive as long as `self`, and
+        // only ever accessed atomically.
         unsafe { std::slice::from_raw_parts(first.as_ptr(), count) }
     }
 
-    /// Writes bytes, a word at a time; the last word is filled up with zeros.
+    /// Writes `bytes` word by word; the last word is padded with zeros.
     ///
     /// # Panics
-    /// If `at` is not a multiple of eight, or the bytes are not inside.
+    /// If `at` is not a multiple of eight, or the range is out of bounds.
     pub fn write(&self, at: usize, bytes: &[u8]) {
         for (word, chunk) in (at..).step_by(8).zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
@@ -155,15 +155,15 @@ impl Memfd {
         }
     }
 
-    /// Lets the kernel set [`OWNER_DIED`] in the four-byte word at `at` when this thread ends, even by
-    /// a signal. The word must hold this thread's id. Call it once a process: it replaces the list of
-    /// robust locks.
+    /// Makes the kernel set [`OWNER_DIED`] in the four-byte word at byte offset `at` when this thread ends, even by a
+    /// signal. The word must hold this thread's id. Each thread may call this function only once, since the call
+    /// replaces its list of robust locks.
     ///
     /// # Errors
-    /// `ENOSYS`: the kernel was built without it.
+    /// `ENOSYS`: the kernel was built without robust locks.
     pub fn mark_at_my_end(&self, at: usize) -> io::Result<()> {
         let word = self.pointer::<AtomicU32>(at);
-        // The kernel reads the list when the thread ends, so it is never freed.
+        // The kernel reads the list when the thread ends, so the list is never freed.
         let head = Box::leak(Box::new(RobustList {
             next: std::ptr::null(),
             offset: 0,
@@ -171,13 +171,13 @@ impl Memfd {
         }));
         head.next = std::ptr::from_ref(head).cast();
         let (address, size) = (std::ptr::from_ref(head), size_of::<RobustList>());
-        // SAFETY: `head` lives as long as the process, and so does the mapping it points into.
+        // SAFETY: `head` lives as long as the process, and so does the mapping that it points into.
         let answer = unsafe { libc::syscall(libc::SYS_set_robust_list, address, size) };
         check(i32::try_from(answer).unwrap_or(-1))
     }
 }
 
-/// The kernel's `struct robust_list_head`: an empty list, and one lock "being taken".
+/// The kernel's `struct robust_list_head`: an empty list, with a pending lock.
 #[repr(C)]
 struct RobustList {
     next: *const u8,
@@ -189,8 +189,8 @@ impl Deref for Memfd {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping holds `count` aligned words until `drop`, zero is a valid word, the
-        // file cannot shrink, and all processes use atomic operations.
+        // SAFETY: the mapping holds `count` aligned words until `drop`, zero is a valid word, the file cannot shrink,
+        // and all processes use atomic operations.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -203,7 +203,7 @@ impl AsFd for Memfd {
 
 impl Drop for Memfd {
     fn drop(&mut self) {
-        // SAFETY: the map was made by `from_file` with this start and length; it is not borrowed.
+        // SAFETY: `from_file` created the mapping with this start and length, and nothing borrows it.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length()) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,4 +1,4 @@
-//! Memory that several processes share. All of it is atomic words, because any of them may write.
+//! Memory that several processes share. Every access is atomic, because any of the processes may write.
 
 mod anonymous;
 #[cfg(target_os = "linux")]

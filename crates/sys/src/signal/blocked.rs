@@ -1,4 +1,4 @@
-//! Signals that wait for a descriptor's reader instead of interrupting.
+//! Blocks signals and reads them from a descriptor, so that they do not interrupt the program.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,9 +7,9 @@ use rustix::process::Signal;
 
 use super::{Mask, SignalFd};
 
-/// Signals that this thread blocks, and a descriptor that is readable when one is pending.
+/// A set of signals that the thread blocks, and a descriptor that is readable while such a signal is pending.
 ///
-/// When it is dropped, pending signals are delivered, except those that were blocked before.
+/// When the value is dropped, pending signals are delivered, except signals that were blocked before.
 #[derive(Debug)]
 pub struct BlockedSignals {
     descriptor: SignalFd,
@@ -17,11 +17,11 @@ pub struct BlockedSignals {
 }
 
 impl BlockedSignals {
-    /// Blocks `signals` in the calling thread, and in those that it starts. A signal to the whole
-    /// process stays pending only if every thread blocks it.
+    /// Blocks `signals` in the calling thread and in threads that it starts later. A signal to the whole process stays
+    /// pending only if every thread blocks it.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// The process has no descriptor left.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         let numbers: Vec<_> = signals.iter().map(|signal| signal.as_raw()).collect();
         let mask = Mask::of(&numbers);
@@ -29,10 +29,10 @@ impl BlockedSignals {
         Ok(Self { descriptor, before: mask.block() })
     }
 
-    /// The next pending signal, if there is one. It is not delivered any more.
+    /// Takes the next pending signal, if there is one. The signal will not be delivered.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// Any error of the system.
     pub fn next(&self) -> io::Result<Option<Signal>> {
         let received = self.descriptor.receive()?;
         Ok(received.and_then(|received| Signal::from_named_raw(received.signal)))
@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn a_blocked_signal_makes_the_descriptor_readable_and_does_not_interrupt() {
-        // Its default is to be ignored, so its delivery at the end does no harm.
+        // The default action of this signal is to be ignored, so its delivery at the end does no harm.
         let blocked = BlockedSignals::new(&[Signal::URG]).unwrap();
         assert!(!is_readable(&blocked));
-        // SAFETY: it is sent to this thread alone, and its default is to be ignored.
+        // SAFETY: the signal goes to this thread alone, and its default action is to be ignored.
         assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
         assert!(is_readable(&blocked));
         assert_eq!(blocked.next().unwrap(), Some(Signal::URG));

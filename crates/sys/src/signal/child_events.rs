@@ -1,4 +1,4 @@
-//! News of children as a descriptor, whatever handler a program has for `SIGCHLD`.
+//! Reports changes of children through a descriptor, whatever handler the program has for `SIGCHLD`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,11 +10,12 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::outcome::check;
 
-/// Where the handler writes; -1 is nowhere.
+/// The descriptor that the handler writes to; -1 for none.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
-/// A descriptor that is readable when a child has stopped, gone on or ended. While it lives, the process has our
-/// handler for `SIGCHLD`; then the one before. There is one at a time.
+/// A descriptor that is readable when a child has stopped, continued or ended. While the value lives, the process uses
+/// its handler for `SIGCHLD`; dropping the value restores the previous handler. Only a single value may exist at a
+/// time.
 #[derive(Debug)]
 pub struct ChildEvents {
     descriptor: OwnedFd,
@@ -30,26 +31,26 @@ impl std::fmt::Debug for Before {
 }
 
 impl ChildEvents {
-    /// Begins.
+    /// Installs the handler.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// The process has no descriptor left.
     pub fn new() -> io::Result<Self> {
         let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         DESCRIPTOR.store(descriptor.as_raw_fd(), Ordering::SeqCst);
-        // SAFETY: a sigaction is plain numbers, for which zero is valid.
+        // SAFETY: a sigaction consists of plain numbers, for which zero is valid.
         let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
         action.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESTART;
         let mut before = MaybeUninit::uninit();
-        // SAFETY: both places are valid, and the handler does what handlers may: it writes to a descriptor.
+        // SAFETY: both places are valid, and the handler is async-signal-safe: it only writes to a descriptor.
         check(unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, before.as_mut_ptr()) })?;
-        // SAFETY: the call has filled it.
+        // SAFETY: the call has filled the structure.
         let before = Before(unsafe { before.assume_init() });
         Ok(Self { descriptor, before })
     }
 
-    /// Forgets the news so far.
+    /// Discards the events so far.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);
     }
@@ -58,9 +59,9 @@ impl ChildEvents {
 extern "C" fn note(_: libc::c_int) {
     let descriptor = DESCRIPTOR.load(Ordering::SeqCst);
     if descriptor >= 0 {
-        // SAFETY: it is open as long as it stands there.
+        // SAFETY: the descriptor is open as long as its number is stored there.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        // The bare system call, which leaves errno alone.
+        // rustix makes the bare system call, which leaves errno alone.
         let _ = rustix::io::write(descriptor, &1_u64.to_ne_bytes());
     }
 }
@@ -74,7 +75,7 @@ impl AsFd for ChildEvents {
 impl Drop for ChildEvents {
     fn drop(&mut self) {
         DESCRIPTOR.store(-1, Ordering::SeqCst);
-        // SAFETY: the action is what the kernel gave, whose handler is still there.
+        // SAFETY: the action comes from the kernel, and its handler still exists.
         unsafe { libc::sigaction(libc::SIGCHLD, &raw const self.before.0, ptr::null_mut()) };
     }
 }

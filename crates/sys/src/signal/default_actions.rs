@@ -1,4 +1,4 @@
-//! Signals that end a process, whatever a program that it was has made of them.
+//! Gives signals their default action for a while, whatever handlers the program has installed.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,23 +6,23 @@ use std::ptr;
 
 use crate::outcome::check;
 
-/// While it lives, these signals have their default action; then the one before.
+/// Restores the previous actions of signals when it is dropped; until then, they have their default action.
 pub struct DefaultActions(Vec<(i32, libc::sigaction)>);
 
 impl DefaultActions {
-    /// Begins.
+    /// Sets the default action for `signals`.
     ///
     /// # Errors
-    /// `EINVAL`: one of them is no signal, or has no other action.
+    /// `EINVAL`: a number is not a signal, or the signal's action cannot be changed.
     pub fn new(signals: &[i32]) -> io::Result<Self> {
-        // SAFETY: a sigaction is plain numbers, for which zero is valid: the default action.
+        // SAFETY: a sigaction consists of plain numbers, for which zero is valid: the default action.
         let default = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
         let mut before = Self(Vec::new());
         for signal in signals {
             let mut action = MaybeUninit::uninit();
-            // SAFETY: both places are valid, and the default action runs no code of ours.
+            // SAFETY: both places are valid, and the default action runs no code of this program.
             check(unsafe { libc::sigaction(*signal, &raw const default, action.as_mut_ptr()) })?;
-            // SAFETY: the call has filled it.
+            // SAFETY: the call has filled the structure.
             before.0.push((*signal, unsafe { action.assume_init() }));
         }
         Ok(before)
@@ -32,7 +32,7 @@ impl DefaultActions {
 impl Drop for DefaultActions {
     fn drop(&mut self) {
         for (signal, action) in &self.0 {
-            // SAFETY: the action is what the kernel gave, whose handler is still there.
+            // SAFETY: the action comes from the kernel, and its handler still exists.
             unsafe { libc::sigaction(*signal, &raw const *action, ptr::null_mut()) };
         }
     }
@@ -53,7 +53,7 @@ mod tests {
     fn an_ignored_signal_ends_the_process_meanwhile_and_not_afterwards() {
         let raised = |meanwhile: bool| {
             let child = fork(|| {
-                // SAFETY: it runs no code of ours.
+                // SAFETY: the default action runs no code of this program.
                 unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
                 let actions = DefaultActions::new(&[libc::SIGTERM]);
                 let _kept = actions.ok().filter(|_| meanwhile);

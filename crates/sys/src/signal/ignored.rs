@@ -1,4 +1,4 @@
-//! Signals that a program's start does not have to fear.
+//! Ignores signals across the start of a program.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,16 +6,16 @@ use std::ptr;
 
 use crate::outcome::check;
 
-/// Ignores these signals, also in the program that this process becomes, until that decides otherwise.
+/// Ignores `signals` in this process. A program that replaces this process starts with the signals ignored, too.
 ///
 /// # Errors
-/// `EINVAL`: one of them is no signal, or cannot be ignored.
+/// `EINVAL`: a number is not a signal, or the signal cannot be ignored.
 pub fn ignore(signals: &[i32]) -> io::Result<()> {
-    // SAFETY: a sigaction is plain numbers, for which zero is valid.
+    // SAFETY: a sigaction consists of plain numbers, for which zero is valid.
     let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
     action.sa_sigaction = libc::SIG_IGN;
     for signal in signals {
-        // SAFETY: the action is valid and runs no code; the old one is not asked for.
+        // SAFETY: the action is valid and runs no code; the old action is not requested.
         check(unsafe { libc::sigaction(*signal, &raw const action, ptr::null_mut()) })?;
     }
     Ok(())
@@ -30,7 +30,7 @@ mod tests {
     fn an_ignored_signal_does_not_end_the_process() {
         let child = fork(|| {
             let is_ignored = ignore(&[libc::SIGPWR]).is_ok();
-            // SAFETY: it runs no code of ours.
+            // SAFETY: the action runs no code of this program.
             unsafe { libc::raise(libc::SIGPWR) };
             u8::from(!is_ignored)
         });

@@ -1,4 +1,4 @@
-//! Which signals are blocked.
+//! Signal masks.
 
 use std::mem::MaybeUninit;
 
@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 pub struct Mask(libc::sigset_t);
 
 impl Mask {
-    /// No signal at all.
+    /// Creates a mask without signals.
     #[must_use]
     pub fn empty() -> Self {
         let mut set = MaybeUninit::uninit();
@@ -17,49 +17,49 @@ impl Mask {
         Self(unsafe { set.assume_init() })
     }
 
-    /// Every signal; the kernel leaves `SIGKILL` and `SIGSTOP` out.
+    /// Creates a mask of all signals. The kernel never blocks `SIGKILL` and `SIGSTOP`.
     #[must_use]
     pub fn full() -> Self {
         let mut mask = Self::empty();
-        // SAFETY: the set is writable and cannot fail to be filled.
+        // SAFETY: the set is writable.
         unsafe { libc::sigfillset(&raw mut mask.0) };
         mask
     }
 
-    /// These signals.
+    /// Creates a mask of the given signals.
     #[must_use]
     pub fn of(signals: &[i32]) -> Self {
         let mut mask = Self::empty();
         for signal in signals {
-            // SAFETY: the set is writable; a number that is no signal is refused.
+            // SAFETY: the set is writable; the call rejects a number that is not a signal.
             unsafe { libc::sigaddset(&raw mut mask.0, *signal) };
         }
         mask
     }
 
-    /// Blocks these signals and no others in the calling thread; returns the mask before.
+    /// Blocks exactly these signals in the calling thread. Returns the previous mask.
     pub fn set(&self) -> Self {
         self.change(libc::SIG_SETMASK)
     }
 
-    /// Blocks these signals too in the calling thread; returns the mask before.
+    /// Blocks these signals in addition in the calling thread. Returns the previous mask.
     pub fn block(&self) -> Self {
         self.change(libc::SIG_BLOCK)
     }
 
-    /// Takes these signals out of those that the calling thread blocks; returns the mask before.
+    /// Unblocks these signals in the calling thread. Returns the previous mask.
     pub fn unblock(&self) -> Self {
         self.change(libc::SIG_UNBLOCK)
     }
 
-    /// The raw set, for the kernel.
+    /// Returns the set in the kernel's layout.
     pub(super) fn raw(&self) -> &libc::sigset_t {
         &self.0
     }
 
     fn change(&self, how: libc::c_int) -> Self {
         let mut before = Self::empty();
-        // SAFETY: both sets are valid for the time of the call.
+        // SAFETY: both sets are valid for the duration of the call.
         unsafe { libc::pthread_sigmask(how, &raw const self.0, &raw mut before.0) };
         before
     }

@@ -1,4 +1,4 @@
-//! The steps of a start, laid out before the new process begins: it may neither allocate nor lock.
+//! Prepares all steps of a start before the new process exists, since that process may neither allocate nor lock.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -9,25 +9,26 @@ use super::request::{Candidates, Failure, Start, Step};
 use super::signals::{has_handler, set_default};
 use crate::signal::Mask;
 
-/// Everything that the new process needs, as it needs it: pointers, and room for what goes wrong.
+/// Everything that the new process needs, in the form in which the calls take it: pointers, and preallocated room for
+/// the errors.
 pub(super) struct Plan<'a, 'c, 'parts> {
     candidates: Candidates<'c, 'parts>,
-    /// Room for the candidate that is tried.
+    /// The buffer for the path of the current candidate.
     path: Vec<u8>,
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
-    /// `/bin/sh`, the candidate, and the arguments: for a script that names no interpreter.
+    /// `/bin/sh`, the candidate, and the arguments, for a script that names no interpreter.
     script: Vec<*const c_char>,
     folder: *const c_char,
     stdio: [c_int; 3],
     group: Option<c_int>,
-    passed_over: &'a [c_int],
-    /// The signals to let through again; none if it replaces this process.
+    skippable_errors: &'a [c_int],
+    /// The signal mask to restore; `None` if the program replaces this process.
     pub(super) mask: Option<Mask>,
-    /// With room for all candidates.
+    /// Preallocated for all candidates.
     errors: Vec<c_int>,
     failed_step: Option<(Step, c_int)>,
-    /// Copies of descriptors that would be overwritten before they are used.
+    /// Keeps copies of descriptors that would be overwritten before their use.
     _copies: Vec<OwnedFd>,
 }
 
@@ -51,14 +52,14 @@ impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
             folder: start.folder.map_or(ptr::null(), CStr::as_ptr),
             stdio,
             group: start.group,
-            passed_over: start.passed_over,
+            skippable_errors: start.skippable_errors,
             mask: None,
             failed_step: None,
             _copies: copies,
         })
     }
 
-    /// All steps, then the candidates. Returns only on failure. Runs in the new process.
+    /// Runs all steps, then tries the candidates. Runs in the new process, and returns only on failure.
     pub(super) fn run(&mut self) {
         if let Err(failed) = self.prepare() {
             self.failed_step = Some(failed);
@@ -69,7 +70,7 @@ impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
             parts.iter().for_each(|part| self.path.extend_from_slice(part));
             let error = if self.path.contains(&0) { libc::EINVAL } else { self.execute() };
             self.errors.push(error);
-            if !self.passed_over.contains(&error) {
+            if !self.skippable_errors.contains(&error) {
                 return;
             }
         }
@@ -77,22 +78,22 @@ impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
 
     fn prepare(&self) -> Result<(), (Step, c_int)> {
         if let Some(group) = self.group {
-            // SAFETY: plain numbers.
+            // SAFETY: the call takes plain numbers.
             check(Step::Group, unsafe { libc::setpgid(0, group) })?;
         }
         for (target, source) in (0..).zip(self.stdio).filter(|(_, source)| *source >= 0) {
-            // SAFETY: plain numbers; the source is open, and is none of 0, 1 and 2.
+            // SAFETY: the call takes plain numbers; the source is open, and is none of 0, 1 and 2.
             check(Step::Stdio, unsafe { libc::dup2(source, target) })?;
         }
         if !self.folder.is_null() {
-            // SAFETY: the folder's name ends in NUL and outlives the plan.
+            // SAFETY: the name ends in NUL and outlives the plan.
             check(Step::Folder, unsafe { libc::chdir(self.folder) })?;
         }
         self.restore_signals();
         Ok(())
     }
 
-    /// Handlers go before the mask is opened: one of them, run here, would see this process's memory.
+    /// Resets handlers before the mask is opened: a handler that ran here would see the parent's memory.
     fn restore_signals(&self) {
         if let Some(mask) = &self.mask {
             (1..=64).filter(|signal| has_handler(*signal)).for_each(set_default);
@@ -114,18 +115,18 @@ impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
         execve(self.script[0], &self.script, &self.environment)
     }
 
-    /// What was written down; nothing, if the program runs.
+    /// Returns the recorded failure, or `None` if the program runs.
     pub(super) fn failure(&self) -> Option<Failure> {
         if let Some((step, errno)) = self.failed_step {
             return Some(Failure::Step(step, io::Error::from_raw_os_error(errno)));
         }
         let all = self.errors.len() == self.candidates.count;
-        let ended = self.errors.last().is_some_and(|errno| !self.passed_over.contains(errno));
+        let ended = self.errors.last().is_some_and(|errno| !self.skippable_errors.contains(errno));
         (all || ended).then(|| Failure::Candidates(self.errors.clone()))
     }
 }
 
-/// The number of `given`, or of a copy of it that lies above the three that are about to be replaced.
+/// Returns the number of `given`, or of a copy of `given` above the three descriptors that are about to be replaced.
 fn above_stdio(given: BorrowedFd<'_>, copies: &mut Vec<OwnedFd>) -> io::Result<c_int> {
     if given.as_raw_fd() > libc::STDERR_FILENO {
         return Ok(given.as_raw_fd());
@@ -136,13 +137,13 @@ fn above_stdio(given: BorrowedFd<'_>, copies: &mut Vec<OwnedFd>) -> io::Result<c
     Ok(number)
 }
 
-/// Runs a program in place of this one; the error number if that fails.
+/// Replaces this process with a program. Returns the error number on failure.
 fn execve(
     program: *const c_char,
     arguments: &[*const c_char],
     environment: &[*const c_char],
 ) -> c_int {
-    // SAFETY: all strings end in NUL, both arrays in null, and all outlive the plan.
+    // SAFETY: all strings end in NUL, both arrays end in a null pointer, and all of them outlive the plan.
     unsafe { libc::execve(program, arguments.as_ptr(), environment.as_ptr()) };
     errno()
 }
@@ -151,7 +152,7 @@ fn check(step: Step, result: c_int) -> Result<(), (Step, c_int)> {
     if result < 0 { Err((step, errno())) } else { Ok(()) }
 }
 
-/// The error number of the last call. It takes no lock and allocates nothing.
+/// Returns the error number of the last call. Takes no lock and allocates nothing.
 pub(super) fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

@@ -1,4 +1,4 @@
-//! What is to be started, and what became of it.
+//! The request to start a program, and its outcome.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,62 +6,62 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::texts::Texts;
 
-/// What is started, and how.
+/// A program's arguments, environment and surroundings.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// `argv`, with the program's own name first.
+    /// `argv`, including the program's own name as the first element.
     pub arguments: &'a Texts,
-    /// `NAME=value` each.
+    /// Entries of the form `NAME=value`.
     pub environment: &'a Texts,
-    /// The current folder of the program; without one it is this process's.
+    /// The program's current folder, or `None` for the folder of this process.
     pub folder: Option<&'a CStr>,
-    /// Descriptors 0, 1 and 2 of the program; `None` leaves this process's.
+    /// The program's descriptors 0, 1 and 2; `None` keeps the descriptor of this process.
     pub stdio: [Option<BorrowedFd<'a>>; 3],
-    /// The process group to join; 0 is a new one, named after the process.
+    /// The process group to join; 0 creates a group with the new process's number.
     pub group: Option<i32>,
-    /// Error numbers after which the next candidate is tried; any other one is the last.
-    pub passed_over: &'a [i32],
+    /// Error numbers after which the next candidate is tried. Any other error ends the search.
+    pub skippable_errors: &'a [i32],
 }
 
-/// Paths of programs, in the order in which they are tried. Relative ones start at the program's folder.
+/// Paths of programs, in the order in which they are tried. Relative paths start at the program's folder.
 ///
-/// They are put together in the new process, one at a time, because most are never needed.
+/// Each path is assembled in the new process just before the attempt, because most are never needed.
 pub struct Candidates<'a, 'parts> {
-    /// Each in parts that follow each other.
+    /// The paths, each as four parts to concatenate.
     pub parts: &'a mut dyn Iterator<Item = [&'parts [u8]; 4]>,
-    /// How many there are.
+    /// The number of paths.
     pub count: usize,
-    /// Bytes of the longest.
+    /// The length of the longest path in bytes.
     pub longest: usize,
 }
 
-/// A process that was started and has not been waited for.
+/// A process that was started and not yet waited for.
 #[derive(Debug)]
-pub struct Started {
-    /// Its number.
+pub struct StartedProcess {
+    /// The process id.
     pub pid: i32,
-    /// A descriptor of it (`pidfd`), which stays its own even when the number is used again.
+    /// A `pidfd`, which never refers to another process, even if the process id is reused.
     pub descriptor: OwnedFd,
 }
 
-/// Why nothing was started.
+/// The reason why no program was started.
 #[derive(Debug)]
 pub enum Failure {
-    /// A step before the first candidate.
+    /// A step before the first candidate failed.
     Step(Step, io::Error),
-    /// Every candidate: the error number of each that was tried, in order.
+    /// No candidate could be run: the error number of each attempt, in order.
     Candidates(Vec<i32>),
 }
 
-/// What is done before the first candidate is tried.
+/// A step that precedes the first candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Making the process.
+    /// Creating the process.
     Process,
-    /// Joining its process group.
+    /// Joining the process group.
     Group,
-    /// Taking its standard input, output or error.
+    /// Installing standard input, output or error.
     Stdio,
-    /// Entering its folder.
+    /// Entering the folder.
     Folder,
 }

@@ -1,4 +1,4 @@
-//! Signals around a start: none may run a handler in a process that shares this one's memory.
+//! Protects a start from signals: no handler may run in a process that shares its parent's memory.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -6,12 +6,12 @@ use std::ptr;
 
 use crate::signal::Mask;
 
-/// Whether this process would run a function of its own on `signal`.
+/// Whether this process has installed a handler for `signal`.
 pub(super) fn has_handler(signal: c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: it only reads the action, into room for one.
+    // SAFETY: a null action makes the call read only, and the buffer has room for one action.
     let result = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: zeroes are a valid action (the default), and sigaction writes whole ones.
+    // SAFETY: zeroes are a valid action (the default), and sigaction writes a whole action.
     let handler = unsafe { action.assume_init() }.sa_sigaction;
     result == 0 && handler != libc::SIG_DFL && handler != libc::SIG_IGN
 }
@@ -21,7 +21,7 @@ pub(super) fn set_default(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-/// Blocks all signals until it is dropped.
+/// Blocks all signals until it is dropped, then restores the previous mask.
 pub(super) struct AllBlocked {
     pub(super) before: Mask,
 }

@@ -1,9 +1,9 @@
-//! Texts as the kernel takes them.
+//! Strings in the layout of `argv` and `environ`.
 
 use std::ffi::c_char;
 use std::ptr;
 
-/// Texts as the kernel takes them, each with a NUL at its end, in one piece of memory.
+/// A list of NUL-terminated strings in a single allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Texts {
     bytes: Vec<u8>,
@@ -11,13 +11,13 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// No texts, with room for `texts` of `bytes` in all.
+    /// Creates an empty list with room for `texts` strings of `bytes` bytes in total, including each NUL.
     #[must_use]
     pub fn with_capacity(texts: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), starts: Vec::with_capacity(texts) }
     }
 
-    /// Adds a text that is made of `parts`; `false` if it holds a NUL, and is not added.
+    /// Appends the concatenation of `parts`. Returns `false`, and appends nothing, if a part contains a NUL.
     #[must_use]
     pub fn push(&mut self, parts: &[&[u8]]) -> bool {
         if parts.iter().any(|part| part.contains(&0)) {
@@ -29,19 +29,19 @@ impl Texts {
         true
     }
 
-    /// How many there are.
+    /// Returns the number of strings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// A pointer to each, and a null pointer, as in `argv`. They point into these texts.
+    /// Returns a pointer to each string, then a null pointer, as in `argv`. The pointers borrow this list.
     pub(super) fn pointers(&self) -> Vec<*const c_char> {
         let pointer = |start: &usize| self.bytes[*start..].as_ptr().cast();
         self.starts.iter().map(pointer).chain([ptr::null()]).collect()

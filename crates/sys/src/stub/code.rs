@@ -1,4 +1,4 @@
-//! The machine code itself, as bytes.
+//! The machine code of the stub, assembled from `x86_64.s`.
 
 use super::layout;
 
@@ -70,50 +70,50 @@ unsafe extern "C" {
     static thruway_start_end: u8;
 }
 
-/// The stub's code, to be put at [`layout::CODE`].
+/// Returns the stub's code, which belongs at [`layout::CODE`].
 #[must_use]
 pub fn code() -> &'static [u8] {
     between(&raw const thruway_stub, &raw const thruway_stub_end)
 }
 
-/// Offsets of the two instructions of the stub that may meet a bad address.
+/// Returns the offsets of the two instructions of the stub that may fault on a bad address.
 #[must_use]
 pub fn loads() -> [u64; 2] {
     [&raw const thruway_stub_load_word, &raw const thruway_stub_load_byte]
         .map(|load| distance(&raw const thruway_stub, load))
 }
 
-/// Offset where the stub goes on after a bad address.
+/// Returns the offset at which the stub continues after a bad address.
 #[must_use]
 pub fn unreadable() -> u64 {
     distance(&raw const thruway_stub, &raw const thruway_stub_unreadable)
 }
 
-/// Offset after the instruction that makes the noted call.
+/// Returns the offset after the instruction that makes the recorded call.
 #[must_use]
 pub fn called() -> u64 {
     distance(&raw const thruway_stub, &raw const thruway_stub_called)
 }
 
-/// What the start has to know.
+/// The parameters of the start code.
 #[derive(Debug, Clone)]
 pub struct Start<'a> {
-    /// The path of the area's file, shorter than [`layout::PATH_BYTES`].
+    /// The path of the area's file, shorter than [`layout::PATH_BYTES`] bytes.
     pub path: &'a str,
-    /// What lets its open pass the filter.
+    /// The cookie that lets the open of the area's file pass the filter.
     pub cookie: u64,
-    /// Where the area should lie; 0 leaves it to the kernel.
+    /// The preferred address of the area; 0 lets the kernel choose.
     pub hint: u64,
-    /// Where its private part should lie once more, which 0 leaves out.
+    /// The address of a second mapping of the private part; 0 for none.
     pub near: u64,
-    /// Where in the area it tells that it is there.
+    /// The offset in the area where the start code reports that the mapping succeeded.
     pub report: usize,
-    /// Where the program starts.
+    /// The program's entry point.
     pub entry: u64,
 }
 
 impl Start<'_> {
-    /// The code of the start, to be run at any address.
+    /// Returns the start code, which runs at any address.
     #[must_use]
     pub fn code(&self) -> Vec<u8> {
         let start = &raw const thruway_start;
@@ -138,7 +138,7 @@ fn distance(start: *const u8, end: *const u8) -> u64 {
 
 fn between(start: *const u8, end: *const u8) -> &'static [u8] {
     let length = end.addr() - start.addr();
-    // SAFETY: both are labels of one section of read-only bytes, in this order.
+    // SAFETY: both labels delimit a section of read-only bytes, in this order.
     unsafe { std::slice::from_raw_parts(start, length) }
 }
 

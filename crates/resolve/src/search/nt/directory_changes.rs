@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use thruway_sys::changes::{Changed, Changes};
+use thruway_sys::changes::{Changes, FolderChange};
 
 use super::{Calls, System, nt_path};
 use crate::expand::windows::{Form, Place};
@@ -127,11 +127,11 @@ impl Watch for DirectoryChanges {
     fn changed(&mut self, numbers: &mut Vec<usize>) {
         self.folders.retain(|_, watched| match watched.changes.take() {
             Ok(None) => true,
-            Ok(Some(Changed::Names(names))) => {
+            Ok(Some(FolderChange::Names(names))) => {
                 watched.add_concerned(&names, numbers);
                 true
             }
-            Ok(Some(Changed::Anything)) => {
+            Ok(Some(FolderChange::Anything)) => {
                 numbers.extend(watched.interests.all());
                 true
             }
