@@ -1,6 +1,6 @@
 use crate::{run, stdout, thruway};
 
-const CHECKS: [&str; 10] = [
+const CHECKS: [&str; 9] = [
     "ruby",
     "gem",
     "boot",
@@ -8,7 +8,6 @@ const CHECKS: [&str; 10] = [
     "fuse passthrough",
     "fuse over io_uring",
     "trace by ptrace",
-    "trace by eBPF",
     "inotify",
     "descriptors",
 ];

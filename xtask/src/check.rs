@@ -120,7 +120,6 @@ fn steps(root: &Path) -> Vec<Step> {
         step("windows", crate::command::cargo(), &["x", "windows"]),
         step("aarch64", crate::command::cargo(), &["x", "aarch64"]),
         step("portable", crate::command::cargo(), &["x", "portable"]),
-        step("ebpf", crate::command::cargo(), &["x", "ebpf"]),
         step("gem tests", crate::command::cargo(), &["x", "gem-tests"]),
         step("boot where calls are not answered", "ruby".into(), &PORTABLE_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),

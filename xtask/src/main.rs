@@ -10,7 +10,6 @@ mod debian;
 mod debootstrap;
 mod dist;
 mod durations;
-mod ebpf;
 mod fuzz;
 mod gem;
 mod gem_tests;
@@ -55,7 +54,6 @@ enum Task {
     Aarch64(aarch64::Aarch64),
     Packages(packages::Packages),
     Portable(portable::Portable),
-    Ebpf(ebpf::Ebpf),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
     Stress(stress::Stress),
@@ -87,7 +85,6 @@ fn main() -> ExitCode {
         Task::Aarch64(aarch64) => aarch64.run(&root()),
         Task::Packages(packages) => packages.run(&root()),
         Task::Portable(portable) => portable.run(&root()),
-        Task::Ebpf(ebpf) => ebpf.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Stress(stress) => stress.run(&root()),
         Task::Soak(soak) => soak.run(&root()),

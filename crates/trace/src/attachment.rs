@@ -89,7 +89,6 @@ impl Attachment {
             wall_ns: self.drain.wall_ns(),
             stops: self.rings.stops(),
             traced: self.drain.traced(),
-            lost: 0,
             is_cut_short: false,
         };
         sink.end(&outcome);

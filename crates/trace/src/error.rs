@@ -17,7 +17,6 @@ enum ErrorKind {
     NotFound,
     System { doing: &'static str, error: io::Error },
     Malformed { line: u64, reason: String },
-    NoPrograms { reason: String, is_forbidden: bool },
 }
 
 impl Error {
@@ -33,19 +32,6 @@ impl Error {
         Self {
             kind: ErrorKind::Malformed { line, reason: reason.to_string() },
             name: name.to_vec(),
-        }
-    }
-
-    pub(crate) fn no_programs(reason: String, is_forbidden: bool) -> Self {
-        Self { kind: ErrorKind::NoPrograms { reason, is_forbidden }, name: Vec::new() }
-    }
-
-    /// Of programs that could not be put into the kernel: whether the right to do that is missing.
-    #[must_use]
-    pub fn is_kernel_forbidden(&self) -> Option<bool> {
-        match self.kind {
-            ErrorKind::NoPrograms { is_forbidden, .. } => Some(is_forbidden),
-            _ => None,
         }
     }
 
@@ -102,9 +88,6 @@ impl fmt::Display for Error {
             ErrorKind::NotFound => write!(formatter, "cannot find the command {name}"),
             ErrorKind::System { doing, error } => {
                 write!(formatter, "cannot {doing} {name}: {error}")
-            }
-            ErrorKind::NoPrograms { reason, .. } => {
-                write!(formatter, "cannot trace the command by eBPF: {reason}")
             }
             ErrorKind::Malformed { line, reason } => {
                 write!(formatter, "{name}, line {line}: {reason}")

@@ -49,18 +49,6 @@ pub(crate) fn launch(command: &Command, context: LaunchContext<'_>) -> Result<La
     Ok(Launched { command: child, tracer })
 }
 
-/// Starts the command by itself; answers with its process when the command runs.
-#[cfg(feature = "ebpf")]
-pub(crate) fn launch_alone(command: &Command, mask: &Mask) -> Result<i32, Error> {
-    let name = command.program();
-    let failed_to_start = |error| Error::system("start", name, error);
-    let (failed_reader, failed) = io::pipe().map_err(failed_to_start)?;
-    let start = move || become_program(command, mask, failed, || Ok(()));
-    let child = process::fork(start).map_err(failed_to_start)?;
-    hear_of_start(failed_reader, name)?;
-    Ok(child)
-}
-
 /// Waits until the command's process is the program, or has told that it cannot be.
 fn hear_of_start(mut failed: PipeReader, name: &[u8]) -> Result<(), Error> {
     let mut failure = [0; 5];

@@ -3,7 +3,7 @@
 //! Reading order: [`call`] (which system calls ask for a file by name); `record` and `shared_rings` (how
 //! calls are noted, and the memory that all processes share); `tracer` (the process that attaches to the
 //! command) and `launch`; `pipeline` (from the rings to [`Event`]s with absolute names); [`Recorder`],
-//! which joins all of these. `ebpf` is another way to the same records.
+//! which joins all of these.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -15,11 +15,6 @@ mod attachment;
 pub mod call;
 mod command;
 mod doorbell;
-#[cfg(feature = "ebpf")]
-mod ebpf;
-#[cfg(not(feature = "ebpf"))]
-#[path = "ebpf_missing.rs"]
-mod ebpf;
 mod error;
 mod event;
 mod filter;
@@ -36,7 +31,6 @@ mod tracer;
 
 pub use attachment::Attachment;
 pub use command::Command;
-pub use ebpf::KernelRecorder;
 pub use error::Error;
 pub use event::{Event, EventKind, Syscall};
 pub use outcome::{Backend, Outcome};

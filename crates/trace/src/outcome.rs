@@ -12,8 +12,6 @@ pub enum Backend {
     Stub,
     /// The tracer notes every call.
     Ptrace,
-    /// Programs in the kernel note the calls: [`crate::KernelRecorder`].
-    Ebpf,
 }
 
 /// How a recording ended.
@@ -27,8 +25,6 @@ pub struct Outcome {
     pub stops: u64,
     /// How many calls the tracer noted itself.
     pub traced: u64,
-    /// How many records were lost because there was no room for them.
-    pub lost: u64,
     /// Whether the tracer died before the command's end: later calls are missing.
     pub is_cut_short: bool,
 }
@@ -36,6 +32,6 @@ pub struct Outcome {
 impl Outcome {
     /// That of a recording whose end is missing, and whose last event was at `wall_ns`.
     pub(crate) fn cut_short(wall_ns: u64) -> Self {
-        Self { end: None, wall_ns, stops: 0, traced: 0, lost: 0, is_cut_short: true }
+        Self { end: None, wall_ns, stops: 0, traced: 0, is_cut_short: true }
     }
 }

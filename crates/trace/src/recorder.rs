@@ -82,7 +82,6 @@ impl Recorder {
             wall_ns: self.drain.wall_ns(),
             stops: self.rings.stops(),
             traced: self.drain.traced(),
-            lost: 0,
             is_cut_short,
         };
         sink.end(&outcome);

@@ -4,8 +4,6 @@ mod advice;
 mod attached;
 mod browser;
 mod choice;
-#[cfg(feature = "ebpf")]
-mod ebpf;
 mod names;
 mod odd;
 mod oracle;
@@ -60,28 +58,8 @@ impl Place {
     }
 }
 
-/// The back ends that are under test: those of every thruway, or the back end that this is built with
-/// for its own tests.
-fn backends() -> &'static [&'static str] {
-    if !cfg!(feature = "ebpf") {
-        &["stub", "ptrace"]
-    } else if is_kernel_willing() {
-        &["ebpf"]
-    } else {
-        skipped("programs in the kernel take root, and a kernel that describes its types");
-        &[]
-    }
-}
-
-/// Whether the kernel takes programs from us: without a look at whether ours work.
-fn is_kernel_willing() -> bool {
-    const PERFMON_AND_BPF: u64 = 3 << 38;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let rights = rights.and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok());
-    rights.is_some_and(|rights| rights & PERFMON_AND_BPF == PERFMON_AND_BPF)
-        && std::fs::File::open("/sys/kernel/btf/vmlinux").is_ok()
-}
+/// The back ends of every thruway.
+const BACKENDS: [&str; 2] = ["stub", "ptrace"];
 
 /// Whether a program is at hand; says in a line that a test is left out.
 fn has(program: &str) -> bool {

@@ -2,12 +2,12 @@
 
 use std::process::Command;
 
-use super::{Place, backends, events, has, trace};
+use super::{BACKENDS, Place, events, has, trace};
 
 /// The names that contain `mark` and that a Python program asks for, each once. The program is started in a
 /// fresh folder called `place`. What is above that folder is left out of the names.
 fn names(program: &str) -> Vec<Vec<String>> {
-    let all = backends().iter().map(|backend| {
+    let all = BACKENDS.iter().map(|backend| {
         let place = Place::new();
         place.file("place/sub/deep/file", "");
         place.file("place/other/file", "");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::{Counts, Place, backends, counts, has, report, trace};
+use super::{BACKENDS, Counts, Place, counts, has, report, trace};
 
 /// What strace counts; the command runs once before, so that caches are as they will be.
 fn strace(command: &mut Command) -> Counts {
@@ -123,7 +123,7 @@ pub(super) fn assert_equal(command: &mut Command) {
     }
     let expected = strace(command);
     assert!(expected.values().map(|(calls, _)| calls).sum::<u64>() > 0, "{expected:?}");
-    for backend in backends() {
+    for backend in BACKENDS {
         let place = Place::new();
         let recording = place.path().join("recording");
         let path = recording.to_str().expect("text");

@@ -6,12 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Place, backends, events, has, report, trace};
+use super::{BACKENDS, Place, events, has, report, trace};
 use crate::{stderr, stdout, thruway};
 use thruway_testing::skipped;
-
-/// The back end that has no tracer.
-const KERNEL: &str = "ebpf";
 
 fn sh(script: &str) -> Command {
     let mut sh = Command::new("sh");
@@ -73,7 +70,7 @@ fn started(options: &[&str], script: &str) -> (Child, BufReader<std::process::Ch
 
 #[test]
 fn the_exit_status_is_the_commands() {
-    for backend in backends() {
+    for backend in BACKENDS {
         let output = trace(&["--backend", backend], &mut sh("exit 7"));
         assert_eq!(output.status.code(), Some(7));
     }
@@ -81,7 +78,7 @@ fn the_exit_status_is_the_commands() {
 
 #[test]
 fn a_signal_that_ends_the_command_ends_us() {
-    for backend in backends() {
+    for backend in BACKENDS {
         for (signal, number) in [("KILL", 9), ("TERM", 15), ("SEGV", 11)] {
             let output = trace(&["--backend", backend], &mut sh(&format!("kill -{signal} $$")));
             assert_eq!(output.status.signal(), Some(number));
@@ -92,7 +89,7 @@ fn a_signal_that_ends_the_command_ends_us() {
 
 #[test]
 fn input_and_output_are_the_commands_own() {
-    for backend in backends() {
+    for backend in BACKENDS {
         let mut child = thruway()
             .args(["trace", "--backend", backend, "--", "cat"])
             .stdin(Stdio::piped())
@@ -117,7 +114,7 @@ fn the_environment_and_the_descriptors_are_as_without_us() {
             .collect::<Vec<_>>()
     };
     let plain = sh(script).stdin(Stdio::null()).output().expect("sh starts");
-    for backend in backends() {
+    for backend in BACKENDS {
         let traced = trace(&["--backend", backend], sh(script).stdin(Stdio::null()));
         assert_eq!(shown(&traced.stdout), shown(&plain.stdout), "{backend}");
     }
@@ -125,7 +122,7 @@ fn the_environment_and_the_descriptors_are_as_without_us() {
 
 #[test]
 fn signals_to_us_go_to_the_command() {
-    for backend in backends() {
+    for backend in BACKENDS {
         for signal in ["TERM", "USR1", "HUP", "INT"] {
             // A shell cannot catch what was ignored when it started, as by nohup.
             let script = format!(
@@ -144,7 +141,7 @@ fn signals_to_us_go_to_the_command() {
 
 #[test]
 fn a_stopped_command_goes_on() {
-    for backend in backends() {
+    for backend in BACKENDS {
         let (mut child, mut output) = started(
             &["--backend", backend],
             "echo ready; read line; echo \"$line\"; ls /none 2>/dev/null; exit 4",
@@ -224,7 +221,7 @@ for child in children: os.waitpid(child, 0)
 
 #[test]
 fn the_recorders_death_does_not_harm_the_command() {
-    for backend in backends() {
+    for backend in BACKENDS {
         let place = Place::new();
         let (recording, done) = (place.path().join("recording"), place.path().join("done"));
         let script = format!(
@@ -249,7 +246,7 @@ fn the_recorders_death_does_not_harm_the_command() {
 
 #[test]
 fn the_tracers_death_does_not_harm_the_command() {
-    for backend in backends().iter().filter(|backend| **backend != KERNEL) {
+    for backend in BACKENDS {
         let place = Place::new();
         let recording = place.path().join("recording");
         let script = "ls / >/dev/null; echo ready; read line; \
@@ -407,14 +404,4 @@ fn a_tracer_within_a_tracer_says_that_it_may_not() {
     let output = trace(&[], inner.args(["trace", "--backend", "stub", "--", "true"]));
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("thruway: cannot trace the command: Operation not permitted"));
-}
-
-#[test]
-#[cfg(not(feature = "ebpf"))]
-fn a_back_end_that_is_not_built_in_is_told() {
-    let output = trace(&["--backend", "ebpf"], &mut Command::new("true"));
-    assert_eq!(output.status.code(), Some(2));
-    let expected = "thruway: cannot trace the command by eBPF: this thruway was built without the feature\n\n\
-        hint: build it in: cargo build --release -p thruway-cli --features ebpf\n";
-    assert_eq!(stderr(&output), expected);
 }

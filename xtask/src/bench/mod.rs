@@ -109,7 +109,6 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-cable", serve::sockets::cable),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
-    ("trace-ebpf", trace::ebpf),
     ("trace-long", trace::long),
 ];
 
@@ -181,7 +180,7 @@ mod tests {
             names.filter(|name| is_chosen(name, chosen)).collect::<Vec<_>>()
         };
         assert_eq!(chosen(Some("serve-matrix")), ["serve-matrix"]);
-        assert_eq!(chosen(Some("trace")), ["trace-slowdown", "trace-ebpf", "trace-long"]);
+        assert_eq!(chosen(Some("trace")), ["trace-slowdown", "trace-long"]);
         assert!(chosen(Some("serve")).contains(&"serve-short"));
         assert!(!chosen(Some("serve")).contains(&"serve-matrix"));
         assert_eq!(chosen(None).len(), BENCHMARKS.len() - 1);

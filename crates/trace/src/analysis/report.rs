@@ -76,8 +76,6 @@ pub struct Totals {
     pub signal: Option<i32>,
     /// Whether the recording ends before the command.
     pub is_cut_short: bool,
-    /// Records that were lost because there was no room for them.
-    pub lost: u64,
     /// How long the command ran, in nanoseconds.
     pub wall_ns: u64,
     /// How long it would have run, as far as one can tell.
@@ -304,9 +302,8 @@ impl Analysis {
             status,
             signal,
             is_cut_short: outcome.is_cut_short,
-            lost: outcome.lost,
             wall_ns: outcome.wall_ns,
-            untraced_ns: untraced_ns(self.header.backend, tally.events, outcome),
+            untraced_ns: untraced_ns(tally.events, outcome),
             calls: tally.file_calls,
             failed: tally.file_failures,
             lookups,
@@ -338,8 +335,7 @@ impl Analysis {
 
     /// The kernel takes those rights from a program that is traced, unless the tracer is root.
     fn without_rights(&self, disk: &dyn Disk) -> Vec<String> {
-        let is_traced = self.header.backend != Backend::Ebpf;
-        let Some(user) = self.header.user.filter(|user| *user != 0 && is_traced) else {
+        let Some(user) = self.header.user.filter(|user| *user != 0) else {
             return Vec::new();
         };
         let programs = self.executed.iter().map(|name| self.names.path(*name));
@@ -538,9 +534,9 @@ fn path(kind: SearchKind, mut folders: Vec<SearchedFolder>) -> SearchPath {
 }
 
 /// The command's time without what noting costs: a stop, and a call that is noted without one.
-fn untraced_ns(backend: Backend, events: u64, outcome: &Outcome) -> u64 {
+fn untraced_ns(events: u64, outcome: &Outcome) -> u64 {
     const STOP_NS: u64 = 12_000;
-    let noted_ns = if backend == Backend::Ebpf { 350 } else { 180 };
+    const NOTED_NS: u64 = 180;
     let noted = events.saturating_sub(outcome.traced);
-    outcome.wall_ns.saturating_sub(outcome.stops * STOP_NS + noted * noted_ns)
+    outcome.wall_ns.saturating_sub(outcome.stops * STOP_NS + noted * NOTED_NS)
 }

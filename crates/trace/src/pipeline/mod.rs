@@ -13,8 +13,4 @@ mod events;
 mod merge;
 mod paths;
 
-#[cfg(feature = "ebpf")]
-pub(crate) use clock::Clock;
 pub(crate) use drain::Drain;
-#[cfg(feature = "ebpf")]
-pub(crate) use events::EventStream;

@@ -56,8 +56,6 @@ pub(super) struct End {
     stops: u64,
     traced: u64,
     #[serde(skip_serializing_if = "is_default")]
-    lost: u64,
-    #[serde(skip_serializing_if = "is_default")]
     is_cut_short: bool,
 }
 
@@ -107,9 +105,9 @@ impl<'a> Line<'a> {
             Some(Change::Killed(signal)) => (None, Some(signal)),
             _ => (None, None),
         };
-        let Outcome { wall_ns: wall, stops, traced, lost, is_cut_short, .. } = *outcome;
+        let Outcome { wall_ns: wall, stops, traced, is_cut_short, .. } = *outcome;
         Self {
-            end: Some(End { status, signal, wall, stops, traced, lost, is_cut_short }),
+            end: Some(End { status, signal, wall, stops, traced, is_cut_short }),
             ..Self::default()
         }
     }
@@ -155,7 +153,6 @@ impl End {
             wall_ns: self.wall,
             stops: self.stops,
             traced: self.traced,
-            lost: self.lost,
             is_cut_short: self.is_cut_short,
         }
     }

@@ -135,7 +135,7 @@ mod tests {
 
     fn outcome() -> Outcome {
         let end = Some(Change::Killed(9));
-        Outcome { end, wall_ns: 99, stops: 3, traced: 2, lost: 1, is_cut_short: false }
+        Outcome { end, wall_ns: 99, stops: 3, traced: 2, is_cut_short: false }
     }
 
     fn written() -> Vec<u8> {

@@ -1,6 +1,5 @@
 //! What tracing costs, beside strace; and a recording of ten million calls.
 
-mod ebpf;
 mod long;
 mod workload;
 
@@ -47,12 +46,6 @@ pub(super) fn slowdown(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Programs in the kernel beside the stub, by a thruway with both.
-pub(super) fn ebpf(context: &BenchContext) -> Result<String, String> {
-    let thruway = build(context, &["--features", "ebpf"])?;
-    ebpf::run(context, &thruway, &folder(context)?)
-}
-
 /// Ten million calls, recorded and reported.
 pub(super) fn long(context: &BenchContext) -> Result<String, String> {
     long::run(&thruway(context)?, &folder(context)?)
@@ -82,15 +75,11 @@ fn measure(
     series.try_into().map_err(|_| "three contenders have three series".to_owned())
 }
 
+/// Builds the binary.
 fn thruway(context: &BenchContext) -> Result<String, String> {
-    build(context, &[])
-}
-
-/// The binary with these features.
-fn build(context: &BenchContext, features: &[&str]) -> Result<String, String> {
     let mut build = std::process::Command::new(crate::command::cargo());
     let arguments = ["build", "--release", "--quiet", "--package=thruway-cli"];
-    crate::command::succeed(build.current_dir(&context.root).args(arguments).args(features))?;
+    crate::command::succeed(build.current_dir(&context.root).args(arguments))?;
     Ok(context.root.join("target/release/thruway").display().to_string())
 }
 

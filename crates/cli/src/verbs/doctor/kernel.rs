@@ -18,7 +18,7 @@ const INOTIFY_WATCHES_LEAST: u64 = 8192;
 const DESCRIPTORS_LEAST: u64 = 4096;
 
 pub(super) fn checks() -> Vec<Check> {
-    vec![fuse(), passthrough(), io_uring(), ptrace(), ebpf(), inotify(), descriptors()]
+    vec![fuse(), passthrough(), io_uring(), ptrace(), inotify(), descriptors()]
 }
 
 fn fuse() -> Check {
@@ -78,7 +78,7 @@ fn io_uring() -> Check {
 
 fn ptrace() -> Check {
     const NAME: &str = "trace by ptrace";
-    if traces_with("ptrace") {
+    if is_traced_by_ptrace() {
         return Check::works(NAME, "a command was traced");
     }
     let told = match number("/proc/sys/kernel/yama/ptrace_scope") {
@@ -90,24 +90,11 @@ fn ptrace() -> Check {
     Check::limited(NAME, told, cure)
 }
 
-fn ebpf() -> Check {
-    const NAME: &str = "trace by eBPF";
-    if !cfg!(feature = "ebpf") {
-        let cure = "cargo build --release --package thruway-cli --features ebpf, which takes clang";
-        return Check::limited(NAME, "not compiled into this program", cure);
-    }
-    if traces_with("ebpf") {
-        return Check::works(NAME, "a command was traced");
-    }
-    let cure = "trace as root, on a kernel with /sys/kernel/btf/vmlinux";
-    Check::limited(NAME, "a command could not be traced", cure)
-}
-
-/// Traces this program with a back end.
-fn traces_with(backend: &str) -> bool {
+/// Traces this program, and answers with whether that worked.
+fn is_traced_by_ptrace() -> bool {
     let Ok(own) = std::env::current_exe() else { return false };
     let mut trace = Command::new(&own);
-    trace.args(["trace", "--json", "--backend", backend, "--"]).arg(&own).arg("--version");
+    trace.args(["trace", "--json", "--backend", "ptrace", "--"]).arg(&own).arg("--version");
     trace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     trace.status().is_ok_and(|status| status.success())
 }

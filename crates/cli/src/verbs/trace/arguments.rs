@@ -101,6 +101,4 @@ pub(super) enum Backend {
     Stub,
     /// Every call stops for a tracer
     Ptrace,
-    /// Programs in the kernel note the calls, and nothing stops; takes root, and thruway with the feature ebpf
-    Ebpf,
 }

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use thruway_sys::printable;
 use thruway_trace::analysis::LocalDisk;
 use thruway_trace::{
-    Attachment, Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome,
-    Recorder, Writer, die_of,
+    Attachment, Backend as Noting, Change, Command, Header, Outcome, Recorder, Writer, die_of,
 };
 
 use super::arguments::{Backend, Trace};
@@ -84,40 +83,18 @@ impl Trace {
         Ok((sinks, outcome))
     }
 
-    /// Runs the command and records it by the back end that was chosen, or else by the first that works.
+    /// Runs the command and records it by the back end that was chosen.
     fn record(&self, command: &Command, environment: &[Variable]) -> Result<Recorded, Failure> {
-        let by = |backend| self.record_by(backend, command, environment);
-        match self.backend {
-            Backend::Stub => by(Noting::Stub)?,
-            Backend::Ptrace => by(Noting::Ptrace)?,
-            Backend::Ebpf => by(Noting::Ebpf)?,
-            Backend::Auto => match by(Noting::Stub)? {
-                Err(error) if error.is_refused() => by(Noting::Ebpf)?.map_err(|_| error),
-                recorded => recorded,
-            },
-        }
-        .map_err(failure)
-    }
-
-    /// Fails for good if a file cannot be written, and otherwise answers with what tracing came to.
-    fn record_by(
-        &self,
-        backend: Noting,
-        command: &Command,
-        environment: &[Variable],
-    ) -> Result<Result<Recorded, Error>, Failure> {
+        let backend = match self.backend {
+            Backend::Auto | Backend::Stub => Noting::Stub,
+            Backend::Ptrace => Noting::Ptrace,
+        };
         let header = Header::new(command, backend, environment);
         let writer = self.writer(&header)?;
         let mut sinks = self.sinks(header, writer)?;
-        let outcome = match backend {
-            Noting::Stub | Noting::Ptrace => {
-                Recorder::start(command, backend).and_then(|recorder| recorder.run(&mut sinks))
-            }
-            Noting::Ebpf => {
-                KernelRecorder::start(command).and_then(|recorder| recorder.run(&mut sinks))
-            }
-        };
-        Ok(outcome.map(|outcome| (sinks, outcome)))
+        let outcome =
+            Recorder::start(command, backend).and_then(|recorder| recorder.run(&mut sinks));
+        Ok((sinks, outcome.map_err(failure)?))
     }
 
     fn writer(&self, header: &Header) -> Result<Option<Writer<File>>, Failure> {

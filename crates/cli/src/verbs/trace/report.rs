@@ -213,15 +213,6 @@ pub(super) fn failure(error: Error) -> Failure {
              or another tracer that has the command already",
         );
     }
-    if let Some(is_forbidden) = error.is_kernel_forbidden() {
-        return failure.hint(match (cfg!(feature = "ebpf"), is_forbidden) {
-            (false, _) => "build it in: cargo build --release -p thruway-cli --features ebpf",
-            (true, true) => "it takes root, or the capabilities CAP_BPF and CAP_PERFMON",
-            (true, false) => {
-                "it takes Linux 5.11 or later with type information for BPF (CONFIG_DEBUG_INFO_BTF)"
-            }
-        });
-    }
     if error.is_too_large() {
         return failure
             .hint("tracing needs a file in memory of 600 MB, most of it empty: raise ulimit -f");

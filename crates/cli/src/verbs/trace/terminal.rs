@@ -333,11 +333,6 @@ fn notes(totals: &Totals) -> Vec<String> {
     if totals.is_cut_short {
         notes.push("the recording ends before the command: later calls are missing".to_owned());
     }
-    if totals.lost > 0 {
-        let lost = counted(totals.lost, "record was", "records were");
-        notes
-            .push(format!("{lost} lost, because the machine was too busy: every count is too low"));
-    }
     notes
 }
 
@@ -353,9 +348,6 @@ fn noted(totals: &Totals) -> String {
         thruway_trace::Backend::Ptrace => {
             format!("noted by the tracer alone (ptrace): {stops}; times are the tracer's as well")
         }
-        thruway_trace::Backend::Ebpf => "noted by programs in the kernel (ebpf): no stops; \
-             every call of the whole machine passed them meanwhile"
-            .to_owned(),
     }
 }
 

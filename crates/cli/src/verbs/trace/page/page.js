@@ -49,7 +49,6 @@
       `noted by ${totals.backend}, ${number(totals.stops)} stops, ${number(totals.traced)} calls noted by the tracer` +
       (totals.rings ? ` · ${totals.rings} io_uring rings: look-ups through them are in no count` : '') +
       (totals.is_cut_short ? ' · the recording ends before the command' : '') +
-      (totals.lost ? ` · ${totals.lost} records were lost: every count is too low` : '') +
       (data.names_left_out ? ` · ${number(data.names_left_out)} names with the least waste are not in the table` : '') +
       (totals.without_rights.length
         ? ' · without the rights of their set-user-ID bits, because they were traced: '
