@@ -1,4 +1,4 @@
-//! The command line's end: it asks a template for a fork, and stands for it in the shell's job.
+//! The client's end of the socket: asks a template for a fork, and represents the fork in the shell's job.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,16 +15,17 @@ use thruway_sys::peer;
 use thruway_sys::process::{die_of, send_signal};
 use thruway_sys::signal::{Mask, SignalFd, number};
 
-use crate::place::{Part, Place};
+use crate::template_folder::{KeyFile, TemplateFolder};
 use crate::terminal::{self, Terminal};
 use crate::wire::{Kind, Message, encoded};
 
-/// A template answers in milliseconds, or in seconds on a busy machine. A stopped template never does.
+/// The time that a template has to answer. Templates answer in milliseconds, or in seconds on a busy machine;
+/// a stopped template never answers.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// A client hands on all signals but these: they cannot be held back, or are of its own doing. Those that the terminal
-/// sends reach the child by themselves, if it is in the client's group.
-const KEPT: [i32; 8] = [
+/// Signals that the client does not forward: they cannot be blocked, or the client itself causes them.
+/// Signals from the terminal reach the child directly if it is in the client's group.
+const NOT_FORWARDED: [i32; 8] = [
     number::SIGPIPE,
     number::SIGKILL,
     number::SIGSTOP,
@@ -34,62 +35,66 @@ const KEPT: [i32; 8] = [
     number::SIGILL,
     number::SIGSEGV,
 ];
-/// The kernel has no others; those that libc keeps for itself are left out.
+/// The highest signal of the kernel. Signals that libc reserves are left out of the mask.
 const SIGNAL_MAX: i32 = 64;
 
-fn handed_on() -> Mask {
-    Mask::of(&(1..=SIGNAL_MAX).filter(|signal| !KEPT.contains(signal)).collect::<Vec<_>>())
+fn forwarded_signals() -> Mask {
+    Mask::of(&(1..=SIGNAL_MAX).filter(|signal| !NOT_FORWARDED.contains(signal)).collect::<Vec<_>>())
 }
 
-/// What a command is, for the child that takes it over.
+/// A command, for the child that runs it.
 #[derive(Debug)]
 pub struct Command<'a> {
-    /// Its words.
+    /// The words of the command.
     pub words: &'a [OsString],
-    /// Its environment.
+    /// The environment of the command.
     pub environment: &'a [(OsString, OsString)],
-    /// Where this process stands.
+    /// The session, group and terminal of the client.
     pub terminal: &'a Terminal,
 }
 
-/// What a template answers.
+/// The answer of a template.
 #[derive(Debug)]
 pub enum Answer {
-    /// There is none.
+    /// There is no template.
     NoTemplate,
-    /// It would not be right, since this has changed.
+    /// The template refused, for this reason.
     Refused(String),
     /// The command runs.
-    Started(Running),
+    Started(RunningCommand),
 }
 
 /// A command that runs as a fork.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     socket: UnixStream,
-    /// Those that this process holds back, for the command.
+    /// Blocked signals, to be forwarded to the command.
     signals: SignalFd,
     process: i32,
-    /// The template, in words.
+    /// A description of the template, for display.
     pub template: String,
-    /// Whether the terminal's signals reach it by themselves.
+    /// Whether the terminal's signals reach the command directly.
     shares_group: bool,
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// By itself.
+    /// The command exited with this status.
     Exited(u8),
-    /// By a signal.
+    /// This signal killed the command.
     Killed(i32),
-    /// Its template went first: nothing is known.
+    /// The template ended before the command, so the status is unknown.
     Unknown,
 }
 
-/// Connects to the template of a key, whose answers are waited for so long; `None` if there is none.
-fn connect(place: &Place, key: u128, patience: Duration) -> io::Result<Option<UnixStream>> {
-    let socket = match UnixStream::connect(place.file(key, Part::Socket)) {
+/// Connects to the template of a key; `None` without one. Reads from the socket time out after `patience`.
+fn connect(
+    place: &TemplateFolder,
+    key: u128,
+    patience: Duration,
+) -> io::Result<Option<UnixStream>> {
+    let socket = match UnixStream::connect(place.file(key, KeyFile::Socket)) {
         Ok(socket) => socket,
         Err(error) => {
             return match error.kind() {
@@ -105,31 +110,32 @@ fn connect(place: &Place, key: u128, patience: Duration) -> io::Result<Option<Un
     Ok(Some(socket))
 }
 
-/// Asks the template of a key to run a command, and waits for its answer for so long.
+/// Asks the template of a key to run a command, and waits up to `patience` for the answer.
 ///
-/// The command may begin before its answer is read. So from the request on signals are kept for it. What comes before
-/// the answer, and no command has begun, is this process's own: no more is waited for, and it is delivered.
+/// The command may start before its answer is read, so signals are kept for the command from the request on.
+/// If a signal arrives before the answer and no command has started, the wait ends and the signal is
+/// delivered to this process.
 ///
 /// # Errors
-/// Whatever the system reports; the command has not been started then.
+/// The socket's error; the command has not started then.
 pub fn ask(
-    place: &Place,
+    place: &TemplateFolder,
     key: u128,
     command: &Command<'_>,
     patience: Duration,
 ) -> io::Result<Answer> {
     let Some(socket) = connect(place, key, patience)? else { return Ok(Answer::NoTemplate) };
-    let mask = handed_on();
+    let mask = forwarded_signals();
     let signals = SignalFd::new(&mask)?;
     let before = mask.block();
     let answer = send(&socket, command).and_then(|()| {
         let silence = await_answer(&socket, &signals, patience)?;
         if let Some(Silence::Patience) = silence {
-            // No command finds it any more.
-            place.remove(key, Part::Socket);
+            // Later commands must not wait for a template that does not answer.
+            place.remove(key, KeyFile::Socket);
         }
         if silence.is_some() {
-            // What the fork says from now on does not arrive, so it does not begin.
+            // The fork starts the command only after its message is sent, which now fails.
             socket.shutdown(Shutdown::Both)?;
         }
         match (Message::receive(&socket)?, silence) {
@@ -154,7 +160,7 @@ fn send(socket: &UnixStream, command: &Command<'_>) -> io::Result<()> {
     request(command, &numbers).send(socket, &borrowed)
 }
 
-/// What ended the wait for an answer.
+/// The reason why the wait for an answer ended.
 #[derive(Debug, Clone, Copy)]
 enum Silence {
     Signal,
@@ -170,7 +176,7 @@ impl Silence {
     }
 }
 
-/// Waits for so long until there is an answer, or a signal.
+/// Waits up to `patience` for an answer or a signal.
 fn await_answer(
     socket: &UnixStream,
     signals: &SignalFd,
@@ -201,7 +207,7 @@ fn answer_of(
         (Kind::Started, Some(process)) => {
             let template = text(1);
             let shares_group = command.terminal.is_there();
-            Ok(Answer::Started(Running { socket, signals, process, template, shares_group }))
+            Ok(Answer::Started(RunningCommand { socket, signals, process, template, shares_group }))
         }
         (Kind::Exited | Kind::Killed, _) => {
             Ok(Answer::Refused("the fork ended before the command began".to_owned()))
@@ -224,11 +230,11 @@ fn request(command: &Command<'_>, numbers: &[i32]) -> Message {
         .with_number(if command.terminal.is_there() { command.terminal.group } else { 0 })
 }
 
-impl Running {
-    /// Stands for the command until it ends: hands signals on, and stops when it stops.
+impl RunningCommand {
+    /// Represents the command until it ends: forwards signals, and stops when the command stops.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// A signal cannot be read.
     pub fn wait(self) -> io::Result<End> {
         let process =
             Pid::from_raw(self.process).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -240,7 +246,7 @@ impl Running {
             let _ = rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
             let [has_news, has_signals] = polled.map(|one| !one.revents().is_empty());
             while let (true, Some(received)) = (has_signals, self.signals.receive()?) {
-                self.hand_on(received.signal, received.from_process);
+                self.forward(received.signal, received.from_process);
             }
             if !has_news {
                 continue;
@@ -259,8 +265,9 @@ impl Running {
         }
     }
 
-    fn hand_on(&self, signal: i32, from_process: bool) {
-        // What a shell lets go on is the whole group: the command goes on by itself then.
+    fn forward(&self, signal: i32, from_process: bool) {
+        // A shell that continues a job sends `SIGCONT` to the whole group, so a running command has received
+        // it already.
         let is_needless = signal == number::SIGCONT && !is_stopped(self.process);
         if (from_process || !self.shares_group) && !is_needless {
             let _ = send_signal(self.process, signal);
@@ -273,7 +280,7 @@ impl Running {
             Kind::Exited => Some(End::Exited(u8::try_from(number).unwrap_or(u8::MAX))),
             Kind::Killed => Some(End::Killed(number)),
             Kind::Stopped => {
-                // The news may be old: this process may have been stopped when they came.
+                // The message may be old: the command may have continued while this process was stopped.
                 if is_stopped(self.process) {
                     stop(number);
                 }
@@ -284,7 +291,8 @@ impl Running {
     }
 }
 
-/// Stops this process as `signal` does, once: the terminal's own signal, if it has not been read yet, is the same.
+/// Stops this process by `signal`, once: a pending signal of the same number from the terminal merges with
+/// it.
 fn stop(signal: i32) {
     let _ = send_signal(i32::try_from(std::process::id()).unwrap_or(0), signal);
     Mask::of(&[signal]).unblock().set();
@@ -303,7 +311,8 @@ fn wait_for(process: Option<&OwnedFd>) {
 }
 
 impl End {
-    /// The exit status, for a process that ends as the command did; a signal ends this one too.
+    /// Returns the exit status with which the client must exit. For a killed command, kills this process with
+    /// the same signal.
     #[must_use]
     pub fn status(self) -> Option<u8> {
         match self {
@@ -314,24 +323,24 @@ impl End {
     }
 }
 
-/// Asks the template of a key how it is: names and values in turn. `None` if there is none.
+/// Asks the template of a key for its state: names and values in turn; `None` without a template.
 ///
 /// # Errors
-/// Whatever the system reports.
-pub fn status(place: &Place, key: u128) -> io::Result<Option<Vec<Vec<u8>>>> {
+/// The socket's error.
+pub fn status(place: &TemplateFolder, key: u128) -> io::Result<Option<Vec<Vec<u8>>>> {
     let Some(socket) = connect(place, key, ANSWER_MAX)? else { return Ok(None) };
     Message::new(Kind::Status).send(&socket, &[])?;
     Ok(Message::receive(&socket)?.map(|(message, _)| message.fields))
 }
 
-/// Ends the template of a key. Answers whether there was one.
+/// Ends the template of a key. Returns whether there was one.
 ///
 /// # Errors
-/// Whatever the system reports.
-pub fn stop_template(place: &Place, key: u128) -> io::Result<bool> {
+/// The socket's error.
+pub fn stop_template(place: &TemplateFolder, key: u128) -> io::Result<bool> {
     let Some(socket) = connect(place, key, ANSWER_MAX)? else { return Ok(false) };
     Message::new(Kind::Stop).send(&socket, &[])?;
-    // It closes the socket when it has ended.
+    // The template closes the socket when it has ended.
     let _ = Message::receive(&socket);
     Ok(true)
 }
@@ -344,12 +353,12 @@ mod tests {
     #[test]
     fn a_template_that_does_not_answer_is_not_waited_for() {
         let above = tempfile::tempdir().unwrap();
-        let place = Place::at(&above.path().join("a/b")).unwrap();
-        let _listener = UnixListener::bind(place.file(7, Part::Socket)).unwrap();
+        let place = TemplateFolder::at(&above.path().join("a/b")).unwrap();
+        let _listener = UnixListener::bind(place.file(7, KeyFile::Socket)).unwrap();
         let terminal = Terminal::of_process().unwrap();
         let command = Command { words: &[], environment: &[], terminal: &terminal };
         let answer = ask(&place, 7, &command, Duration::from_millis(20)).unwrap();
         assert!(matches!(answer, Answer::Refused(reason) if reason.contains("does not answer")));
-        assert_eq!(place.keys(Part::Socket), [], "the next command does not ask it");
+        assert_eq!(place.keys(KeyFile::Socket), [], "the next command does not ask it");
     }
 }

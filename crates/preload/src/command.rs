@@ -1,13 +1,15 @@
-//! Which words of a command a boot may depend on: they are part of the key, the others are handed to the child.
+//! Splits a command's words into those that its boot may depend on, which become part of the key, and the
+//! rest, which only the child receives.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The words that must be the same for two commands to share a template.
+/// Returns the words that must be equal for two commands to share a template.
 ///
-/// The program is always one of them. `bundle exec` and `ruby` are followed by another program; `rails` by what it
-/// does, and rake by its tasks. Words that choose an environment count wherever they are.
+/// The program is always included. `bundle exec` and `ruby` wrap another program, whose words are examined in
+/// turn. For `rails` the subcommand counts, for `rake` the tasks. Options that choose an environment count at
+/// any position.
 #[must_use]
 pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
     let Some((program, rest)) = words.split_first() else { return Vec::new() };
@@ -34,7 +36,8 @@ pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
     fixed
 }
 
-/// The word that names Ruby's script; `None` where the program is the script, or is none of Ruby's.
+/// Returns the word that names the script which Ruby runs; `None` if the program is itself the script or is
+/// not Ruby.
 #[must_use]
 pub fn script_word<'a>(words: &[&'a OsStr]) -> Option<&'a OsStr> {
     let (program, rest) = words.split_first()?;
@@ -45,7 +48,7 @@ fn name(program: &OsStr) -> &[u8] {
     Path::new(program).file_name().unwrap_or(program).as_bytes()
 }
 
-/// Options of Ruby's whose value is the next word.
+/// Ruby's options whose value is the next word.
 const WITH_VALUE: [&[u8]; 14] = [
     b"-I",
     b"-r",
@@ -63,7 +66,8 @@ const WITH_VALUE: [&[u8]; 14] = [
     b"--parser",
 ];
 
-/// Where the script is among Ruby's words; `None` where there is none, or it cannot be told.
+/// Returns the index of the script among Ruby's words; `None` without a script, or if the words leave it
+/// open.
 fn script(words: &[&OsStr]) -> Option<usize> {
     let mut place = 0;
     while let Some(word) = words.get(place) {
@@ -78,7 +82,7 @@ fn script(words: &[&OsStr]) -> Option<usize> {
     None
 }
 
-/// `-e NAME`, `-eNAME`, `--environment NAME` and `--environment=NAME`.
+/// Returns `-e NAME`, `-eNAME`, `--environment NAME` and `--environment=NAME`.
 fn environment_options<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
     let mut options = Vec::new();
     for (place, word) in words.iter().enumerate() {
@@ -96,7 +100,8 @@ fn is_option(word: &OsStr) -> bool {
     word.as_bytes().starts_with(b"-")
 }
 
-/// A task of rake's without its arguments, or `NAME=VALUE`: rake puts that into the environment.
+/// Returns a rake task without its arguments. `NAME=VALUE` is kept whole, because rake sets it as an
+/// environment variable.
 fn task(word: &OsStr) -> &OsStr {
     let bytes = word.as_bytes();
     let name = bytes.split(|byte| *byte == b'[').next().unwrap_or(bytes);

@@ -1,43 +1,43 @@
-//! Why commands of a key were no forks: for reports.
+//! The reasons why commands of a key booted instead of being forked, for reports.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::place::{Part, Place};
+use crate::template_folder::{KeyFile, TemplateFolder};
 use crate::wire;
 
-/// The last reasons are kept.
+/// The number of reasons kept for a key; older ones are dropped.
 pub const REASONS_MAX: usize = 5;
 
-/// What is known of a key's commands that were booted.
+/// The commands of a key that booted instead of being forked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct History {
-    /// The command's words.
+    /// The words of the command.
     pub command: String,
-    /// The folder that it was run in.
+    /// The working directory of the command.
     pub folder: String,
-    /// How many were booted.
+    /// The number of commands that booted.
     pub count: u64,
-    /// The last reasons, the last one last.
+    /// The latest [`REASONS_MAX`] reasons, oldest first.
     pub misses: Vec<Miss>,
 }
 
-/// One command that was booted.
+/// A command that booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Miss {
-    /// In seconds since 1970.
+    /// The time, in seconds since 1970.
     pub at: u64,
-    /// Why.
+    /// The reason, as a clause.
     pub reason: String,
 }
 
 impl Miss {
-    /// Now, for that reason.
+    /// Creates a miss at the current time.
     #[must_use]
     pub fn now(reason: &str) -> Self {
         Self { at: seconds_now(), reason: reason.to_owned() }
     }
 
-    /// How long ago it was.
+    /// Returns the time since the miss.
     #[must_use]
     pub fn age(&self) -> Duration {
         Duration::from_secs(seconds_now().saturating_sub(self.at))
@@ -49,20 +49,21 @@ fn seconds_now() -> u64 {
 }
 
 impl History {
-    /// Of a key; `None` if all its commands were forks.
+    /// Reads the history of a key; `None` if every command was forked.
     #[must_use]
-    pub fn of(place: &Place, key: u128) -> Option<Self> {
-        Self::decoded(&place.read(key, Part::History)?)
+    pub fn of(place: &TemplateFolder, key: u128) -> Option<Self> {
+        Self::decoded(&place.read(key, KeyFile::History)?)
     }
 
-    /// With one more. Of two at once one may be lost: it is a report.
-    pub fn add(mut self, place: &Place, key: u128, miss: Miss) {
+    /// Adds a miss and writes the history. Of two processes that do so at the same time one may overwrite the
+    /// other's miss, which a report can afford.
+    pub fn add(mut self, place: &TemplateFolder, key: u128, miss: Miss) {
         self.count += 1;
         self.misses.push(miss);
         let surplus = self.misses.len().saturating_sub(REASONS_MAX);
         self.misses.drain(..surplus);
-        // Without it a report says less, and nothing else.
-        let _ = place.write(key, Part::History, &self.encoded());
+        // A failed write costs only a line of a report.
+        let _ = place.write(key, KeyFile::History, &self.encoded());
     }
 
     fn encoded(&self) -> Vec<u8> {
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn the_last_reasons_are_kept_and_all_are_counted() {
         let above = tempfile::tempdir().unwrap();
-        let place = Place::at(&above.path().join("a/b")).unwrap();
+        let place = TemplateFolder::at(&above.path().join("a/b")).unwrap();
         assert_eq!(History::of(&place, 1), None);
         for number in 0..7 {
             let history = History::of(&place, 1).unwrap_or_else(|| History {
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!((history.command.as_str(), history.count), ("rake", 7));
         let reasons: Vec<_> = history.misses.iter().map(|miss| miss.reason.as_str()).collect();
         assert_eq!(reasons, ["2", "3", "4", "5", "6"]);
-        place.write(1, Part::History, b"1").unwrap();
+        place.write(1, KeyFile::History, b"1").unwrap();
         assert_eq!(History::of(&place, 1), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Everything outside the disk that a boot may depend on, line by line.
+//! The key of a template: everything except the disk that a boot may depend on, one line per input.
 //!
-//! Two processes with equal keys would boot alike, as long as the disk says the same. A line has a name for people
-//! and a digest: values of variables may be secrets, and are not kept.
+//! Two processes with equal keys boot alike as long as the disk stays the same. A line is a name for display
+//! and a digest of the value. Values themselves are not kept, because variables may hold secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,11 +16,11 @@ use crate::command::{fixed_words, script_word};
 use crate::terminal::{self, Terminal};
 use crate::wire;
 
-/// Variables that differ from one command to the next: they are set again in the child, and compared only if the boot
-/// reads them.
+/// Variables that differ between any two commands. The child sets them again, and they are compared only if
+/// the boot reads them.
 pub const VOLATILE: [&str; 5] = ["_", "SHLVL", "OLDPWD", "HISTCMD", "THRUWAY_PRELOAD"];
 
-/// Lines of `/proc/thread-self/status`, and what they are to people.
+/// Fields of `/proc/thread-self/status` and their names for display.
 const STATUS: [(&str, &str); 15] = [
     ("Umask", "umask"),
     ("Uid", "user"),
@@ -39,7 +39,7 @@ const STATUS: [(&str, &str); 15] = [
     ("Mems_allowed", "allowed memory"),
 ];
 
-/// Files of `/proc/self`, of what a process inherits, and what they are to people.
+/// Files of `/proc/self` that describe inherited state, and their names for display.
 const INHERITED: [(&str, &str); 6] = [
     ("limits", "resource limits"),
     ("cgroup", "control group"),
@@ -51,32 +51,32 @@ const INHERITED: [(&str, &str); 6] = [
 
 const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
 
-/// What a process would boot with.
+/// The inputs of a boot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Key {
     lines: Vec<(String, u64)>,
 }
 
-/// What is asked for, as the command line says it.
+/// A command as it was invoked.
 #[derive(Debug)]
-pub struct Asked<'a> {
-    /// The command's words.
+pub struct Invocation<'a> {
+    /// The words of the command.
     pub words: &'a [OsString],
-    /// The environment that it would find.
+    /// The environment of the command.
     pub environment: &'a [(OsString, OsString)],
-    /// What else its start depends on: the versions of the programs that make templates.
+    /// The versions of the programs that start templates.
     pub version: &'a str,
 }
 
 impl Key {
-    /// The key of a command that this process was asked for.
+    /// Computes the key of a command invoked from this process.
     ///
     /// # Errors
-    /// `/proc` cannot be read, or there is no current folder.
-    pub fn of_process(asked: &Asked<'_>, terminal: &Terminal) -> io::Result<Self> {
+    /// `/proc` cannot be read, or the working directory is gone.
+    pub fn of_process(invocation: &Invocation<'_>, terminal: &Terminal) -> io::Result<Self> {
         let mut key = Self::default();
-        key.add("version", asked.version);
-        key.add_command(asked);
+        key.add("version", invocation.version);
+        key.add_command(invocation);
         key.add("folder", std::env::current_dir()?.as_os_str().as_bytes());
         let root = std::fs::metadata("/")?;
         key.add("root folder", format!("{}:{}", root.dev(), root.ino()));
@@ -91,17 +91,17 @@ impl Key {
         key.add("terminal", terminal.identity());
         key.add("standard streams", terminal::standard_streams().concat());
         key.add("open descriptors", format!("{:?}", terminal::descriptors()?));
-        key.add_environment(asked.environment);
+        key.add_environment(invocation.environment);
         Ok(key)
     }
 
-    /// The key's number, which names its files.
+    /// Returns the number of the key, which names its files.
     #[must_use]
     pub fn number(&self) -> u128 {
         xxh3_128(&self.encoded())
     }
 
-    /// What first differs between two keys, as people call it.
+    /// Returns the name of the first line in which two keys differ.
     #[must_use]
     pub fn differs_in<'a>(&'a self, other: &'a Self) -> Option<&'a str> {
         let lacks = |one: &Self, line: &&(String, u64)| !one.lines.contains(line);
@@ -110,13 +110,13 @@ impl Key {
             .map(|(name, _)| name.as_str())
     }
 
-    /// How many lines two keys have in common.
+    /// Returns the number of lines that two keys share.
     #[must_use]
     pub fn likeness(&self, other: &Self) -> usize {
         self.lines.iter().filter(|line| other.lines.contains(line)).count()
     }
 
-    /// As bytes, for a file.
+    /// Encodes the key for a file.
     #[must_use]
     pub fn encoded(&self) -> Vec<u8> {
         let fields = self
@@ -126,7 +126,7 @@ impl Key {
         wire::encoded(&fields.collect::<Vec<_>>())
     }
 
-    /// What [`encoded`](Self::encoded) wrote; `None` for other bytes.
+    /// Decodes the output of [`encoded`](Self::encoded); `None` for any other bytes.
     #[must_use]
     pub fn decoded(bytes: &[u8]) -> Option<Self> {
         let fields = wire::decoded(bytes)?;
@@ -141,22 +141,22 @@ impl Key {
         self.lines.push((name.to_owned(), xxh3_64(value.as_ref())));
     }
 
-    fn add_command(&mut self, asked: &Asked<'_>) {
-        let words: Vec<_> = asked.words.iter().map(OsString::as_os_str).collect();
+    fn add_command(&mut self, invocation: &Invocation<'_>) {
+        let words: Vec<_> = invocation.words.iter().map(OsString::as_os_str).collect();
         let words = fixed_words(&words);
         let bytes: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
         self.add("command", bytes.join(&0));
-        // A link that leads elsewhere makes it another script, which loads another application.
+        // A link that is redirected to another script may load another application.
         let script = script_word(&words).map(real_path).unwrap_or_default();
         self.add("script", script.as_os_str().as_bytes());
-        // A program that comes earlier in PATH now is another one.
-        let path = asked.environment.iter().find(|(name, _)| name == "PATH");
+        // A program that now precedes the old one in `PATH` is a different program.
+        let path = invocation.environment.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, value)| value.as_os_str());
         for program in words.first().copied().into_iter().chain([OsStr::new("ruby")]) {
             let found = resolved(program, path);
             self.add("program", found.as_deref().map_or_else(Vec::new, identity_of_file));
             if found.as_deref().is_some_and(|path| program == "ruby" && is_script(path)) {
-                self.add("files that choose a Ruby", identity_of_choice(asked.environment));
+                self.add("files that choose a Ruby", identity_of_choice(invocation.environment));
             }
         }
     }
@@ -174,7 +174,7 @@ impl Key {
         let mut lines: Vec<_> = environment
             .iter()
             .filter_map(|(name, value)| {
-                let value = counted(name, value)?;
+                let value = counted_value(name, value)?;
                 Some((format!("variable {}", name.to_string_lossy()), xxh3_64(value.as_bytes())))
             })
             .collect();
@@ -183,8 +183,8 @@ impl Key {
     }
 }
 
-/// What counts of a variable; `None` if it does not.
-fn counted(name: &OsStr, value: &OsStr) -> Option<OsString> {
+/// Returns the part of a variable's value that counts; `None` for a variable that does not count.
+fn counted_value(name: &OsStr, value: &OsStr) -> Option<OsString> {
     if VOLATILE.iter().any(|volatile| name == *volatile) {
         return None;
     }
@@ -194,14 +194,14 @@ fn counted(name: &OsStr, value: &OsStr) -> Option<OsString> {
     Some(value.to_owned())
 }
 
-/// A report is no part of how Ruby boots.
+/// Removes the words that request a report, since a report does not change how Ruby boots.
 fn without_report(words: &OsStr) -> OsString {
     let words = words.to_string_lossy();
     let counts = |word: &&str| *word != "explain" && !word.starts_with("explained-process-");
     words.split(',').filter(counts).collect::<Vec<_>>().join(",").into()
 }
 
-/// Where a program of that name is, as `execvp` finds it.
+/// Finds a program as `execvp` does.
 fn resolved(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(program.into());
@@ -212,27 +212,28 @@ fn resolved(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path?).map(|folder| folder.join(program)).find(is_program)
 }
 
-/// The file's path, and what tells it from another one there.
+/// Returns the path of a file together with its stamp.
 fn identity_of_file(path: &Path) -> Vec<u8> {
     let stat = std::fs::metadata(path).ok();
     let stamp = stat.map(|s| (s.dev(), s.ino(), s.size(), s.mtime(), s.mtime_nsec(), s.ctime()));
     [path.as_os_str().as_bytes(), format!("{stamp:?}").as_bytes()].join(&0)
 }
 
-/// Where a path's links lead; nothing, if that is nowhere.
+/// Returns a path without links; an empty path if the file does not exist.
 #[expect(clippy::disallowed_methods, reason = "it is compared, and nothing is opened by it")]
 fn real_path(path: &OsStr) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_default()
 }
 
-/// Whether a program is a script, as the shims of version managers are.
+/// Whether a program is a script, like the shims of version managers.
 fn is_script(path: &Path) -> bool {
     let mut start = [0; 2];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start == *b"#!"
 }
 
-/// The files by which a version manager chooses, from the current folder upwards and in the home.
+/// Returns the state of the files by which version managers choose a Ruby: from the current folder upwards,
+/// and in the home folder.
 fn identity_of_choice(environment: &[(OsString, OsString)]) -> Vec<u8> {
     const HERE: [&str; 5] =
         [".ruby-version", ".tool-versions", "mise.toml", ".mise.toml", "Gemfile"];
@@ -258,8 +259,8 @@ mod tests {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();
         let environment: Vec<(OsString, OsString)> =
             environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let asked = Asked { words: &words, environment: &environment, version: "1" };
-        Key::of_process(&asked, &Terminal::of_process().unwrap()).unwrap()
+        let invocation = Invocation { words: &words, environment: &environment, version: "1" };
+        Key::of_process(&invocation, &Terminal::of_process().unwrap()).unwrap()
     }
 
     #[test]

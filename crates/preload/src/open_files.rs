@@ -1,7 +1,8 @@
-//! What a boot has left open. Forks would share it, as no two commands do.
+//! Files that a boot leaves open. Forks would share them, unlike two separate commands.
 //!
-//! A file's position, a folder's and a lock belong to the open file, of which a fork has the same one. So each child
-//! opens its files again. What cannot be opened again makes a boot that is no template.
+//! The position of a file or a folder, and a lock, belong to the kernel's open file description, which a fork
+//! shares with its parent. So each child opens its files again. A boot with an open file that cannot be
+//! opened again does not become a template.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,30 +13,30 @@ use rustix::fs::{self, CWD, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{DupFlags, FdFlags, fcntl_getfd};
 use thruway_sys::descriptor;
 
-/// Descriptors: their numbers, and the device and inode of what is open there.
+/// A set of open descriptors: number, device and inode of each.
 #[derive(Debug, Clone, Default)]
 pub struct Descriptors(BTreeSet<(RawFd, u64, u64)>);
 
 impl Descriptors {
-    /// All that are open.
+    /// Returns all open descriptors of this process.
     ///
     /// # Errors
     /// `/proc` cannot be read.
     pub fn open() -> io::Result<Self> {
         let entries = std::fs::read_dir("/proc/self/fd")?.collect::<io::Result<Vec<_>>>()?;
         let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-        // The folder itself was open, and is not any more.
+        // The listing includes the descriptor of `/proc/self/fd` itself, which is closed by now.
         let is_there = |number: RawFd| descriptor::with(number, identity).flatten();
         Ok(Self(entries.iter().filter_map(number).filter_map(is_there).collect()))
     }
 
-    /// These.
+    /// Returns the given descriptors as a set.
     #[must_use]
     pub fn of<'a>(all: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
         Self(all.into_iter().filter_map(identity).collect())
     }
 
-    /// The numbers at which something else is open.
+    /// Returns the numbers whose open file is not in this set.
     fn opened_since(&self) -> io::Result<Vec<RawFd>> {
         Ok(Self::open()?.0.difference(&self.0).map(|(number, ..)| *number).collect())
     }
@@ -46,7 +47,7 @@ fn identity(file: BorrowedFd<'_>) -> Option<(RawFd, u64, u64)> {
     Some((file.as_raw_fd(), stat.st_dev, stat.st_ino))
 }
 
-/// Why what was opened besides `known` cannot be each child's own; `None` if it can.
+/// Returns why a file opened since `known` cannot be reopened in each child; `None` if all can.
 #[must_use]
 pub fn objection(known: &Descriptors) -> Option<String> {
     known.opened_since().unwrap_or_default().into_iter().find_map(|number| {
@@ -68,11 +69,11 @@ pub fn objection(known: &Descriptors) -> Option<String> {
     })
 }
 
-/// In a child: opens each file and folder again that is not among `given`, at the place where it stands. Ruby has read
-/// the begin of its script by then.
+/// Opens again, in a child, each file and folder that is not among `given`, at its current position. Ruby has
+/// read part of its script by then, so the position matters.
 ///
 /// # Errors
-/// Whatever the system reports.
+/// A file has gone or is not readable any more.
 pub fn open_again(given: &Descriptors) -> io::Result<()> {
     for number in given.opened_since()? {
         let again = |file: BorrowedFd<'_>| match kind(file) {
@@ -92,7 +93,7 @@ fn replace(file: BorrowedFd<'_>) -> io::Result<()> {
     descriptor::replace(copy(file)?, file.as_raw_fd(), flags == DupFlags::CLOEXEC)
 }
 
-/// The same file, opened once more, at the same place.
+/// Opens the same file once more at the same position.
 fn copy(file: BorrowedFd<'_>) -> io::Result<std::os::fd::OwnedFd> {
     let flags = fs::fcntl_getfl(file)?.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
     let again = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -109,13 +110,14 @@ fn target(number: RawFd) -> PathBuf {
     std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap_or_default()
 }
 
-/// Whether a process or this open file has a lock on it.
+/// Whether the process or the open file description holds a lock on the file.
 fn is_locked(number: RawFd) -> bool {
     let said = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
     said.lines().any(|line| line.starts_with("lock:"))
 }
 
-/// Whether it is written from a place of its own. What is appended to may be every command's, as a log is.
+/// Whether the file is written at its own position. Files opened for appending, such as logs, can be shared
+/// by all commands.
 fn is_rewritten(file: BorrowedFd<'_>) -> bool {
     let flags = fs::fcntl_getfl(file).unwrap_or(OFlags::empty());
     flags.intersects(OFlags::WRONLY | OFlags::RDWR) && !flags.contains(OFlags::APPEND)

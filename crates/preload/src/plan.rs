@@ -1,63 +1,63 @@
-//! Which features a command's runs load before its own work: what a template loads in advance.
+//! The features that a command's runs load before their own work, which a template loads in advance.
 //!
-//! A run notes the start of each file that Ruby loads, and how many features were complete by then. From that, and
-//! from the features in the order in which they were completed, it follows which one loaded which.
+//! A run records the start of each file that Ruby loads, and how many features were complete by then. These
+//! starts, and the features in order of completion, tell which feature loaded which.
 
 use std::collections::HashMap;
 
 use crate::wire;
 
-/// A variable's name, and its value if it has one.
+/// An environment variable: its name, and its value if set.
 pub type Variable = (Vec<u8>, Option<Vec<u8>>);
 
-/// A file that Ruby begins to load.
+/// The start of a file that Ruby loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Begun {
-    /// Its path.
+pub struct LoadStart {
+    /// The path of the file.
     pub path: Vec<u8>,
-    /// How many features were complete.
+    /// The number of features that were complete at the start.
     pub complete: usize,
-    /// What the command had put into the load path by then.
+    /// The folders that the command had added to the load path by then.
     pub folders: Folders,
 }
 
-/// Folders that a command has put into the load path, but for those of gems.
+/// Folders that a command has added to the load path, without those of gems.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Folders {
-    /// Before those that were there when it began.
+    /// Folders in front of the original ones.
     pub first: Vec<Vec<u8>>,
-    /// Behind one of those.
+    /// Folders behind one of the original ones.
     pub last: Vec<Vec<u8>>,
 }
 
-/// What a template loads, in order.
+/// The features and settings that a template loads, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Paths of features, and what the load path has while they are loaded.
+    /// Paths of features, each with the load path entries in effect while it is loaded.
     pub features: Vec<(Vec<u8>, Folders)>,
-    /// Variables that were not as at the start when the first of Rails' files was begun.
+    /// Variables that had changed since the start when the first of Rails' files was loaded.
     pub variables: Vec<Variable>,
-    /// The command's arguments, as it had left them by then.
+    /// The command's arguments at that point.
     pub arguments: Vec<Vec<u8>>,
 }
 
-/// What a run was seen to do.
+/// The record of one run.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// Files in the order in which they were begun.
-    pub begun: Vec<Begun>,
-    /// `$LOADED_FEATURES`: in the order in which they were completed.
+    /// Starts of files, in order.
+    pub starts: Vec<LoadStart>,
+    /// `$LOADED_FEATURES`, in order of completion.
     pub features: Vec<Vec<u8>>,
-    /// As of [`Plan`].
+    /// See [`Plan`].
     pub variables: Vec<Variable>,
-    /// As of [`Plan`].
+    /// See [`Plan`].
     pub arguments: Vec<Vec<u8>>,
 }
 
-/// The last thing that a template loads: what comes after it is the command's own.
+/// The last feature that a template loads. All later features are the command's own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cut {
-    /// A gem: the application's first file comes after it.
+    /// A gem, followed by the application's first file.
     Gem,
     /// Rails' `config/application`.
     Application,
@@ -66,7 +66,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// What kind of cut a feature is.
+    /// Returns the kind of cut that a feature is.
     #[must_use]
     pub fn of(path: &[u8]) -> Self {
         if path.ends_with(b"/config/environment.rb") {
@@ -80,7 +80,8 @@ impl Cut {
 }
 
 impl Run {
-    /// What a template for such runs loads; nothing, if they have nothing of their own in advance.
+    /// Returns the plan of a template for such runs. The plan is empty if nothing is loaded before the
+    /// application's own code.
     #[must_use]
     pub fn plan(&self, application: &[u8]) -> Plan {
         let completed: HashMap<_, _> = self
@@ -91,61 +92,68 @@ impl Run {
             .collect();
         if let Some(cut) = self.rails_cut(&completed) {
             let mut features = self.outermost(&completed, cut);
-            features.push(self.begun[cut].feature());
+            features.push(self.starts[cut].feature());
             let (variables, arguments) = (self.variables.clone(), self.arguments.clone());
             return Plan { features, variables, arguments };
         }
-        let is_own = |begun: &Begun| is_below(&begun.path, application);
-        let cut = self.begun.iter().position(is_own).unwrap_or(self.begun.len());
+        let is_own = |start: &LoadStart| is_below(&start.path, application);
+        let cut = self.starts.iter().position(is_own).unwrap_or(self.starts.len());
         Plan { features: self.outermost(&completed, cut), ..Plan::default() }
     }
 
-    /// Where Rails' environment was begun, or its application if the environment never was. A file that raised is
-    /// no cut.
+    /// Returns the index at which Rails' environment starts to load, or its application if the environment
+    /// was never loaded. A file that raised cannot be a cut, because loading it in the template would raise
+    /// again.
     fn rails_cut(&self, completed: &HashMap<&[u8], usize>) -> Option<usize> {
-        let begun = |cut| self.begun.iter().position(|begun| Cut::of(&begun.path) == cut);
-        let place = begun(Cut::Environment).or_else(|| begun(Cut::Application))?;
-        completed.contains_key(self.begun[place].path.as_slice()).then_some(place)
+        let start = |cut| self.starts.iter().position(|start| Cut::of(&start.path) == cut);
+        let place = start(Cut::Environment).or_else(|| start(Cut::Application))?;
+        completed.contains_key(self.starts[place].path.as_slice()).then_some(place)
     }
 
-    /// Where features are that act as they are loaded: a template that loaded one would run a command.
+    /// Returns the positions, among completed features, of those that run a command when loaded. A template
+    /// must not load them.
     fn acting(&self, completed: &HashMap<&[u8], usize>) -> Vec<usize> {
-        let acting = self.begun.iter().filter(|begun| is_acting(&begun.path));
-        acting.filter_map(|begun| completed.get(begun.path.as_slice()).copied()).collect()
+        let acting = self.starts.iter().filter(|start| is_acting(&start.path));
+        acting.filter_map(|start| completed.get(start.path.as_slice()).copied()).collect()
     }
 
-    /// The features that were begun and completed before `cut`, without those that another of them loaded.
+    /// Returns the features that started and completed before `cut` and were not loaded by another such
+    /// feature.
     fn outermost(&self, completed: &HashMap<&[u8], usize>, cut: usize) -> Vec<(Vec<u8>, Folders)> {
-        let limit = self.begun.get(cut).map_or(self.features.len(), |begun| begun.complete);
+        let limit = self.starts.get(cut).map_or(self.features.len(), |start| start.complete);
         let mut features = Vec::new();
-        // While so many are complete, what begins was begun by the last one of `features`.
+        // While fewer features than this are complete, a file that starts was loaded by the last of
+        // `features`.
         let mut inside = 0;
         let acted = self.acting(completed);
-        for begun in &self.begun[..cut] {
-            let Some(&place) = completed.get(begun.path.as_slice()) else { continue };
-            // What it loaded is loaded in its place.
-            if acted.iter().any(|acting| (begun.complete..=place).contains(acting)) {
+        for start in &self.starts[..cut] {
+            let Some(&place) = completed.get(start.path.as_slice()) else { continue };
+            // A feature that runs a command, or loads one that does, is skipped; the features that it loaded
+            // are added separately.
+            if acted.iter().any(|acting| (start.complete..=place).contains(acting)) {
                 continue;
             }
-            // Loaded again, or complete before it was begun: it is not this feature.
-            if begun.complete < inside || place >= limit || place < begun.complete {
+            // A nested file; or a file that was loaded again or was complete before its start, whose order is
+            // unknown.
+            if start.complete < inside || place >= limit || place < start.complete {
                 continue;
             }
             inside = place + 1;
-            features.push(begun.feature());
+            features.push(start.feature());
         }
         features
     }
 }
 
-impl Begun {
+impl LoadStart {
     fn feature(&self) -> (Vec<u8>, Folders) {
         (self.path.clone(), self.folders.clone())
     }
 }
 
 impl Folders {
-    /// What a load path has that it had not at the start. A gem's folders come by its activation.
+    /// Returns the folders of a load path that were not there at the start. Folders of gems are left out,
+    /// since activating the gem adds them.
     #[must_use]
     pub fn added(load_path: &[Vec<u8>], start: &[Vec<u8>]) -> Self {
         let known = load_path.iter().position(|folder| start.contains(folder));
@@ -158,7 +166,7 @@ impl Folders {
     }
 }
 
-/// Features whose top level runs a command, or has a command run as Ruby ends.
+/// Features whose top level runs a command, or schedules a command for the end of the process.
 const ACTING: [&[u8]; 12] = [
     b"/rails/cli.rb",
     b"/rails/commands.rb",
@@ -186,14 +194,14 @@ fn has_part(path: &[u8], wanted: &[u8]) -> bool {
     path.windows(wanted.len()).any(|part| part == wanted)
 }
 
-/// Whether a path is below the application's folder, and not that of a gem that is kept there.
+/// Whether a path is below the application's folder, and not in a gem that is vendored there.
 fn is_below(path: &[u8], application: &[u8]) -> bool {
     let rest = path.strip_prefix(application).filter(|rest| rest.starts_with(b"/"));
     rest.is_some_and(|rest| !has_part(rest, b"/gems/"))
 }
 
 impl Plan {
-    /// As bytes, for a file.
+    /// Encodes the plan for a file.
     #[must_use]
     pub fn encoded(&self) -> Vec<u8> {
         let variables = self.variables.iter().map(|(name, value)| match value {
@@ -210,7 +218,7 @@ impl Plan {
         wire::encoded(&[wire::encoded(&features), wire::encoded(&variables), arguments])
     }
 
-    /// What [`encoded`](Self::encoded) wrote; `None` for other bytes.
+    /// Decodes the output of [`encoded`](Self::encoded); `None` for any other bytes.
     #[must_use]
     pub fn decoded(bytes: &[u8]) -> Option<Self> {
         let [features, variables, arguments] =
@@ -233,7 +241,7 @@ impl Plan {
         })
     }
 
-    /// What is learned from one more run.
+    /// Merges the plan of one more run into the known plan.
     #[must_use]
     pub fn after(self, known: Self) -> Self {
         match (self.cut(), known.cut()) {
@@ -248,7 +256,7 @@ impl Plan {
         self.features.last().map_or(Cut::Gem, |(path, _)| Cut::of(path))
     }
 
-    /// What not every run loads may be another command's.
+    /// Keeps the common prefix. Features that only some of the runs load may belong to another command.
     fn common(self, mut known: Self) -> Self {
         let same = self.features.iter().zip(&known.features).take_while(|(one, two)| one == two);
         known.features.truncate(same.count());
@@ -262,14 +270,18 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Nested files: a name, and what it loads. `!` is a file that is never complete.
+    /// Records nested loads by name; a trailing `!` marks a file that never completes.
     struct Recorder(Run);
 
     impl Recorder {
         fn load(&mut self, name: &str, inner: impl FnOnce(&mut Self)) {
             let path = name.trim_end_matches('!').as_bytes().to_vec();
             let complete = self.0.features.len();
-            self.0.begun.push(Begun { path: path.clone(), complete, folders: Folders::default() });
+            self.0.starts.push(LoadStart {
+                path: path.clone(),
+                complete,
+                folders: Folders::default(),
+            });
             inner(self);
             if !name.ends_with('!') {
                 self.0.features.push(path);
@@ -311,7 +323,7 @@ mod tests {
         );
     }
 
-    /// As Rails 8.1's `rails test` does: the command has returned when Ruby, which ends, runs the tests.
+    /// Follows Rails 8.1's `rails test`: the command returns first, and the tests run while Ruby exits.
     #[test]
     fn what_acts_is_not_loaded_though_it_was_complete_and_what_it_loaded_is() {
         let mut run = Recorder(Run::default());

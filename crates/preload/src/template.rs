@@ -1,4 +1,4 @@
-//! A template's end: it waits for commands, and looks after those that it has forked.
+//! The template's end of the socket: waits for commands and supervises the forks that run them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,77 +12,78 @@ use thruway_sys::process::{Change, Wait, send_signal, wait};
 use thruway_sys::signal::{ChildEvents, DefaultActions, number};
 use thruway_sys::{descriptor, peer};
 
-use crate::observed::Observed;
+use crate::boot_queries::BootQueries;
 use crate::open_files::{self, Descriptors};
-use crate::place::{Part, Place};
 use crate::plan::Variable;
+use crate::template_folder::{KeyFile, TemplateFolder};
 use crate::terminal::Terminal;
 use crate::wire::{Kind, Message, decoded};
 
-/// A template ends after that long without a command.
+/// A template ends after this time without a command.
 pub const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
-/// How often it looks whether its files are still there.
+/// The interval at which a template checks that its files still exist.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// A client sends its request at once. Others are not waited for.
+/// The time that a client has to send its request. Clients send at once, so a slow peer is not a client.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
 
-/// What a template is, for reports.
+/// A description of a template, for reports.
 #[derive(Debug, Clone, Default)]
 pub struct Description {
-    /// The application's folder.
+    /// The folder of the application.
     pub application: String,
-    /// The command's words.
+    /// The words of the command, for display.
     pub command: String,
-    /// How many features are loaded.
+    /// The number of loaded features.
     pub features: usize,
-    /// The words of the command that it was made for.
+    /// The words of the command for which the template was started.
     pub words: Vec<Vec<u8>>,
-    /// How many of them its commands must have in common with it; `None` is all, and no more.
+    /// The number of leading words that a command must share with `words`; `None` if all words must be equal.
     pub same_words: Option<usize>,
-    /// Of the variables that are not in the key, those that the boot read, and their values.
+    /// Variables outside the key that the boot read, with their values.
     pub read: Vec<Variable>,
-    /// Why nothing is loaded in advance; empty where something is.
+    /// Why the template loads nothing in advance; empty if it does load features.
     pub bare: String,
 }
 
 impl Description {
-    /// Why a command of these words and variables is no fork.
+    /// Returns why a command with these words and variables cannot be forked.
     fn objection(&self, words: &[Vec<u8>], environment: &[Vec<u8>]) -> Option<&'static str> {
         let is_same = |(name, then): &Variable| {
             let now = environment.chunks_exact(2).find(|pair| &pair[0] == name);
             now.map(|pair| &pair[1]) == then.as_ref()
         };
         if !self.read.iter().all(is_same) {
-            return Some("its boot reads a variable that is another now");
+            return Some("its boot read a variable that has changed");
         }
         match self.same_words {
             None => (words != self.words)
-                .then_some("the application reads its arguments as it boots, and these are others"),
+                .then_some("the application reads its arguments as it boots, and they differ"),
             Some(count) => (words.get(..count) != self.words.get(..count))
-                .then_some("Ruby or its script are started with other words"),
+                .then_some("Ruby or its script has different arguments"),
         }
     }
 }
 
-/// A template that waits.
+/// A waiting template.
 #[derive(Debug)]
 pub struct Template {
-    place: Place,
+    place: TemplateFolder,
     key: u128,
     listener: UnixListener,
     events: ChildEvents,
-    /// Ruby would handle them when it runs again, which it does not.
+    /// Keeps these signals fatal. Ruby's handlers only set a flag for the interpreter, which does not run
+    /// while the template waits.
     _ended_by: DefaultActions,
-    /// The leader of its session, where that has a terminal.
+    /// The leader of the session, if the session has a terminal.
     leader: Option<OwnedFd>,
     lock: i32,
-    observed: Observed,
+    observed: BootQueries,
     description: Description,
     children: Vec<Child>,
     began: Instant,
     used: Instant,
     forks: u64,
-    /// How long the last comparison took.
+    /// The duration of the last comparison, in microseconds.
     compared_us: u64,
 }
 
@@ -93,44 +94,44 @@ struct Child {
     is_orphan: bool,
 }
 
-/// A command to fork.
+/// A command to fork for.
 #[derive(Debug)]
 pub struct Request {
-    /// Its words.
+    /// The words of the command.
     pub words: Vec<Vec<u8>>,
-    /// Names and values in turn.
+    /// The environment: names and values in turn.
     pub environment: Vec<Vec<u8>>,
     numbers: Vec<i32>,
     descriptors: Vec<OwnedFd>,
     group: i32,
     socket: UnixStream,
-    /// The template, in words.
+    /// A description of the template, for the client.
     template: String,
 }
 
-/// What a template is to do.
+/// The next task of a template.
 #[derive(Debug)]
-pub enum Next {
-    /// To fork for a command.
+pub enum Task {
+    /// Fork and run a command.
     Fork(Request),
-    /// To end.
+    /// End.
     End,
 }
 
 impl Template {
-    /// Begins to listen. `lock` is the key's lock, which is held from now on.
+    /// Binds the socket. `lock` is the descriptor of the key's lock, which the template now owns.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// The socket cannot be bound, or `/proc` cannot be read.
     pub fn listen(
-        place: Place,
+        place: TemplateFolder,
         key: u128,
         lock: i32,
-        observed: Observed,
+        observed: BootQueries,
         description: Description,
     ) -> io::Result<Self> {
-        place.remove(key, Part::Socket);
-        let listener = UnixListener::bind(place.file(key, Part::Socket))?;
+        place.remove(key, KeyFile::Socket);
+        let listener = UnixListener::bind(place.file(key, KeyFile::Socket))?;
         let terminal = Terminal::of_process()?;
         let leader = Pid::from_raw(terminal.session).filter(|_| terminal.is_there());
         let leader = leader.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -153,11 +154,11 @@ impl Template {
         })
     }
 
-    /// Waits until there is something to do.
+    /// Waits for the next task.
     ///
     /// # Errors
-    /// Whatever the system reports.
-    pub fn next_task(&mut self) -> io::Result<Next> {
+    /// Polling failed.
+    pub fn next_task(&mut self) -> io::Result<Task> {
         loop {
             let ready = self.wait()?;
             if ready.has_child_news {
@@ -165,10 +166,10 @@ impl Template {
                 self.reap();
             }
             if ready.has_ended_session {
-                return Ok(Next::End);
+                return Ok(Task::End);
             }
             if ready.has_lost_clients {
-                self.let_go();
+                self.kill_orphans();
             }
             if ready.has_client
                 && let Some(next) = self.accept()
@@ -176,12 +177,12 @@ impl Template {
                 return Ok(next);
             }
             if self.is_over() {
-                return Ok(Next::End);
+                return Ok(Task::End);
             }
         }
     }
 
-    fn wait(&self) -> io::Result<Ready> {
+    fn wait(&self) -> io::Result<ReadySources> {
         let mut polled = vec![
             PollFd::new(&self.listener, PollFlags::IN),
             PollFd::new(&self.events, PollFlags::IN),
@@ -196,7 +197,7 @@ impl Template {
             Err(errno) => return Err(errno.into()),
         }
         let is_ready = |one: &PollFd<'_>| !one.revents().is_empty();
-        Ok(Ready {
+        Ok(ReadySources {
             has_client: is_ready(&polled[0]),
             has_child_news: is_ready(&polled[1]),
             has_ended_session: polled[2..clients].iter().any(is_ready),
@@ -204,7 +205,7 @@ impl Template {
         })
     }
 
-    /// Tells each client what has become of its command.
+    /// Reports to each client how its command has stopped or ended.
     fn reap(&mut self) {
         self.children.retain(|child| {
             while let Ok(Some((_, change))) = wait(Wait::News(child.process)) {
@@ -220,7 +221,7 @@ impl Template {
                     }
                     Change::Continued => continue,
                 };
-                // A client that has gone needs no news.
+                // A client that has gone away needs no report.
                 let _ = message.send(&child.socket, &[]);
                 if has_ended {
                     return false;
@@ -230,8 +231,8 @@ impl Template {
         });
     }
 
-    /// A client that was killed takes its command along.
-    fn let_go(&mut self) {
+    /// Kills commands whose client was killed.
+    fn kill_orphans(&mut self) {
         for child in self.children.iter_mut().filter(|child| !child.is_orphan) {
             let mut polled = [PollFd::new(&child.socket, PollFlags::RDHUP)];
             let is_gone =
@@ -243,7 +244,7 @@ impl Template {
         }
     }
 
-    fn accept(&mut self) -> Option<Next> {
+    fn accept(&mut self) -> Option<Task> {
         let (socket, _) = self.listener.accept().ok()?;
         let user = peer::of(socket.as_fd()).ok()?.uid;
         if user != rustix::process::geteuid().as_raw() {
@@ -257,27 +258,28 @@ impl Template {
                 let _ = self.report().send(&socket, &[]);
                 None
             }
-            Kind::Stop => Some(Next::End),
+            Kind::Stop => Some(Task::End),
             _ => None,
         }
     }
 
-    /// A request, if a fork would be as a boot; otherwise this template is of no more use.
+    /// Returns the request if a fork would equal a fresh boot. On a changed file, refuses the request and
+    /// ends the template, which is stale for all later commands too.
     fn request(
         &mut self,
         socket: UnixStream,
         message: &Message,
         descriptors: Vec<OwnedFd>,
-    ) -> Option<Next> {
+    ) -> Option<Task> {
         let before = Instant::now();
         let change = self.observed.first_change(now_ns());
         self.compared_us = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
         if let Some(path) = change {
             let reason = format!("{} has changed", printable::bytes(path));
-            self.place.remove(self.key, Part::Socket);
+            self.place.remove(self.key, KeyFile::Socket);
             self.unlock();
             let _ = Message::new(Kind::Refused).with(reason).send(&socket, &[]);
-            return Some(Next::End);
+            return Some(Task::End);
         }
         let list = |place: usize| decoded(message.fields.get(place)?);
         let number = |bytes: &Vec<u8>| Some(i32::from_le_bytes(bytes.as_slice().try_into().ok()?));
@@ -292,10 +294,10 @@ impl Template {
             template: self.name(),
         };
         if let Some(reason) = self.description.objection(&request.words, &request.environment) {
-            self.failed(&request, reason);
+            self.refuse(&request, reason);
             return None;
         }
-        (request.numbers.len() == request.descriptors.len()).then_some(Next::Fork(request))
+        (request.numbers.len() == request.descriptors.len()).then_some(Task::Fork(request))
     }
 
     fn name(&self) -> String {
@@ -306,20 +308,21 @@ impl Template {
         }
     }
 
-    /// The fork for a request has been made. It tells the client itself, or it has not begun when it ends.
-    pub fn forked(&mut self, request: Request, process: i32) {
+    /// Records the child that was forked for a request. The child itself tells the client; a child that ends
+    /// before has not run the command.
+    pub fn record_fork(&mut self, request: Request, process: i32) {
         request.join_group(process);
         self.children.push(Child { process, socket: request.socket, is_orphan: false });
         self.used = Instant::now();
         self.forks += 1;
     }
 
-    /// There could be no fork.
-    pub fn failed(&self, request: &Request, reason: &str) {
+    /// Refuses a request that could not be forked.
+    pub fn refuse(&self, request: &Request, reason: &str) {
         let _ = Message::new(Kind::Refused).with(reason).send(&request.socket, &[]);
     }
 
-    /// Another template of that key may be made.
+    /// Releases the key's lock, so that another process can start a new template.
     fn unlock(&mut self) {
         if self.lock >= 0 {
             descriptor::close(self.lock);
@@ -327,10 +330,10 @@ impl Template {
         }
     }
 
-    /// Whether it is not needed any more, or its files have gone.
+    /// Whether the template has been idle for too long, or its files have gone.
     fn is_over(&self) -> bool {
         let is_used = !self.children.is_empty() || self.used.elapsed() < IDLE_MAX;
-        let has_socket = std::fs::metadata(self.place.file(self.key, Part::Socket)).is_ok();
+        let has_socket = std::fs::metadata(self.place.file(self.key, KeyFile::Socket)).is_ok();
         !is_used || !has_socket || std::env::current_dir().is_err()
     }
 
@@ -355,43 +358,44 @@ impl Template {
         .fold(Message::new(Kind::Report), |report, (name, value)| report.with(name).with(value))
     }
 
-    /// Ends: no client finds it any more. It returns when the commands that still run have ended.
+    /// Withdraws the socket, then waits until all running commands have ended.
     pub fn end(mut self) {
         self.withdraw();
-        // Those that still run are looked after until they end.
+        // The running commands still need their supervisor.
         while !self.children.is_empty() {
             let Ok(ready) = self.wait() else { break };
             if ready.has_client {
-                // It came just before the end. Without an answer it boots.
+                // A client that connected just before the socket went away boots by itself when the
+                // connection closes without an answer.
                 let _ = self.listener.accept();
             }
             if ready.has_child_news {
                 self.events.clear();
             }
             if ready.has_lost_clients {
-                self.let_go();
+                self.kill_orphans();
             }
             self.reap();
         }
     }
 
     fn withdraw(&mut self) {
-        self.place.remove(self.key, Part::Socket);
+        self.place.remove(self.key, KeyFile::Socket);
         self.unlock();
-        // What has ended already would wake this process for ever.
+        // The descriptor of a leader that has ended stays readable and would wake `poll` at once, for ever.
         self.leader = None;
     }
 
-    /// What a child gives up of its template's.
-    pub fn leave(self) {
+    /// Releases the template's resources in a child.
+    pub fn release_in_child(self) {
         if self.lock >= 0 {
             descriptor::close(self.lock);
         }
     }
 }
 
-/// What can be read.
-struct Ready {
+/// The descriptors that `poll` found ready.
+struct ReadySources {
     has_client: bool,
     has_child_news: bool,
     has_ended_session: bool,
@@ -399,12 +403,12 @@ struct Ready {
 }
 
 impl Request {
-    /// Makes this process the command's: its group or session, and its descriptors. Then tells the client so: only a
-    /// client that knows of it does not boot, so the command runs once, whatever becomes of the template. What the boot
-    /// has opened is opened again.
+    /// Turns this process into the command's: joins its group or starts a session, installs its descriptors,
+    /// and opens the boot's files again. The client is told last. A client boots unless it is told that the
+    /// command runs, so the command runs exactly once even if the template dies in between.
     ///
     /// # Errors
-    /// A descriptor cannot be put in its place, or the client has gone.
+    /// A descriptor cannot be installed, or the client has gone.
     pub fn take_over(mut self) -> io::Result<()> {
         open_files::open_again(&Descriptors::of(self.descriptors.iter().map(AsFd::as_fd)))?;
         if self.group == 0 {
@@ -422,19 +426,21 @@ impl Request {
 
     fn place_descriptors(self, highest: i32) -> io::Result<()> {
         drop(self.socket);
-        // None of them may stand where another one belongs.
+        // The copies stay above all target numbers, so that installing a descriptor never overwrites another
+        // one.
         let copies = self.descriptors.iter().map(|one| descriptor::copy_from(one.as_fd(), highest));
         let copies: Vec<_> = copies.collect::<io::Result<_>>()?;
         drop(self.descriptors);
         for (copy, number) in copies.iter().zip(&self.numbers) {
             descriptor::put(copy.as_fd(), *number)?;
         }
-        // A standard stream that the client does not have is none.
+        // A standard stream that the client has closed is closed here too.
         (0..3).filter(|number| !self.numbers.contains(number)).for_each(descriptor::close);
         Ok(())
     }
 
-    /// Both the template and its child do it: whichever comes first.
+    /// Puts a process into the command's group. Template and child both call this, since either may run
+    /// first.
     fn join_group(&self, process: i32) {
         if self.group > 0 {
             let _ = rustix::process::setpgid(Pid::from_raw(process), Pid::from_raw(self.group));
@@ -442,7 +448,7 @@ impl Request {
     }
 }
 
-/// Nanoseconds since 1970.
+/// Returns the current time in nanoseconds since 1970.
 #[must_use]
 pub fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -496,8 +502,8 @@ mod tests {
     #[test]
     fn a_session_that_has_ended_does_not_wake_a_template_that_ends() {
         let above = tempfile::tempdir().unwrap();
-        let place = Place::at(&above.path().join("a/b")).unwrap();
-        let (observed, description) = (Observed::default(), Description::default());
+        let place = TemplateFolder::at(&above.path().join("a/b")).unwrap();
+        let (observed, description) = (BootQueries::default(), Description::default());
         let mut template = Template::listen(place, 7, -1, observed, description).unwrap();
         let mut leader = Command::new("true").spawn().unwrap();
         let process = Pid::from_child(&leader);

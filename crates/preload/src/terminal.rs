@@ -1,4 +1,4 @@
-//! The terminal that a process belongs to, and what its descriptors are.
+//! The controlling terminal of a process, and the kinds of its standard streams.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,23 +8,23 @@ use rustix::stdio;
 use rustix::termios::isatty;
 use thruway_sys::descriptor;
 
-/// Where a process stands: session, group and terminal.
+/// The session, group, terminal and scheduling of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terminal {
     /// The process group.
     pub group: i32,
-    /// The session, which is its leader's process.
+    /// The session ID, which is the process ID of the session's leader.
     pub session: i32,
-    /// The controlling terminal's device; 0 is none.
+    /// The device number of the controlling terminal; 0 without one.
     pub device: i32,
-    /// How nice the process is.
+    /// The nice value, -20 to 19.
     pub nice: i32,
-    /// Its scheduling policy (sched(7)).
+    /// The scheduling policy (sched(7)).
     pub policy: i32,
 }
 
 impl Terminal {
-    /// That of this process.
+    /// Reads the values of this process.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -33,7 +33,8 @@ impl Terminal {
             .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Fields of `/proc/self/stat` (proc(5)) after the name, which may hold anything.
+    /// Parses `/proc/self/stat` (proc(5)). Fields are counted from the last bracket, since the name may
+    /// contain brackets and spaces.
     fn parsed(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<_> = fields.split_ascii_whitespace().collect();
@@ -47,13 +48,13 @@ impl Terminal {
         })
     }
 
-    /// Whether there is a controlling terminal: only a process of its session can have it.
+    /// Whether there is a controlling terminal. Only processes of its session can have the terminal.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.device != 0
     }
 
-    /// What tells it from other ones.
+    /// Returns a text that differs for different terminals.
     #[must_use]
     pub fn identity(&self) -> String {
         if self.is_there() {
@@ -64,8 +65,8 @@ impl Terminal {
     }
 }
 
-/// What stands in the place of each standard stream, as far as a boot may ask: a terminal and which one,
-/// something else, or nothing.
+/// Describes each standard stream as far as a boot may depend on it: a terminal and its device, another kind
+/// of file, or closed.
 #[must_use]
 pub fn standard_streams() -> [String; 3] {
     [stdio::stdin(), stdio::stdout(), stdio::stderr()].map(|stream| {
@@ -79,17 +80,18 @@ pub fn standard_streams() -> [String; 3] {
     })
 }
 
-/// Whether a standard stream is a terminal.
+/// Whether a stream is a terminal.
 #[must_use]
 pub fn is_terminal(stream: BorrowedFd<'_>) -> bool {
     isatty(stream)
 }
 
-/// Puts nothing in the place of each standard stream that is a terminal: a process that waits does not keep it open.
+/// Replaces each standard stream that is a terminal by `/dev/null`, so that a waiting process does not keep
+/// the terminal open.
 ///
 /// # Errors
-/// Whatever the system reports.
-pub fn let_go() -> io::Result<()> {
+/// `/dev/null` cannot be opened.
+pub fn detach() -> io::Result<()> {
     let nothing = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     for number in 0..3 {
         if descriptor::with(number, is_terminal) == Some(true) {
@@ -99,7 +101,7 @@ pub fn let_go() -> io::Result<()> {
     Ok(())
 }
 
-/// The numbers of this process's open descriptors that a program that it starts would have, in order.
+/// Returns, in ascending order, the open descriptors that a program started by this process would inherit.
 ///
 /// # Errors
 /// `/proc` cannot be read.

@@ -1,4 +1,5 @@
-//! Messages on a template's socket: a kind, and fields of bytes; descriptors travel beside them.
+//! Messages on a template's socket. A message is a kind and a list of byte fields; descriptors travel beside
+//! the bytes.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -10,34 +11,35 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Longest message. A command's arguments and environment are two megabytes at most (`ARG_MAX`).
+/// The longest message, in bytes. A command's arguments and environment take two megabytes at most
+/// (`ARG_MAX`).
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
-/// As many descriptors as the kernel sends at once (`SCM_MAX_FD`).
+/// The most descriptors that the kernel passes in one message (`SCM_MAX_FD`).
 pub const DESCRIPTORS_MAX: usize = 253;
-/// The length and the kind.
+/// The size of a message's head: four bytes of length and one of kind.
 const HEAD_BYTES: usize = 5;
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// To a template: run a command.
     Run = 1,
-    /// To a template: say how it is.
+    /// To a template: report your state.
     Status = 2,
     /// To a template: end.
     Stop = 3,
-    /// From a template: the command is not a fork, and why.
+    /// From a template: the command was not forked; the field is the reason.
     Refused = 10,
-    /// From a template: the command runs, and its process.
+    /// From a fork: the command runs; the fields are its process and a description of the template.
     Started = 11,
-    /// The command has stopped at a signal.
+    /// A signal, the field, has stopped the command.
     Stopped = 12,
-    /// The command has ended with a status.
+    /// The command has exited with the status in the field.
     Exited = 13,
-    /// A signal has ended the command.
+    /// The signal in the field has killed the command.
     Killed = 14,
-    /// From a template: how it is.
+    /// From a template: its state, as names and values in turn.
     Report = 15,
 }
 
@@ -59,46 +61,47 @@ impl Kind {
     }
 }
 
-/// One message.
+/// A message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it says.
+    /// The kind, which determines the fields.
     pub kind: Kind,
-    /// About what.
+    /// The fields.
     pub fields: Vec<Vec<u8>>,
 }
 
 impl Message {
-    /// A message without fields.
+    /// Creates a message without fields.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
         Self { kind, fields: Vec::new() }
     }
 
-    /// With one more field.
+    /// Appends a field.
     #[must_use]
     pub fn with(mut self, field: impl AsRef<[u8]>) -> Self {
         self.fields.push(field.as_ref().to_vec());
         self
     }
 
-    /// With a number as a field.
+    /// Appends a field that is a little-endian number.
     #[must_use]
     pub fn with_number(self, number: i32) -> Self {
         self.with(number.to_le_bytes())
     }
 
-    /// A field that is a number.
+    /// Returns the field at an index as a number; `None` if it is missing or not four bytes long.
     #[must_use]
     pub fn number(&self, place: usize) -> Option<i32> {
         let bytes = self.fields.get(place)?;
         Some(i32::from_le_bytes(bytes.as_slice().try_into().ok()?))
     }
 
-    /// Sends it with descriptors.
+    /// Sends the message and descriptors.
     ///
     /// # Errors
-    /// `EPIPE`: the peer has gone. `E2BIG`: it is too long.
+    /// `EPIPE`: the peer has gone. `E2BIG`: the message is longer than the limit, or has too many
+    /// descriptors.
     pub fn send(&self, socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = self.encoded();
         if bytes.len() > MESSAGE_BYTES_MAX || descriptors.len() > DESCRIPTORS_MAX {
@@ -117,10 +120,10 @@ impl Message {
         socket.write_all(&bytes[sent..])
     }
 
-    /// Receives one with the descriptors that came beside it; `None` at the end.
+    /// Receives a message and its descriptors; `None` at the end of the stream.
     ///
     /// # Errors
-    /// What came is no message, or what the system reports.
+    /// `InvalidData`: the bytes are not a message. Otherwise the socket's error.
     pub fn receive(socket: &UnixStream) -> io::Result<Option<(Self, Vec<OwnedFd>)>> {
         let mut head = [0; HEAD_BYTES];
         let (mut length, descriptors) = receive_with_descriptors(socket, &mut head)?;
@@ -171,7 +174,7 @@ fn receive_with_descriptors(
     Ok((received.bytes, messages.flatten().collect()))
 }
 
-/// Fields, each after its length.
+/// Encodes fields, each preceded by its length as a little-endian `u32`.
 #[must_use]
 pub fn encoded(fields: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -182,7 +185,7 @@ pub fn encoded(fields: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The fields that [`encoded`] wrote; `None` if these bytes are others.
+/// Decodes the output of [`encoded`]; `None` for any other bytes.
 #[must_use]
 pub fn decoded(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut fields = Vec::new();

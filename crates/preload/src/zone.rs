@@ -1,15 +1,15 @@
-//! The file of a time zone that libc reads unseen.
+//! The file of a time zone, which libc reads through calls that cannot be observed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Where zones are that have no folder of their own.
+/// The folder of zones if `TZDIR` names no other.
 const FOLDER: &str = "/usr/share/zoneinfo";
-/// What an empty `TZ` means.
+/// The zone of an empty `TZ`.
 const EMPTY: &[u8] = b"Universal";
 
-/// The file that glibc looks for when `TZ` and `TZDIR` are these (tzset(3)). It does so for a rule, too, as `EST5EDT`
-/// may be. Without `TZ` it reads `/etc/localtime`.
+/// Returns the file that glibc reads for the given `TZ` and `TZDIR` (tzset(3)). glibc looks for a file even
+/// if the value is a rule such as `EST5EDT`. Without `TZ` it reads `/etc/localtime`.
 #[must_use]
 pub fn file(zone: &OsStr, folder: Option<&OsStr>) -> Vec<u8> {
     let zone = zone.as_bytes();

@@ -14,9 +14,9 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, WaitOptions, getrlimit, pidfd_open, setpgid, setsid, waitpid,
 };
 use thruway_preload::key::Key;
-use thruway_preload::place::{Part, Place};
 use thruway_preload::plan::Plan;
-use thruway_preload::role::{self, Post, Role};
+use thruway_preload::role::{self, Assignment, Role};
+use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 use thruway_preload::terminal::{self, Terminal};
 use thruway_preload::{client, wire};
 use thruway_spawn::{Command, variables_of};
@@ -34,7 +34,7 @@ const LOCK_NUMBERS: u64 = 8;
 
 /// What is to be made.
 pub(super) struct Order<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a TemplateFolder,
     pub(super) key: &'a Key,
     pub(super) lock: OwnedFd,
     pub(super) words: &'a [OsString],
@@ -42,7 +42,7 @@ pub(super) struct Order<'a> {
 }
 
 /// Starts the maker. Answers with the post of this process, which is to be the command and to say what it loads.
-pub(super) fn start(order: &Order<'_>) -> io::Result<Post> {
+pub(super) fn start(order: &Order<'_>) -> io::Result<Assignment> {
     let number = order.key.number();
     let process = std::process::id();
     let own = pidfd_open(own_pid()?, PidfdFlags::empty())?;
@@ -52,7 +52,7 @@ pub(super) fn start(order: &Order<'_>) -> io::Result<Post> {
         Err(_) => 1,
     })?;
     waitpid(Pid::from_raw(between), WaitOptions::empty())?;
-    Ok(Post { process, key: number, lock: -1, folder })
+    Ok(Assignment { process, key: number, lock: -1, folder })
 }
 
 fn own_pid() -> io::Result<Pid> {
@@ -96,20 +96,20 @@ fn let_go_of_streams() -> io::Result<()> {
 
 fn become_template(order: &Order<'_>) -> io::Result<()> {
     let number = order.key.number();
-    let plan = order.place.read(number, Part::Plan).and_then(|bytes| Plan::decoded(&bytes));
+    let plan = order.place.read(number, KeyFile::Plan).and_then(|bytes| Plan::decoded(&bytes));
     if plan.is_none_or(|plan| plan.features.is_empty()) {
         // The command was killed, or became a daemon, before its Ruby reported its features. The next one may.
         return Ok(());
     }
     make_room(order.place);
     order.place.forget_oldest(KEYS_MAX);
-    order.place.remove(number, Part::Refusal);
-    order.place.write(number, Part::Key, &order.key.encoded())?;
+    order.place.remove(number, KeyFile::Refusal);
+    order.place.write(number, KeyFile::Key, &order.key.encoded())?;
     let words: Vec<_> = order.words.iter().map(|word| word.as_encoded_bytes().to_vec()).collect();
-    order.place.write(number, Part::Command, &wire::encoded(&words))?;
+    order.place.write(number, KeyFile::Command, &wire::encoded(&words))?;
     let lock = descriptor::copy_from(order.lock.as_fd(), lock_number())?;
     descriptor::put(lock.as_fd(), lock.as_raw_fd())?;
-    let role = Role::Template(Post {
+    let role = Role::Template(Assignment {
         process: std::process::id(),
         key: number,
         lock: lock.as_raw_fd(),
@@ -128,14 +128,14 @@ fn lock_number() -> i32 {
 }
 
 /// Ends the templates that were idle for longest, so that there is room for one more.
-fn make_room(place: &Place) {
+fn make_room(place: &TemplateFolder) {
     let mut idle: Vec<(u64, u128)> = Vec::new();
-    for key in place.keys(Part::Socket) {
+    for key in place.keys(KeyFile::Socket) {
         let report = client::status(place, key).ok().flatten();
         match report.and_then(|fields| number(&fields, b"idle_seconds")) {
             Some(seconds) => idle.push((seconds, key)),
             // No process listens any more.
-            None => place.remove(key, Part::Socket),
+            None => place.remove(key, KeyFile::Socket),
         }
     }
     idle.sort_unstable();

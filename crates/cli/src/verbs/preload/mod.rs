@@ -12,12 +12,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use thruway_boot::Options;
-use thruway_preload::client::{self, Answer, Running};
+use thruway_preload::client::{self, Answer, RunningCommand};
 use thruway_preload::history::{History, Miss};
-use thruway_preload::key::{Asked, Key};
-use thruway_preload::passing::passing_word;
-use thruway_preload::place::{Part, Place};
-use thruway_preload::role::{self, Post, Role};
+use thruway_preload::key::{Invocation, Key};
+use thruway_preload::one_shot::one_shot_word;
+use thruway_preload::role::{self, Assignment, Role};
+use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 use thruway_preload::terminal::Terminal;
 use thruway_spawn::{Command, variables_of};
 use thruway_sys::printable;
@@ -81,12 +81,13 @@ impl<'a> Preloaded<'a> {
     }
 
     fn try_run(&self, started: &Command) -> io::Result<Tried> {
-        let place = Place::of_user(|name| std::env::var_os(name))?;
+        let place = TemplateFolder::of_user(|name| std::env::var_os(name))?;
         let terminal = Terminal::of_process()?;
         let environment = variables_of(started);
         let version = version();
-        let asked = Asked { words: self.words, environment: &environment, version: &version };
-        let key = Key::of_process(&asked, &terminal)?;
+        let invocation =
+            Invocation { words: self.words, environment: &environment, version: &version };
+        let key = Key::of_process(&invocation, &terminal)?;
         let number = key.number();
         let command =
             client::Command { words: self.words, environment: &environment, terminal: &terminal };
@@ -115,7 +116,7 @@ impl<'a> Preloaded<'a> {
     }
 
     /// Keeps why this command is no fork, for reports.
-    fn note(&self, place: &Place, key: u128, reason: &str) {
+    fn note(&self, place: &TemplateFolder, key: u128, reason: &str) {
         let history = History::of(place, key).unwrap_or_else(|| {
             let words: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
             let folder = std::env::current_dir().unwrap_or_default();
@@ -134,8 +135,8 @@ impl<'a> Preloaded<'a> {
 }
 
 enum Tried {
-    Running(Running),
-    Learn(Post, String),
+    Running(RunningCommand),
+    Learn(Assignment, String),
     Alone(String),
 }
 
@@ -162,7 +163,7 @@ fn objection(options: &Options) -> Option<String> {
 
 /// Of a pipe or a device a template would take what the command is to read.
 fn passing(words: &[OsString]) -> Option<String> {
-    let word = passing_word(words)?;
+    let word = one_shot_word(words)?;
     Some(format!("{} can be read once", word.to_string_lossy()))
 }
 
@@ -191,22 +192,22 @@ fn version() -> String {
 }
 
 /// Whether a process is at it: it holds the lock.
-fn is_being_made(place: &Place, key: u128) -> bool {
+fn is_being_made(place: &TemplateFolder, key: u128) -> bool {
     matches!(place.lock(key), Ok(None))
 }
 
 /// Why no template could be made a moment ago.
-fn refusal(place: &Place, key: u128) -> Option<String> {
-    let modified = std::fs::metadata(place.file(key, Part::Refusal)).ok()?.modified().ok()?;
+fn refusal(place: &TemplateFolder, key: u128) -> Option<String> {
+    let modified = std::fs::metadata(place.file(key, KeyFile::Refusal)).ok()?.modified().ok()?;
     let is_recent = modified.elapsed().is_ok_and(|age| age < REFUSED_FOR);
-    let reason = place.read(key, Part::Refusal).filter(|_| is_recent)?;
+    let reason = place.read(key, KeyFile::Refusal).filter(|_| is_recent)?;
     Some(String::from_utf8_lossy(&reason).into_owned())
 }
 
 /// How this command differs from the most similar one with a template.
-fn missing(place: &Place, key: &Key) -> String {
-    let others = place.keys(Part::Socket).into_iter();
-    let others = others.filter_map(|number| Key::decoded(&place.read(number, Part::Key)?));
+fn missing(place: &TemplateFolder, key: &Key) -> String {
+    let others = place.keys(KeyFile::Socket).into_iter();
+    let others = others.filter_map(|number| Key::decoded(&place.read(number, KeyFile::Key)?));
     let nearest = others.max_by_key(|other| key.likeness(other));
     match nearest.as_ref().and_then(|other| key.differs_in(other)) {
         Some(name) => format!("no template has the same {name}"),
@@ -214,7 +215,7 @@ fn missing(place: &Place, key: &Key) -> String {
     }
 }
 
-fn wait(running: Running) -> Result<ExitCode, Failure> {
+fn wait(running: RunningCommand) -> Result<ExitCode, Failure> {
     let end = running.wait().map_err(|error| Failure::new(format_args!("cannot wait: {error}")))?;
     end.status().map(ExitCode::from).ok_or_else(|| {
         Failure::new("the command has ended, and its template before it: its status is not known")

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use thruway_preload::client;
 use thruway_preload::history::{History, Miss};
-use thruway_preload::place::{Part, Place};
 use thruway_preload::template::IDLE_MAX;
+use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 
 use crate::output::{Answer, Failure, print, print_report};
 
@@ -39,7 +39,7 @@ type Report = Map<String, Value>;
 
 impl Preload {
     pub(crate) fn run(self) -> Answer {
-        let place = Place::of_user(|name| std::env::var_os(name));
+        let place = TemplateFolder::of_user(|name| std::env::var_os(name));
         let place =
             place.map_err(|error| Failure::new(format_args!("no place for templates: {error}")))?;
         match self.action {
@@ -50,9 +50,9 @@ impl Preload {
 }
 
 /// Of each template, and of each command that had none a moment ago.
-fn reports(place: &Place) -> Vec<(u128, Report)> {
+fn reports(place: &TemplateFolder) -> Vec<(u128, Report)> {
     let mut reports: Vec<(u128, Report)> = Vec::new();
-    for key in place.keys(Part::Socket) {
+    for key in place.keys(KeyFile::Socket) {
         let template = client::status(place, key).ok().flatten().map(|fields| report(&fields));
         reports.extend(template.map(|template| (key, template)));
     }
@@ -61,7 +61,7 @@ fn reports(place: &Place) -> Vec<(u128, Report)> {
         report.insert("state".to_owned(), "waits".into());
         add_history(report, History::of(place, *key).unwrap_or_default());
     }
-    for key in place.keys(Part::History).into_iter().filter(|key| !waits.contains(key)) {
+    for key in place.keys(KeyFile::History).into_iter().filter(|key| !waits.contains(key)) {
         let recent = |history: &History| history.misses.last().is_some_and(is_recent);
         reports
             .extend(History::of(place, key).filter(recent).map(|history| (key, without(history))));
@@ -100,7 +100,7 @@ fn report(fields: &[Vec<u8>]) -> Report {
     fields.chunks(2).filter_map(pair).collect()
 }
 
-fn status(place: &Place, json: bool) -> Answer {
+fn status(place: &TemplateFolder, json: bool) -> Answer {
     let reports: Vec<_> = reports(place).into_iter().map(|(_, report)| report).collect();
     if json {
         let reports = reports.into_iter().map(Value::Object).collect();
@@ -138,7 +138,7 @@ fn last_miss(report: &Report) -> Option<String> {
     Some(format!("; {count} booted, the last one {age} s ago: {reason}"))
 }
 
-fn stop(place: &Place, all: bool) -> Answer {
+fn stop(place: &TemplateFolder, all: bool) -> Answer {
     let here = std::env::current_dir().ok();
     let here = here.as_ref().and_then(|folder| folder.to_str());
     for (key, report) in reports(place) {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use libc::{DIR, FILE, iovec, mode_t, size_t, ssize_t, stat};
-use thruway_preload::observed::Question;
+use thruway_preload::boot_queries::Question;
 use thruway_sys::imports::Object;
 
 use super::notes::{self, note_path, note_path_at, note_written};

@@ -5,14 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use thruway_boot::Environment;
-use thruway_preload::place::{Part, Place};
-use thruway_preload::plan::{Begun, Cut, Folders, Plan, Run, Variable};
+use thruway_preload::plan::{Cut, Folders, LoadStart, Plan, Run, Variable};
+use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 
 use super::post;
 use crate::ruby::constants::global;
 use crate::ruby::{Gvl, RArray};
 
-static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
+static BEGUN: Mutex<Vec<LoadStart>> = Mutex::new(Vec::new());
 /// Variables that were changed when the first of Rails' files was begun.
 static VARIABLES: OnceLock<Vec<Variable>> = OnceLock::new();
 /// The command's arguments at that time.
@@ -42,7 +42,7 @@ pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
     let complete = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
     let complete = complete.map_or(0, |features| features.len(gvl));
     let mut all = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
-    all.push(Begun { path: path.to_vec(), complete, folders: folders(gvl) });
+    all.push(LoadStart { path: path.to_vec(), complete, folders: folders(gvl) });
 }
 
 /// What the command has put into the load path. It is looked at anew where it has other objects.
@@ -63,9 +63,9 @@ pub(crate) fn learn() {
     let Some(post) = post::learner() else { return };
     // SAFETY: Ruby calls what is registered for its end with the lock held.
     let gvl = unsafe { Gvl::assume() };
-    let begun = std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner));
+    let starts = std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner));
     let run = Run {
-        begun,
+        starts,
         features: strings(gvl, c"$LOADED_FEATURES"),
         variables: VARIABLES.get().cloned().unwrap_or_default(),
         arguments: ARGUMENTS.get().cloned().unwrap_or_default(),
@@ -74,14 +74,14 @@ pub(crate) fn learn() {
     let Ok(folder) = std::env::current_dir() else { return };
     let application = environment.application(&folder).folder;
     let plan = run.plan(application.as_os_str().as_bytes());
-    let Ok(place) = Place::at(&post.folder) else { return };
-    let known = place.read(post.key, Part::Plan).and_then(|bytes| Plan::decoded(&bytes));
+    let Ok(place) = TemplateFolder::at(&post.folder) else { return };
+    let known = place.read(post.key, KeyFile::Plan).and_then(|bytes| Plan::decoded(&bytes));
     let plan = match known {
         Some(known) => plan.after(known),
         None => plan,
     };
     // Without it there is no template, and nothing else.
-    let _ = place.write(post.key, Part::Plan, &plan.encoded());
+    let _ = place.write(post.key, KeyFile::Plan, &plan.encoded());
 }
 
 /// The Strings of a global Array.

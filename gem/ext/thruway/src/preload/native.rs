@@ -11,10 +11,10 @@ use rb_sys::VALUE;
 use thruway_boot::Options;
 use thruway_preload::key::VOLATILE;
 use thruway_preload::open_files;
-use thruway_preload::place::{Part, Place};
 use thruway_preload::plan::Plan;
 use thruway_preload::role::{self, Role};
-use thruway_preload::template::{Description, Next, Request, Template};
+use thruway_preload::template::{Description, Request, Task, Template};
+use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 use thruway_preload::{terminal, wire};
 use thruway_sys::descriptor;
 
@@ -64,16 +64,16 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
 }
 
 /// The post's folder; `None` if it has gone.
-fn place() -> Option<(Place, u128)> {
+fn place() -> Option<(TemplateFolder, u128)> {
     let post = post::template()?;
-    Some((Place::at(&post.folder).ok()?, post.key))
+    Some((TemplateFolder::at(&post.folder).ok()?, post.key))
 }
 
 /// `[[[path, folders, folders], …], [[name, value or nil], …], arguments]`: a feature has folders that come first in
 /// the load path, and last.
 fn plan(ruby: Protected, _: VALUE) -> VALUE {
     let gvl = ruby.gvl();
-    let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, Part::Plan)?));
+    let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, KeyFile::Plan)?));
     let Some(plan) = plan else { return NIL };
     let variables = plan.variables.iter().map(|(name, value)| {
         let value = value.as_ref().map_or(NIL, |value| RString::new(gvl, value).value());
@@ -88,7 +88,7 @@ fn plan(ruby: Protected, _: VALUE) -> VALUE {
 
 /// The words of the command that the template was made for.
 fn words(ruby: Protected, _: VALUE) -> VALUE {
-    let words = place().and_then(|(place, key)| wire::decoded(&place.read(key, Part::Command)?));
+    let words = place().and_then(|(place, key)| wire::decoded(&place.read(key, KeyFile::Command)?));
     strings(ruby.gvl(), &words.unwrap_or_default())
 }
 
@@ -110,7 +110,7 @@ fn text(ruby: Protected, text: Option<String>) -> VALUE {
 fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     if let Some((place, key)) = place() {
-        let _ = place.write(key, Part::Refusal, &reason.to_vec(ruby.gvl()));
+        let _ = place.write(key, KeyFile::Refusal, &reason.to_vec(ruby.gvl()));
     }
     // From here on no template is being made.
     if let Some(lock) = post::template().map(|post| post.lock).filter(|lock| *lock >= 0) {
@@ -129,7 +129,7 @@ fn same_words(_: Protected, _: VALUE, count: VALUE) -> VALUE {
 fn script(ruby: Protected, _: VALUE, path: VALUE) -> VALUE {
     let path = RString::from_argument(ruby, path);
     // The maker writes it right before it starts Ruby.
-    let began_ns = place().and_then(|(place, key)| place.written_ns(key, Part::Command));
+    let began_ns = place().and_then(|(place, key)| place.written_ns(key, KeyFile::Command));
     notes::note_script(&path.to_vec(ruby.gvl()), began_ns.unwrap_or(0));
     NIL
 }
@@ -164,10 +164,10 @@ fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VAL
 
 fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let post = post::template().ok_or(io::ErrorKind::NotFound)?;
-    let place = Place::at(&post.folder)?;
+    let place = TemplateFolder::at(&post.folder)?;
     // While it booted, it may have been told to stop: its key is forgotten then.
-    place.read(post.key, Part::Key).ok_or(io::ErrorKind::NotFound)?;
-    let words = place.read(post.key, Part::Command).and_then(|bytes| wire::decoded(&bytes));
+    place.read(post.key, KeyFile::Key).ok_or(io::ErrorKind::NotFound)?;
+    let words = place.read(post.key, KeyFile::Command).and_then(|bytes| wire::decoded(&bytes));
     let words = words.unwrap_or_default();
     let said: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
     let read = notes::read_variables().into_iter();
@@ -184,7 +184,7 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let observed = notes::end();
     let template = Template::listen(place, post.key, post.lock, observed, description)?;
     // Each child gets its client's.
-    terminal::let_go()?;
+    terminal::detach()?;
     *lock(&TEMPLATE) = Some(template);
     Ok(())
 }
@@ -193,7 +193,7 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
 fn next_request(_: Protected, _: VALUE) -> VALUE {
     let next = lock(&TEMPLATE).as_mut().map(Template::next_task);
     match next {
-        Some(Ok(Next::Fork(request))) => {
+        Some(Ok(Task::Fork(request))) => {
             *lock(&REQUEST) = Some(request);
             TRUE
         }
@@ -205,7 +205,7 @@ fn next_request(_: Protected, _: VALUE) -> VALUE {
 fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
     let process = integer(ruby, process);
     if let (Some(template), Some(request)) = (lock(&TEMPLATE).as_mut(), lock(&REQUEST).take()) {
-        template.forked(request, process);
+        template.record_fork(request, process);
     }
     NIL
 }
@@ -214,7 +214,7 @@ fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
 fn failed(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     if let (Some(template), Some(request)) = (lock(&TEMPLATE).as_ref(), lock(&REQUEST).take()) {
-        template.failed(&request, &reason.to_text(ruby.gvl()));
+        template.refuse(&request, &reason.to_text(ruby.gvl()));
     }
     NIL
 }
@@ -222,7 +222,7 @@ fn failed(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
 /// In the child: it becomes the command's process. `[words, [name, value, name, value, …]]`, or nil if that failed.
 fn take_over(ruby: Protected, _: VALUE) -> VALUE {
     if let Some(template) = lock(&TEMPLATE).take() {
-        template.leave();
+        template.release_in_child();
     }
     let Some(mut request) = lock(&REQUEST).take() else { return NIL };
     let (words, mut environment) =

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use thruway_boot::Asked;
+use thruway_preload::boot_queries::{BootQueries, QueryLog, Question};
 use thruway_preload::key::VOLATILE;
-use thruway_preload::observed::{Notes, Observed, Question};
+use thruway_preload::one_shot::is_one_shot;
 use thruway_preload::open_files::Descriptors;
-use thruway_preload::passing::is_passing;
 use thruway_preload::template::now_ns;
 use thruway_preload::zone;
 use thruway_sys::imports::Object;
@@ -31,7 +31,7 @@ const OF_LIBC: [&str; 7] = [
 const FURTHER_FILES: &str = "THRUWAY_PRELOAD_FILES";
 
 static IS_NOTING: AtomicBool = AtomicBool::new(false);
-static NOTES: Mutex<Option<Notes>> = Mutex::new(None);
+static NOTES: Mutex<Option<QueryLog>> = Mutex::new(None);
 /// Why this boot cannot be a template's.
 static OBJECTION: Mutex<Option<String>> = Mutex::new(None);
 /// What the boot wrote to its standard streams: to which, and what.
@@ -43,7 +43,7 @@ static KNOWN: OnceLock<Descriptors> = OnceLock::new();
 
 pub(super) fn begin() {
     KNOWN.get_or_init(|| Descriptors::open().unwrap_or_default());
-    *lock(&NOTES) = Some(Notes::default());
+    *lock(&NOTES) = Some(QueryLog::default());
     IS_NOTING.store(true, Ordering::SeqCst);
     note_zone();
     for path in std::env::split_paths(&std::env::var_os(FURTHER_FILES).unwrap_or_default()) {
@@ -74,7 +74,7 @@ pub(super) fn is_noting() -> bool {
 }
 
 /// Ends, and gives what has to be compared from now on.
-pub(super) fn end() -> Observed {
+pub(super) fn end() -> BootQueries {
     for (path, _) in Object::all() {
         if path.starts_with(b"/") {
             note(&path, Question::Content);
@@ -84,7 +84,7 @@ pub(super) fn end() -> Observed {
     note_zone();
     OF_LIBC.iter().for_each(|path| note(path.as_bytes(), Question::Content));
     IS_NOTING.store(false, Ordering::SeqCst);
-    lock(&NOTES).take().map(Notes::sealed).unwrap_or_default()
+    lock(&NOTES).take().map(QueryLog::sealed).unwrap_or_default()
 }
 
 /// What is open, and is not the boot's.
@@ -176,7 +176,7 @@ pub(super) fn note_script(path: &[u8], began_ns: i64) {
     if let Some(notes) = lock(&NOTES).as_mut() {
         notes.note(&absolute(libc::AT_FDCWD, path), Question::Content, began_ns);
     }
-    if is_passing(Path::new(OsStr::from_bytes(path))) {
+    if is_one_shot(Path::new(OsStr::from_bytes(path))) {
         object(|| "its script can be read once".to_owned());
     }
 }
@@ -206,7 +206,7 @@ pub(super) fn read_variables() -> Vec<&'static str> {
 }
 
 fn note(path: &[u8], question: Question) {
-    if question == Question::Content && is_passing(Path::new(OsStr::from_bytes(path))) {
+    if question == Question::Content && is_one_shot(Path::new(OsStr::from_bytes(path))) {
         object(|| {
             let name = String::from_utf8_lossy(path);
             format!("it reads {name}, which can be read once")

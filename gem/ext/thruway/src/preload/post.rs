@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 
 use thruway_preload::plan::Variable;
-use thruway_preload::role::{self, Post, Role};
+use thruway_preload::role::{self, Assignment, Role};
 
 use crate::ruby::call::send;
 use crate::ruby::constants::constant;
@@ -37,7 +37,7 @@ pub(super) fn is_template() -> bool {
 }
 
 /// The post of a template.
-pub(super) fn template() -> Option<&'static Post> {
+pub(super) fn template() -> Option<&'static Assignment> {
     match role()? {
         Role::Template(post) | Role::TemplateOfWords(post) => Some(post),
         Role::Learner(_) => None,
@@ -50,7 +50,7 @@ pub(super) fn is_of_words() -> bool {
 }
 
 /// The post of a command that learns, in the process that was meant.
-pub(super) fn learner() -> Option<&'static Post> {
+pub(super) fn learner() -> Option<&'static Assignment> {
     match role()? {
         Role::Learner(post) if post.process == std::process::id() => Some(post),
         _ => None,

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use rb_sys::ID;
-use thruway_preload::observed::Question;
+use thruway_preload::boot_queries::Question;
 
 /// Methods that ask only what kind of thing is there, if any.
 const KIND: [&CStr; 27] = [

@@ -1,6 +1,7 @@
-//! Files that cannot be read twice: pipes, devices, and a process's own descriptors.
+//! One-shot files, whose content can be read only once: pipes, devices, and a process's own descriptors.
 //!
-//! A template that has read one has taken it from the command, and no later command finds it.
+//! A template that reads such a file takes the content away from the command, and later commands find
+//! nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, major, stat};
 
-/// As many links are followed as the kernel follows.
+/// The kernel's own limit of links in a path.
 const LINKS_MAX: usize = 40;
-/// The major number of `/dev/null`, `/dev/zero` and `/dev/urandom`, of which each reader has its own.
+/// The major number of `/dev/null`, `/dev/zero` and `/dev/urandom`, which give every reader the same.
 const MEMORY_DEVICES: u32 = 1;
 
-/// Whether what a path names passes by: who reads it takes it away.
+/// Whether the file at a path can be read only once.
 #[must_use]
-pub fn is_passing(path: &Path) -> bool {
+pub fn is_one_shot(path: &Path) -> bool {
     is_descriptor(path)
         || stat(path).is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo | FileType::Socket | FileType::BlockDevice => true,
@@ -24,18 +25,19 @@ pub fn is_passing(path: &Path) -> bool {
         })
 }
 
-/// The first of a command's words that names such a file, for Ruby to load: its script, or the value of `-r`.
+/// Returns the first word of a command that names a one-shot file for Ruby to load: its script, or the value
+/// of `-r`.
 #[must_use]
-pub fn passing_word(words: &[OsString]) -> Option<&OsStr> {
+pub fn one_shot_word(words: &[OsString]) -> Option<&OsStr> {
     let is_one = |word: &&OsString| {
         let bytes = word.as_bytes();
-        is_passing(Path::new(OsStr::from_bytes(bytes.strip_prefix(b"-r").unwrap_or(bytes))))
+        is_one_shot(Path::new(OsStr::from_bytes(bytes.strip_prefix(b"-r").unwrap_or(bytes))))
     };
     words.iter().find(is_one).map(OsString::as_os_str)
 }
 
-/// Whether a path, or where its links lead, is a process's own descriptor. The kernel's last link tells no path, so the
-/// names are compared.
+/// Whether a path, or the target of its links, is a descriptor of the process. The last link leads to no path
+/// (`pipe:[7]`), so names are compared on the way.
 fn is_descriptor(path: &Path) -> bool {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -61,8 +63,9 @@ fn is_name_of_descriptor(path: &[u8]) -> bool {
     path.strip_prefix(b"/dev/fd/").or_else(of_process).is_some_and(has_number)
 }
 
-/// A path through a process's current folder, root or open folder (`/proc/self/cwd/a.rb`), as it is without; `None` for
-/// other paths. The kernel makes up the link alone: what is below it is on a disk.
+/// Replaces the working directory, root or open folder of a process in a path (`/proc/self/cwd/a.rb`) by the
+/// folder's real path; `None` for other paths. The kernel generates only the link: the files below it are
+/// ordinary ones.
 #[must_use]
 pub(crate) fn without_process(path: &[u8]) -> Option<Vec<u8>> {
     if !path.starts_with(b"/proc/") {
@@ -98,12 +101,12 @@ mod tests {
         std::os::unix::fs::symlink("/dev/stdin", &link).unwrap();
         std::fs::write(&file, "").unwrap();
         for passing in [&pipe, &link, Path::new("/dev/fd/63"), Path::new("/proc/self/fd/0")] {
-            assert!(is_passing(passing), "{}", passing.display());
+            assert!(is_one_shot(passing), "{}", passing.display());
         }
         let option = [OsString::from("ruby"), OsString::from(format!("-r{}", pipe.display()))];
-        assert_eq!(passing_word(&option), Some(option[1].as_os_str()));
+        assert_eq!(one_shot_word(&option), Some(option[1].as_os_str()));
         for kept in [&file, folder.path(), Path::new("/dev/null"), Path::new("/dev/urandom")] {
-            assert!(!is_passing(kept), "{}", kept.display());
+            assert!(!is_one_shot(kept), "{}", kept.display());
         }
     }
 

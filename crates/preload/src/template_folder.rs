@@ -1,4 +1,4 @@
-//! The folder of a user's templates: theirs alone.
+//! The folder that holds a user's templates. No other user may enter it.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,27 +9,27 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, CWD, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
-/// The files of a template's key, by what they end in.
+/// The files of a key; each kind has its own extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The socket.
+pub enum KeyFile {
+    /// The socket of the template.
     Socket,
     /// The key, line by line.
     Key,
-    /// What the command's runs load.
+    /// The plan: the features that runs of the command load.
     Plan,
-    /// Held by the template, or by what makes one.
+    /// The lock, held by the template or by the process that starts one.
     Lock,
-    /// Why there is no template.
+    /// The reason why there is no template.
     Refusal,
-    /// What the command is, for people.
+    /// The command, for display.
     Command,
-    /// Which of its commands were no forks, and why.
+    /// The commands that were not forked, and the reasons.
     History,
 }
 
-impl Part {
-    /// All of them.
+impl KeyFile {
+    /// All kinds of files.
     pub const ALL: [Self; 7] = [
         Self::Socket,
         Self::Key,
@@ -40,7 +40,7 @@ impl Part {
         Self::History,
     ];
 
-    fn end(self) -> &'static str {
+    fn extension(self) -> &'static str {
         match self {
             Self::Socket => "socket",
             Self::Key => "key",
@@ -53,24 +53,25 @@ impl Part {
     }
 }
 
-/// A file's times are set to the current one.
+/// Sets both of a file's times to the current time.
 const NOW: Timestamps = Timestamps {
     last_access: Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW },
     last_modification: Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW },
 };
 
-/// The folder.
+/// An open folder of templates.
 #[derive(Debug)]
-pub struct Place {
+pub struct TemplateFolder {
     folder: OwnedFd,
     path: PathBuf,
 }
 
-impl Place {
-    /// The user's own, made if it is not there: in `XDG_RUNTIME_DIR`, or in the user's cache.
+impl TemplateFolder {
+    /// Opens the user's folder in `XDG_RUNTIME_DIR`, or else in the user's cache. Creates a missing folder.
     ///
     /// # Errors
-    /// There is no place for it, or it is not this user's alone.
+    /// `NotFound`: neither variable names an absolute path. `PermissionDenied`: the folder belongs to another
+    /// user, or others may enter it.
     pub fn of_user(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache =
@@ -83,10 +84,10 @@ impl Place {
         Self::at(&above.join("thruway/preload"))
     }
 
-    /// That folder, made if it is not there.
+    /// Opens the folder at `path`. Creates a missing folder.
     ///
     /// # Errors
-    /// As of [`of_user`](Self::of_user).
+    /// `PermissionDenied`: the folder belongs to another user, or others may enter it.
     pub fn at(path: &Path) -> io::Result<Self> {
         for folder in [path.parent(), Some(path)].into_iter().flatten() {
             match fs::mkdir(folder, Mode::RWXU) {
@@ -105,107 +106,107 @@ impl Place {
         Ok(Self { folder, path: path.to_owned() })
     }
 
-    /// Where it is.
+    /// The path that the folder was opened by.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of a part of a key, through the open folder. It is short enough for a socket, and in
-    /// this folder whatever becomes of the folder's name.
+    /// Returns the path of a file through the open folder. The path is short enough for a socket address and
+    /// stays valid when the folder is renamed.
     #[must_use]
-    pub fn file(&self, key: u128, part: Part) -> PathBuf {
+    pub fn file(&self, key: u128, kind: KeyFile) -> PathBuf {
         let folder = self.folder.as_raw_fd();
-        format!("/proc/self/fd/{folder}/{key:032x}.{}", part.end()).into()
+        format!("/proc/self/fd/{folder}/{key:032x}.{}", kind.extension()).into()
     }
 
-    /// The path by which other processes know it.
+    /// Returns the path of a file as other processes can use it.
     #[must_use]
-    pub fn public_file(&self, key: u128, part: Part) -> PathBuf {
-        self.path.join(format!("{key:032x}.{}", part.end()))
+    pub fn public_file(&self, key: u128, kind: KeyFile) -> PathBuf {
+        self.path.join(format!("{key:032x}.{}", kind.extension()))
     }
 
-    /// Writes a part of a key as a whole.
+    /// Replaces a file of a key atomically.
     ///
     /// # Errors
-    /// Whatever the system reports.
-    pub fn write(&self, key: u128, part: Part, content: &[u8]) -> io::Result<()> {
-        let path = self.file(key, part);
-        let partial = path.with_extension(format!("{}.{}", part.end(), std::process::id()));
+    /// The file system's error.
+    pub fn write(&self, key: u128, kind: KeyFile, content: &[u8]) -> io::Result<()> {
+        let path = self.file(key, kind);
+        let partial = path.with_extension(format!("{}.{}", kind.extension(), std::process::id()));
         let written = std::fs::write(&partial, content);
         let done = written.and_then(|()| std::fs::rename(&partial, path));
         if done.is_err() {
-            // It would take the room that is missing.
+            // A partial file would occupy the space that ran out.
             let _ = std::fs::remove_file(partial);
         }
         done
     }
 
-    /// Reads a part of a key; `None` if it is not there.
+    /// Reads a file of a key; `None` without one.
     #[must_use]
-    pub fn read(&self, key: u128, part: Part) -> Option<Vec<u8>> {
-        std::fs::read(self.file(key, part)).ok()
+    pub fn read(&self, key: u128, kind: KeyFile) -> Option<Vec<u8>> {
+        std::fs::read(self.file(key, kind)).ok()
     }
 
-    /// When a part of a key was written, in nanoseconds since 1970; `None` if it is not there.
+    /// Returns when a file of a key was written, in nanoseconds since 1970; `None` without one.
     #[must_use]
-    pub fn written_ns(&self, key: u128, part: Part) -> Option<i64> {
-        let stat = std::fs::metadata(self.file(key, part)).ok()?;
+    pub fn written_ns(&self, key: u128, kind: KeyFile) -> Option<i64> {
+        let stat = std::fs::metadata(self.file(key, kind)).ok()?;
         Some(stat.mtime() * 1_000_000_000 + stat.mtime_nsec())
     }
 
-    /// Removes a part of a key, if it is there.
-    pub fn remove(&self, key: u128, part: Part) {
-        let _ = std::fs::remove_file(self.file(key, part));
+    /// Removes a file of a key, if it exists.
+    pub fn remove(&self, key: u128, kind: KeyFile) {
+        let _ = std::fs::remove_file(self.file(key, kind));
     }
 
-    /// The keys that have that part.
+    /// Returns the keys that have a file of that kind, in ascending order.
     #[must_use]
-    pub fn keys(&self, part: Part) -> Vec<u128> {
+    pub fn keys(&self, kind: KeyFile) -> Vec<u128> {
         let entries = std::fs::read_dir(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
         let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
         let key = |name: OsString| {
             let (number, end) = name.to_str()?.split_once('.')?;
-            (end == part.end()).then(|| u128::from_str_radix(number, 16).ok())?
+            (end == kind.extension()).then(|| u128::from_str_radix(number, 16).ok())?
         };
         let mut keys: Vec<_> = names.filter_map(key).collect();
         keys.sort_unstable();
         keys
     }
 
-    /// Removes all parts of a key but its lock, which other processes may be waiting for.
+    /// Removes all files of a key except its lock, for which other processes may be waiting.
     pub fn forget(&self, key: u128) {
-        let parts = Part::ALL.into_iter().filter(|part| *part != Part::Lock);
-        parts.for_each(|part| self.remove(key, part));
+        let kinds = KeyFile::ALL.into_iter().filter(|kind| *kind != KeyFile::Lock);
+        kinds.for_each(|kind| self.remove(key, kind));
     }
 
-    /// Removes the keys that were not used for longest, so that at most so many are left.
+    /// Removes the least recently used keys until at most `keys_max` are left. Keys whose lock is held stay.
     pub fn forget_oldest(&self, keys_max: usize) {
         let used = |key| {
-            std::fs::metadata(self.file(key, Part::Lock)).and_then(|lock| lock.modified()).ok()
+            std::fs::metadata(self.file(key, KeyFile::Lock)).and_then(|lock| lock.modified()).ok()
         };
         let mut keys: Vec<_> =
-            self.keys(Part::Lock).into_iter().map(|key| (used(key), key)).collect();
+            self.keys(KeyFile::Lock).into_iter().map(|key| (used(key), key)).collect();
         keys.sort_unstable();
         let surplus = keys.len().saturating_sub(keys_max);
         for (_, key) in keys.into_iter().take(surplus) {
             if let Ok(Some(_lock)) = self.lock(key) {
                 self.forget(key);
-                self.remove(key, Part::Lock);
+                self.remove(key, KeyFile::Lock);
             }
         }
     }
 
-    /// Takes the lock of a key; `None` if another process has it.
+    /// Takes the lock of a key; `None` if another process holds the lock.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// The file system's error.
     pub fn lock(&self, key: u128) -> io::Result<Option<OwnedFd>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = fs::openat(CWD, self.file(key, Part::Lock), flags, Mode::RUSR | Mode::WUSR)?;
+        let file = fs::openat(CWD, self.file(key, KeyFile::Lock), flags, Mode::RUSR | Mode::WUSR)?;
         match fs::flock(&file, fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                // It says when the key was used last.
+                // `forget_oldest` sorts keys by this time.
                 let _ = fs::futimens(&file, &NOW);
                 Ok(Some(file))
             }
@@ -215,8 +216,8 @@ impl Place {
     }
 }
 
-/// Whether this user may make something in a folder. `su` and `sudo -E` leave root the variables of another
-/// user, whose folder it stays.
+/// Whether this user may create files in a folder. `su` and `sudo -E` leave root with the variables of
+/// another user, and root must not create files in that user's folders.
 fn may_use(path: &Path) -> bool {
     let folder = path.ancestors().find_map(|folder| std::fs::metadata(folder).ok());
     !rustix::process::geteuid().is_root() || folder.is_some_and(|folder| folder.uid() == 0)
@@ -231,12 +232,12 @@ mod tests {
     fn a_folder_that_others_may_enter_is_not_used() {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("thruway/preload");
-        Place::at(&path).unwrap();
+        TemplateFolder::at(&path).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        assert_eq!(Place::at(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(TemplateFolder::at(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let link = above.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(Place::at(&link).is_err());
+        assert!(TemplateFolder::at(&link).is_err());
     }
 
     #[test]
@@ -254,7 +255,9 @@ mod tests {
                 "XDG_CACHE_HOME" => Some(cache.into()),
                 _ => None,
             };
-            Place::of_user(path).map(|place| place.path().to_owned()).map_err(|error| error.kind())
+            TemplateFolder::of_user(path)
+                .map(|place| place.path().to_owned())
+                .map_err(|error| error.kind())
         };
         assert_eq!(place(&others, &own), Ok(own.join("thruway/preload")));
         assert_eq!(place(&others, &others), Err(io::ErrorKind::PermissionDenied));
@@ -264,35 +267,38 @@ mod tests {
     #[test]
     fn what_was_written_is_read_and_its_key_is_listed() {
         let above = tempfile::tempdir().unwrap();
-        let place = Place::at(&above.path().join("a/b")).unwrap();
-        place.write(7, Part::Plan, b"plan").unwrap();
-        assert_eq!(place.read(7, Part::Plan).as_deref(), Some(&b"plan"[..]));
-        assert_eq!((place.keys(Part::Plan), place.keys(Part::Key)), (vec![7], vec![]));
-        place.remove(7, Part::Plan);
-        assert_eq!(place.read(7, Part::Plan), None);
+        let place = TemplateFolder::at(&above.path().join("a/b")).unwrap();
+        place.write(7, KeyFile::Plan, b"plan").unwrap();
+        assert_eq!(place.read(7, KeyFile::Plan).as_deref(), Some(&b"plan"[..]));
+        assert_eq!((place.keys(KeyFile::Plan), place.keys(KeyFile::Key)), (vec![7], vec![]));
+        place.remove(7, KeyFile::Plan);
+        assert_eq!(place.read(7, KeyFile::Plan), None);
     }
 
     #[test]
     fn keys_without_a_template_are_forgotten_in_their_order() {
         let above = tempfile::tempdir().unwrap();
-        let place = Place::at(&above.path().join("a/b")).unwrap();
+        let place = TemplateFolder::at(&above.path().join("a/b")).unwrap();
         let held = place.lock(1).unwrap();
         for key in [3, 2, 4] {
             std::thread::sleep(std::time::Duration::from_millis(10));
             drop(place.lock(key).unwrap());
-            place.write(key, Part::Plan, b"").unwrap();
+            place.write(key, KeyFile::Plan, b"").unwrap();
         }
         place.forget_oldest(2);
-        assert_eq!((place.keys(Part::Lock), place.keys(Part::Plan)), (vec![1, 2, 4], vec![2, 4]));
+        assert_eq!(
+            (place.keys(KeyFile::Lock), place.keys(KeyFile::Plan)),
+            (vec![1, 2, 4], vec![2, 4])
+        );
         drop(held);
         place.forget_oldest(1);
-        assert_eq!(place.keys(Part::Lock), [4]);
+        assert_eq!(place.keys(KeyFile::Lock), [4]);
     }
 
     #[test]
     fn a_lock_is_held_by_one() {
         let above = tempfile::tempdir().unwrap();
-        let place = Place::at(&above.path().join("a/b")).unwrap();
+        let place = TemplateFolder::at(&above.path().join("a/b")).unwrap();
         let lock = place.lock(1).unwrap();
         assert!(lock.is_some() && place.lock(1).unwrap().is_none());
         assert!(place.lock(2).unwrap().is_some());

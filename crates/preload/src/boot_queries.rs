@@ -1,8 +1,8 @@
-//! What a boot asked the disk, and whether it would be told the same now.
+//! The file system queries of a boot, and whether the answers would be the same now.
 //!
-//! Each question is noted before it is asked, so that what is kept is never younger than what the boot was told.
-//! What only asks whether something is there is compared by type and rights. What asks for times, sizes or content
-//! is compared by the whole stamp, and what lists a folder by its names.
+//! A query is logged before the boot makes it, so the logged state is never newer than the answer that the
+//! boot received. Queries for existence compare type and permissions, queries for times, sizes or content
+//! compare the whole stamp, and queries for a folder's entries compare the names.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
@@ -13,32 +13,32 @@ use thruway_pack::Stamp;
 use thruway_sys::signal::Mask;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::passing::without_process;
+use crate::one_shot::without_process;
 
-/// What a boot asks about a path.
+/// A query about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// What kind of thing is there, if any, where the path's links lead.
+    /// The type of the file, following links.
     Kind,
-    /// What kind of thing is at the path itself.
+    /// The type of the file at the path itself, without following links.
     LinkKind,
-    /// As [`Kind`](Self::Kind), and the rights to it.
+    /// Like [`Kind`](Self::Kind), and the permissions.
     Rights,
-    /// All that `stat` says.
+    /// All fields of `stat`.
     Stat,
-    /// All that `lstat` says.
+    /// All fields of `lstat`.
     LinkStat,
-    /// What a file holds.
+    /// The content of a file.
     Content,
-    /// Which names a folder has.
+    /// The names in a folder.
     Names,
-    /// Where the path's links lead, component by component.
+    /// The path without links, component by component.
     RealPath,
 }
 
-/// What was asked, and what the answers were.
+/// The log of a boot's queries and their answers.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct QueryLog {
     paths: HashMap<Box<[u8]>, Entry>,
     written: HashSet<Box<[u8]>>,
     excluded: Vec<Box<[u8]>>,
@@ -46,21 +46,21 @@ pub struct Notes {
 
 #[derive(Debug, Default)]
 struct Entry {
-    link: Option<Seen>,
-    target: Option<Seen>,
-    names: Option<Names>,
+    link: Option<Observation>,
+    target: Option<Observation>,
+    names: Option<NamesDigest>,
 }
 
-/// What was found at a path.
+/// The state found at a path.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct Observation {
     answer: Answer,
     level: Level,
-    /// Whether it changed so recently that another change could leave no trace.
+    /// Whether the file changed so recently that another change could leave the same stamp.
     is_unsettled: bool,
 }
 
-/// How much of what was found counts.
+/// How much of a state has to stay the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Kind,
@@ -68,11 +68,11 @@ enum Level {
     Whole,
 }
 
-/// A folder's names as a digest.
+/// A digest of the names in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Names {
+struct NamesDigest {
     digest: u128,
-    /// Whether it says of each name what it is.
+    /// Whether the digest includes the type of each entry.
     has_kinds: bool,
 }
 
@@ -105,14 +105,14 @@ impl State {
     }
 }
 
-impl Notes {
-    /// Notes what is about to be asked about an absolute path.
+impl QueryLog {
+    /// Logs a query that the boot is about to make about an absolute path.
     pub fn note(&mut self, path: &[u8], question: Question, now_ns: i64) {
         if let Some(path) = without_process(path) {
             return self.note(&path, question, now_ns);
         }
         if path.starts_with(b"/proc/self") {
-            // Another process in each child.
+            // `/proc/self` means another process in each child.
             return;
         }
         let question = if is_made_up(path) { Question::Kind } else { question };
@@ -127,12 +127,12 @@ impl Notes {
         }
     }
 
-    /// The boot itself writes what is at that path: what is there afterwards is not compared.
+    /// Excludes a path that the boot itself writes from the comparison.
     pub fn note_written(&mut self, path: &[u8]) {
         self.written.insert(without_process(path).unwrap_or_else(|| path.to_vec()).into());
     }
 
-    /// What is at that path, or below it, is not compared.
+    /// Excludes a path, and all paths below it, from the comparison.
     pub fn exclude(&mut self, path: &[u8]) {
         self.excluded.push(path.strip_suffix(b"/").unwrap_or(path).into());
     }
@@ -147,15 +147,15 @@ impl Notes {
     fn see(&mut self, path: &[u8], follows: bool, level: Level, now_ns: i64) {
         let entry = self.paths.entry(path.into()).or_default();
         let place = if follows { &mut entry.target } else { &mut entry.link };
-        if let Some(seen) = place {
-            seen.level = seen.level.max(level);
+        if let Some(observation) = place {
+            observation.level = observation.level.max(level);
             return;
         }
         let answer = look(path, follows);
         let is_file = |state: &State| state.file_type() == FileType::RegularFile;
         let is_young = |state: &State| is_file(state) && state.stamp.is_racy(now_ns);
         let is_unsettled = answer.as_ref().is_ok_and(is_young);
-        *place = Some(Seen { answer, level, is_unsettled });
+        *place = Some(Observation { answer, level, is_unsettled });
     }
 
     fn see_components(&mut self, path: &[u8], now_ns: i64) {
@@ -174,44 +174,46 @@ impl Notes {
         let before = entry.target.as_mut();
         let Some(names) = names(path) else { return };
         entry.names = Some(names);
-        if let Some(seen) = before {
-            // The names are younger than the stamp.
-            seen.is_unsettled |= look(path, true) != seen.answer;
+        if let Some(observation) = before {
+            // The names were read after the stamp.
+            observation.is_unsettled |= look(path, true) != observation.answer;
         }
     }
 
-    /// What has to be compared from now on.
+    /// Turns the log into the list of queries to repeat.
     #[must_use]
-    pub fn sealed(mut self) -> Observed {
+    pub fn sealed(mut self) -> BootQueries {
         let paths = std::mem::take(&mut self.paths);
         let paths: Vec<_> = paths.into_iter().filter(|(path, _)| !self.is_left_out(path)).collect();
         let names = |(path, entry): &(Box<[u8]>, Entry)| Some((path.clone(), entry.names?));
-        let listed: HashMap<Box<[u8]>, Names> = paths.iter().filter_map(names).collect();
+        let listed: HashMap<Box<[u8]>, NamesDigest> = paths.iter().filter_map(names).collect();
         let mut missing = HashSet::new();
         let mut checks = Vec::new();
         for (path, entry) in paths {
             if entry.is_missing() && !is_link(&path) {
                 let first = first_missing(&path);
-                // Something is there now: that makes what was noted stale at once.
+                // A file that exists by now makes the template stale at once, so the check is kept even if
+                // its folder's names are compared.
                 let is_there = look(&first, false).is_ok();
                 missing.extend((is_there || !is_listed(&listed, &first)).then_some(first));
             } else if !entry.is_implied(&path, &listed) {
                 entry.add_checks(path, &mut checks);
             }
         }
-        let gone = |path| Check { path, follows: false, seen: Seen::MISSING, names: None };
+        let gone =
+            |path| Check { path, follows: false, observation: Observation::MISSING, names: None };
         checks.extend(missing.into_iter().map(gone));
         checks.sort_by(|one, other| one.path.cmp(&other.path));
-        Observed { checks }
+        BootQueries { checks }
     }
 }
 
-/// Whether a link is there: what was not found is where it leads.
+/// Whether there is a link. A dangling link answers `ENOENT`, although the link itself exists.
 fn is_link(path: &[u8]) -> bool {
     look(path, false).is_ok_and(|state| state.file_type() == FileType::Symlink)
 }
 
-/// The first component of a path at which there is nothing.
+/// Returns the first component of a path that does not exist.
 fn first_missing(path: &[u8]) -> Box<[u8]> {
     let mut first = path;
     while let Some(above) = parent(first) {
@@ -223,8 +225,8 @@ fn first_missing(path: &[u8]) -> Box<[u8]> {
     first.into()
 }
 
-/// Whether the names of the folder that a path is in are compared.
-fn is_listed(listed: &HashMap<Box<[u8]>, Names>, path: &[u8]) -> bool {
+/// Whether the names of the path's folder are compared.
+fn is_listed(listed: &HashMap<Box<[u8]>, NamesDigest>, path: &[u8]) -> bool {
     parent(path).is_some_and(|parent| listed.contains_key(parent))
 }
 
@@ -233,8 +235,8 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
     (slash > 0).then(|| &path[..slash])
 }
 
-impl Seen {
-    /// Nothing is there.
+impl Observation {
+    /// The state of a path without a file.
     const MISSING: Self =
         Self { answer: Err(Errno::NOENT), level: Level::Kind, is_unsettled: false };
 
@@ -244,30 +246,32 @@ impl Seen {
 }
 
 impl Entry {
-    /// Whether all that was asked found nothing.
+    /// Whether every query about the path found nothing.
     fn is_missing(&self) -> bool {
-        let mut seen = self.link.iter().chain(&self.target);
+        let mut observation = self.link.iter().chain(&self.target);
         self.names.is_none()
-            && seen.all(|seen| seen.answer == Err(Errno::NOENT))
+            && observation.all(|observation| observation.answer == Err(Errno::NOENT))
             && !self.leads_nowhere()
     }
 
-    /// A link to nothing is something.
+    /// Whether the path is a dangling link, which must be compared as a link.
     fn leads_nowhere(&self) -> bool {
         self.link.is_some_and(|link| link.answer.is_ok())
     }
 
-    /// Whether the names of its folder say all that was asked: what kind of thing it is.
-    fn is_implied(&self, path: &[u8], listed: &HashMap<Box<[u8]>, Names>) -> bool {
+    /// Whether the digest of the folder's names already covers every query: only the type was asked for.
+    fn is_implied(&self, path: &[u8], listed: &HashMap<Box<[u8]>, NamesDigest>) -> bool {
         let names = parent(path).and_then(|parent| listed.get(parent));
         let (false, Ok(now)) = (self.names.is_some(), look(path, false)) else { return false };
-        let mut seen = self.link.iter().chain(&self.target);
+        let mut observation = self.link.iter().chain(&self.target);
         let kind = now.file_type();
-        let is_kind = |seen: &Seen| {
-            let has_same = seen.answer.is_ok_and(|state| state.file_type() == kind);
-            seen.level == Level::Kind && has_same
+        let is_kind = |observation: &Observation| {
+            let has_same = observation.answer.is_ok_and(|state| state.file_type() == kind);
+            observation.level == Level::Kind && has_same
         };
-        names.is_some_and(|names| names.has_kinds) && kind != FileType::Symlink && seen.all(is_kind)
+        names.is_some_and(|names| names.has_kinds)
+            && kind != FileType::Symlink
+            && observation.all(is_kind)
     }
 
     fn add_checks(self, path: Box<[u8]>, checks: &mut Vec<Check>) {
@@ -275,19 +279,24 @@ impl Entry {
         if let (Some(one), Some(other)) = (&mut link, &mut target)
             && !one.is_link()
         {
-            // What is no link itself needs one look.
+            // The path is not a link, so `lstat` and `stat` agree and one check is enough.
             one.level = one.level.max(other.level);
             one.is_unsettled |= other.is_unsettled || one.answer != other.answer;
             target = None;
         }
-        let check = |seen: Seen, follows, names| Check { path: path.clone(), follows, seen, names };
+        let check = |observation: Observation, follows, names| Check {
+            path: path.clone(),
+            follows,
+            observation,
+            names,
+        };
         let names_of_link = if target.is_none() { self.names } else { None };
-        checks.extend(link.map(|seen| check(seen, false, names_of_link)));
-        checks.extend(target.map(|seen| check(seen, true, self.names)));
+        checks.extend(link.map(|observation| check(observation, false, names_of_link)));
+        checks.extend(target.map(|observation| check(observation, true, self.names)));
     }
 }
 
-/// Paths below which the kernel makes files up: their stamps say nothing.
+/// Whether the kernel generates the files below a path, so that their stamps carry no information.
 fn is_made_up(path: &[u8]) -> bool {
     [&b"/proc/"[..], b"/sys/", b"/dev/fd/"].iter().any(|start| path.starts_with(start))
 }
@@ -297,8 +306,9 @@ fn look(path: &[u8], follows: bool) -> Answer {
     fs::statat(CWD, path, flags).map(|stat| State::of(&stat))
 }
 
-/// A digest of a folder's names, and of what each of them is, in whatever order; `None` if it cannot be read.
-fn names(path: &[u8]) -> Option<Names> {
+/// Returns a digest of the names in a folder and of their types, independent of their order; `None` if the
+/// folder cannot be read.
+fn names(path: &[u8]) -> Option<NamesDigest> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let folder = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
     let mut names = Vec::new();
@@ -313,10 +323,10 @@ fn names(path: &[u8]) -> Option<Names> {
         digest.update(&[0, *kind]);
     }
     let has_kinds = names.iter().all(|(_, kind)| *kind != UNKNOWN);
-    Some(Names { digest: digest.digest128(), has_kinds })
+    Some(NamesDigest { digest: digest.digest128(), has_kinds })
 }
 
-/// What some file systems say of every name.
+/// The type that some file systems report for every entry (`DT_UNKNOWN`).
 const UNKNOWN: u8 = 0;
 
 fn kind(file_type: FileType) -> u8 {
@@ -329,9 +339,9 @@ fn kind(file_type: FileType) -> u8 {
     }
 }
 
-/// What a boot was told.
+/// The queries of a boot, with the answers that it received.
 #[derive(Debug, Default)]
-pub struct Observed {
+pub struct BootQueries {
     checks: Vec<Check>,
 }
 
@@ -339,31 +349,33 @@ pub struct Observed {
 struct Check {
     path: Box<[u8]>,
     follows: bool,
-    seen: Seen,
-    names: Option<Names>,
+    observation: Observation,
+    names: Option<NamesDigest>,
 }
 
-impl Observed {
-    /// How many questions are asked again.
+impl BootQueries {
+    /// Returns the number of queries to repeat.
     #[must_use]
     pub fn len(&self) -> usize {
         self.checks.len()
     }
 
-    /// Whether there is nothing to compare.
+    /// Whether there are no queries to repeat.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.checks.is_empty()
     }
 
-    /// The first path at which something is not as the boot was told.
+    /// Returns the first path whose answer has changed.
     ///
-    /// The questions are shared out among the processors, to threads that have ended when this answers.
+    /// The queries are divided among up to [`THREADS_MAX`] threads. All of them have ended when this function
+    /// returns, since the caller is about to fork.
     pub fn first_change(&mut self, now_ns: i64) -> Option<&[u8]> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = threads.min(THREADS_MAX).min(self.checks.len() / QUESTIONS_MIN).max(1);
         let length = self.checks.len().div_ceil(threads).max(1);
-        // Signals are this thread's alone, whose program has handlers for them.
+        // The program's signal handlers must run on the calling thread only, so the helper threads inherit a
+        // full mask.
         let before = Mask::full().set();
         let changes: Vec<_> = std::thread::scope(|scope| {
             let mut parts = self.checks.chunks_mut(length);
@@ -380,9 +392,9 @@ impl Observed {
     }
 }
 
-/// More threads would wait for each other in the kernel's tables of names.
+/// More threads would contend for the kernel's name cache.
 const THREADS_MAX: usize = 4;
-/// Fewer questions take no longer than the start of a thread.
+/// Fewer queries than this take less time than starting a thread.
 const QUESTIONS_MIN: usize = 256;
 
 fn first_changed(checks: &mut [Check], now_ns: i64) -> Option<usize> {
@@ -392,15 +404,15 @@ fn first_changed(checks: &mut [Check], now_ns: i64) -> Option<usize> {
 impl Check {
     fn holds(&mut self, now_ns: i64) -> bool {
         let now = look(&self.path, self.follows);
-        let (then, now) = match (self.seen.answer, now) {
+        let (then, now) = match (self.observation.answer, now) {
             (Ok(then), Ok(now)) => (then, now),
-            (then, now) => return then == now && !self.seen.is_unsettled,
+            (then, now) => return then == now && !self.observation.is_unsettled,
         };
         if self.names.is_some() {
             return self.has_same_names(then, now, now_ns);
         }
-        let level = self.seen.level;
-        if self.seen.is_unsettled && level == Level::Whole {
+        let level = self.observation.level;
+        if self.observation.is_unsettled && level == Level::Whole {
             return false;
         }
         match (level, then.file_type()) {
@@ -411,19 +423,20 @@ impl Check {
         }
     }
 
-    /// A folder whose time has changed may have the names that it had. That does for a boot that asked for them alone.
+    /// Compares the names of a folder. A folder whose time has changed may still have the same names, which
+    /// is enough unless the boot asked for its whole state.
     fn has_same_names(&mut self, then: State, now: State, now_ns: i64) -> bool {
-        if then == now && !self.seen.is_unsettled {
+        if then == now && !self.observation.is_unsettled {
             return true;
         }
-        let counts_whole = self.seen.level == Level::Whole;
+        let counts_whole = self.observation.level == Level::Whole;
         if counts_whole && then != now || !then.has_same_rights(&now) {
             return false;
         }
         let has_same = names(&self.path) == self.names;
         if has_same {
-            self.seen.answer = Ok(now);
-            self.seen.is_unsettled = now.stamp.is_racy(now_ns);
+            self.observation.answer = Ok(now);
+            self.observation.is_unsettled = now.stamp.is_racy(now_ns);
         }
         has_same
     }
@@ -440,17 +453,17 @@ mod tests {
         i64::MAX
     }
 
-    fn noted(path: &Path, question: Question) -> Observed {
-        let mut notes = Notes::default();
+    fn noted(path: &Path, question: Question) -> BootQueries {
+        let mut notes = QueryLog::default();
         notes.note(path.as_os_str().as_bytes(), question, now());
         notes.sealed()
     }
 
-    fn changes(observed: &mut Observed) -> bool {
+    fn changes(observed: &mut BootQueries) -> bool {
         observed.first_change(now()).is_some()
     }
 
-    /// Long enough for another stamp.
+    /// Waits until the file system's clock gives a new stamp.
     fn tick() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -509,7 +522,7 @@ mod tests {
         for questions in [[Question::Stat, Question::Names], [Question::Names, Question::LinkStat]]
         {
             [&one, &other].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
-            let mut notes = Notes::default();
+            let mut notes = QueryLog::default();
             for question in questions {
                 notes.note(one.as_os_str().as_bytes(), question, now());
             }
@@ -541,7 +554,7 @@ mod tests {
     fn a_file_that_changed_a_moment_ago_never_holds() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().as_os_str().as_bytes();
-        let mut notes = Notes::default();
+        let mut notes = QueryLog::default();
         let stamp = look(path, true).unwrap().stamp;
         notes.note(path, Question::Content, stamp.ctime_ns + 1);
         assert!(changes(&mut notes.sealed()));
@@ -551,7 +564,7 @@ mod tests {
     fn what_the_boot_wrote_itself_is_not_compared() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().as_os_str().as_bytes();
-        let mut notes = Notes::default();
+        let mut notes = QueryLog::default();
         notes.note(path, Question::Content, now());
         notes.note_written(path);
         assert!(notes.sealed().is_empty());
@@ -563,7 +576,7 @@ mod tests {
         let path = folder.path().join("a.rb");
         std::fs::write(&path, "").unwrap();
         std::os::unix::fs::symlink("a.rb", folder.path().join("link")).unwrap();
-        let mut notes = Notes::default();
+        let mut notes = QueryLog::default();
         for (name, question) in [("a.rb", Question::Kind), ("", Question::Names)] {
             let path = folder.path().join(name).into_os_string().into_encoded_bytes();
             notes.note(path.strip_suffix(b"/").unwrap_or(&path), question, now());
@@ -573,7 +586,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         assert!(changes(&mut observed), "a folder in its place");
-        let mut notes = Notes::default();
+        let mut notes = QueryLog::default();
         notes.note(folder.path().as_os_str().as_bytes(), Question::Names, now());
         notes.note(folder.path().join("link").as_os_str().as_bytes(), Question::Kind, now());
         assert_eq!(notes.sealed().len(), 2, "a link may lead elsewhere");
@@ -597,7 +610,7 @@ mod tests {
     #[test]
     fn many_paths_below_nothing_are_one_question() {
         let folder = tempfile::tempdir().unwrap();
-        let mut notes = Notes::default();
+        let mut notes = QueryLog::default();
         for name in ["x/a", "x/b/c", "x"] {
             let path = folder.path().join(name);
             notes.note(path.as_os_str().as_bytes(), Question::Kind, now());
@@ -612,7 +625,7 @@ mod tests {
     fn the_first_of_many_changes_is_named_whichever_thread_finds_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = |number: usize| folder.path().join(format!("{number:04}"));
-        let mut notes = Notes::default();
+        let mut notes = QueryLog::default();
         for number in 0..1200 {
             std::fs::write(path(number), "").unwrap();
             notes.note(path(number).as_os_str().as_bytes(), Question::Content, now());
@@ -630,7 +643,7 @@ mod tests {
     fn what_a_listed_folder_lacks_needs_no_look_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("a.rb");
-        let mut notes = Notes::default();
+        let mut notes = QueryLog::default();
         notes.note(missing.as_os_str().as_bytes(), Question::Kind, now());
         notes.note(folder.path().as_os_str().as_bytes(), Question::Names, now());
         let mut observed = notes.sealed();
