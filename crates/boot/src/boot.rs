@@ -1,4 +1,4 @@
-//! One process's boot: a pack, what is known of the disk, and what was learned.
+//! The boot of one process: a pack, a cache of the disk's state, and entries for the next pack.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,54 +19,54 @@ use crate::code::{CodeFlags, Reason, Warnings};
 use crate::files::{Files, FoundFile, cleaned};
 use crate::frozen;
 use crate::kind;
-use crate::learned::{self, Compiled, Learned};
+use crate::learned_entries::{self, CompiledFeature, LearnedEntries};
 use crate::options::{Options, Trust};
 use crate::path;
 use crate::report::Counts;
 use crate::rights;
 
-/// How much of the pack's code stays in memory after it was loaded. A call for each feature would cost
-/// more than a page that is read twice.
+/// The amount of loaded code, in bytes, after which the pack's pages are released. A system call per feature
+/// would cost more than reading a page again.
 const LOADED_BYTES_MAX: usize = 256 << 10;
 
-/// The whole of it. All methods may be called from any thread.
+/// The boot of one process. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Boot {
-    /// How it is to go.
+    /// The options of the boot.
     pub options: Options,
-    /// What happened, for the report.
+    /// Counters for the report.
     pub counts: Counts,
-    /// What is known of the disk.
+    /// The cached state of the disk.
     pub files: Files,
     identity: Vec<u8>,
     pack_path: Option<PathBuf>,
     file: Option<&'static PackFile>,
     pack: Option<Pack<'static>>,
-    /// Bytes of code that were loaded since their memory was given back.
+    /// Bytes of code loaded since the pack's pages were last released.
     loaded_bytes: AtomicUsize,
     may_write: bool,
-    /// What is not as a pack says that was to be frozen.
-    thawed_by: Option<&'static [u8]>,
-    learned: Mutex<Learned>,
-    /// Of all JSON texts in the pack, once one was asked for.
+    /// The first path that differs from a pack that was to be trusted without checks.
+    change_since_pack: Option<&'static [u8]>,
+    learned: Mutex<LearnedEntries>,
+    /// The digests of all JSON texts in the pack, built on first use.
     json_digests: OnceLock<HashSet<[u8; 16]>>,
 }
 
-/// What the pack has of a document.
+/// The pack's answer about a document.
 #[derive(Debug, Clone, Copy)]
 pub enum CachedDocument {
-    /// What it says.
+    /// The content of the document.
     Hit(&'static [u8]),
-    /// What it says cannot be kept.
+    /// The content is known to be uncacheable.
     Uncacheable,
-    /// Nothing, and nothing may be learned.
+    /// There is no answer, and none may be learned.
     Unavailable,
-    /// Nothing yet; the file has that stamp now.
+    /// There is no answer yet; the file has this stamp.
     Miss(Stamp),
 }
 
 impl Boot {
-    /// Opens the pack, if there is a path for one. What kept it from being used is said in one line.
+    /// Opens the pack, if a path is given. Also returns the reason, in one line, why a pack was not used.
     pub fn start(
         options: Options,
         identity: &[u8],
@@ -77,12 +77,14 @@ impl Boot {
             Some(path) => opened(path, identity, options.is_frozen()),
         };
         let pack = file.map(PackFile::pack);
-        // What this process changes is not seen in the portable mode, so nothing is believed there.
+        // In portable mode this process cannot see its own changes, so a frozen pack cannot be trusted.
         let may_freeze = options.is_frozen() && !options.portable;
-        let thawed_by = pack.zip(pack_path.as_deref()).filter(|_| options.trust == Trust::Frozen);
-        let thawed_by = thawed_by.filter(|_| may_freeze);
-        let thawed_by = thawed_by.and_then(|(pack, path)| frozen::first_change(&pack, path));
-        let is_frozen = may_freeze && pack.is_some() && thawed_by.is_none();
+        let change_since_pack =
+            pack.zip(pack_path.as_deref()).filter(|_| options.trust == Trust::Frozen);
+        let change_since_pack = change_since_pack.filter(|_| may_freeze);
+        let change_since_pack =
+            change_since_pack.and_then(|(pack, path)| frozen::first_change(&pack, path));
+        let is_frozen = may_freeze && pack.is_some() && change_since_pack.is_none();
         let boot = Self {
             counts: Counts::default(),
             files: Files::new(pack, is_frozen, !options.portable),
@@ -91,38 +93,38 @@ impl Boot {
             file,
             pack,
             loaded_bytes: AtomicUsize::new(0),
-            // A frozen pack stays as it is.
+            // A frozen pack is never rewritten.
             may_write: may_write && !options.is_frozen() && !options.read_only,
-            thawed_by,
+            change_since_pack,
             learned: Mutex::default(),
             json_digests: OnceLock::new(),
-            options: Options { trust: thawed(options.trust, is_frozen), ..options },
+            options: Options { trust: checked_trust(options.trust, is_frozen), ..options },
         };
         (boot, note)
     }
 
-    /// Where the pack is or will be, if anywhere.
+    /// The path of the pack, whether it exists or not.
     #[must_use]
     pub fn pack_path(&self) -> Option<&Path> {
         self.pack_path.as_deref()
     }
 
-    /// The pack, if there is one.
+    /// The pack, if one was opened.
     #[must_use]
     pub fn pack(&self) -> Option<Pack<'static>> {
         self.pack
     }
 
-    /// Whether what Ruby compiles is kept for the next pack.
+    /// Whether newly compiled code is kept for the next pack.
     #[must_use]
     pub fn is_learning(&self) -> bool {
         self.may_write
     }
 
-    /// The compiled code of a feature.
+    /// Returns the compiled code of a feature.
     ///
     /// # Errors
-    /// Why it has to be compiled.
+    /// The reason why Ruby has to compile the feature.
     pub fn code(
         &self,
         path: &[u8],
@@ -148,7 +150,8 @@ impl Boot {
         Ok(code)
     }
 
-    /// Ruby has made its own form of that code. What it was made from needs no memory any more.
+    /// Records that Ruby has built its own form of the code. Pages of the pack are released after every
+    /// [`LOADED_BYTES_MAX`].
     pub fn loaded(&self, code: &[u8]) {
         let sum = self.loaded_bytes.fetch_add(code.len(), Ordering::Relaxed) + code.len();
         if let (Some(file), true) = (self.file, sum >= LOADED_BYTES_MAX) {
@@ -157,7 +160,8 @@ impl Boot {
         }
     }
 
-    /// Keeps what Ruby compiled, if the file has not changed since Ruby began to read it at `read_ns`.
+    /// Keeps code that Ruby has compiled, provided that the file has not changed since Ruby started to read
+    /// it at `read_ns`.
     pub fn learn(
         &self,
         path: &[u8],
@@ -174,7 +178,7 @@ impl Boot {
         let has_plain_rights = !rights::has_access_list(path);
         let is_open = has_plain_rights && rights::is_open(&stat);
         let wants_digest = self.options.trust == Trust::Digest;
-        let compiled = Compiled {
+        let compiled = CompiledFeature {
             path: path.to_vec(),
             stamp: before,
             read_ns,
@@ -186,7 +190,7 @@ impl Boot {
         lock(&self.learned).add(compiled);
     }
 
-    /// The compiled code of a script with exactly that source.
+    /// Returns the compiled code of a script with exactly this source.
     #[must_use]
     pub fn script(&self, path: &[u8], source: &[u8]) -> Option<&'static [u8]> {
         let data = self.pack?.find(kind::SCRIPT, path)?.data()?;
@@ -194,13 +198,13 @@ impl Boot {
         (*digest == xxh3_128(source).to_le_bytes()).then_some(code)
     }
 
-    /// Keeps the compiled code of a script with that source.
+    /// Keeps the compiled code of a script.
     pub fn learn_script(&self, path: &[u8], source: &[u8], code: &[u8]) {
         let digest = xxh3_128(source).to_le_bytes();
         lock(&self.learned).add_script(path, digest, code);
     }
 
-    /// What the YAML file at a path says when it is read in a certain way.
+    /// Returns the content of a YAML file, parsed with the options of `variant`.
     #[must_use]
     pub fn yaml(&self, path: &[u8], variant: &[u8]) -> CachedDocument {
         if !path::is_clean(path) {
@@ -209,7 +213,7 @@ impl Boot {
         let entry = self.pack.and_then(|pack| pack.find(kind::YAML, &name(variant, path)));
         let is_frozen = self.files.is_frozen_at(path);
         let stamp = if is_frozen { None } else { self.files.stamp_of_target(path) };
-        // A folder that has come in the file's place has no such stamp.
+        // `None` also covers a folder that has replaced the file.
         let is_gone = stamp.is_none() && !is_frozen;
         if is_gone || !rights::may_read(path) {
             return CachedDocument::Unavailable;
@@ -230,7 +234,8 @@ impl Boot {
         }
     }
 
-    /// Keeps what a YAML file says, or that it cannot be kept, if the file still has that stamp.
+    /// Keeps the content of a YAML file, or the fact that it is uncacheable, provided that the file still has
+    /// the given stamp.
     pub fn learn_yaml(&self, path: &[u8], variant: &[u8], stamp: Stamp, data: Option<Vec<u8>>) {
         if self.files.stamp_of_target(path) == Some(stamp) {
             let data = data.unwrap_or_default();
@@ -238,24 +243,24 @@ impl Boot {
         }
     }
 
-    /// Whether the pack may have what a JSON text says; `false` is certain.
+    /// Whether the pack may hold the content of a JSON text; `false` is certain.
     #[must_use]
     pub fn knows_json(&self, text: &[u8]) -> bool {
         let Some(pack) = self.pack else { return false };
-        let digests = self.json_digests.get_or_init(|| learned::json_digests(&pack));
+        let digests = self.json_digests.get_or_init(|| learned_entries::json_digests(&pack));
         !digests.is_empty() && digests.contains(&xxh3_128(text).to_le_bytes())
     }
 
-    /// What a JSON text says when it is parsed in a certain way.
+    /// Returns the content of a JSON text, parsed with the options of `variant`.
     #[must_use]
     pub fn json(&self, text: &[u8], variant: &[u8]) -> Option<&'static [u8]> {
         let entry = self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?;
-        learned::split_at_nul(entry.data()?).map(|(_, document)| document)
+        learned_entries::split_at_nul(entry.data()?).map(|(_, document)| document)
     }
 
-    /// Keeps what a JSON text says as long as the file at a path is as it is now. That file may be
-    /// where the text came from only if it is a regular file of that size. The file is not opened. One
-    /// text for each file and way of parsing is kept.
+    /// Keeps the content of a JSON text until the file at `path` changes. The text is assumed to come from
+    /// that file only if the file is regular and has the same size; the file is not opened. One text is kept
+    /// for each file and variant.
     pub fn learn_json(&self, path: &[u8], text: &[u8], variant: &[u8], document: &[u8]) {
         let Some(path) = cleaned(path) else { return };
         let Some(stamp) = self.files.stamp_of_target(&path) else { return };
@@ -265,25 +270,26 @@ impl Boot {
         }
     }
 
-    /// Writes the next pack, if there is anything new to put into it. It may be called again: what was
-    /// learned since goes into the pack after that.
+    /// Writes the next pack if there are new entries. May be called again: entries learned since then go into
+    /// the following pack.
     ///
     /// # Errors
-    /// As of [`thruway_pack::replace`].
+    /// See [`thruway_pack::replace`].
     pub fn finish(&self) -> Result<Option<Written>, Error> {
         let Some(path) = self.pack_path.as_deref().filter(|_| self.may_write) else {
             return Ok(None);
         };
         let Some(folders) = self.files.folders() else { return Ok(None) };
         let mut learned = lock(&self.learned);
-        let has_news = !learned.has_been_written() && learned::has_news(&folders);
-        if learned.is_empty() && !has_news {
+        let has_new_folders =
+            !learned.has_been_written() && learned_entries::has_new_folders(&folders);
+        if learned.is_empty() && !has_new_folders {
             return Ok(None);
         }
         let mut builder = Builder::new(&self.identity);
         learned.put_into(&mut builder);
-        learned::put_folders(&folders, &mut builder);
-        // Another process may have replaced the pack since: what it learned is kept too.
+        learned_entries::put_folders(&folders, &mut builder);
+        // Another process may have replaced the pack in the meantime; its entries are kept too.
         let newest = PackFile::open_for(path, &self.identity).ok();
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned.keep(&pack, &mut builder);
@@ -296,37 +302,38 @@ impl Boot {
         Ok(Some(written))
     }
 
-    /// What happened, a line a fact.
+    /// Returns the report, one fact per line.
     #[must_use]
     pub fn report(&self) -> String {
         let report = self.counts.report(self.files.stats.value(), self.files.folder_lookups());
         let report = self.portable_mode() + &report;
-        match self.thawed_by.map(printable::bytes) {
+        match self.change_since_pack.map(printable::bytes) {
             Some(path) => format!("thruway: not frozen, since {path} has changed\n{report}"),
             None => report,
         }
     }
 
-    /// What the portable mode leaves to Ruby, if it is that mode.
+    /// Returns lines on the features that portable mode disables; empty in other modes.
     fn portable_mode(&self) -> String {
         if !self.options.portable {
             return String::new();
         }
-        let mut text =
-            "thruway: in the portable mode: libruby's own calls are not answered\n".to_owned();
+        let mut text = "thruway: in the portable mode: libruby's own calls are not answered\n".to_owned();
         if self.options.trust == Trust::Digest && !self.may_write {
-            text.push_str("thruway: not frozen: what this program changes is not seen there\n");
+            text.push_str(
+                "thruway: not frozen: portable mode cannot see what the program changes\n",
+            );
         }
         if self.options.gc_after_mb.is_some() {
             text.push_str(
-                "thruway: garbage is collected as always: what is asked for is not seen there\n",
+                "thruway: --gc-after has no effect: portable mode cannot count allocations\n",
             );
         }
         text
     }
 
-    /// Whether the file has the content that the code with that stamp was compiled from. A pack may hold
-    /// the digest of an older content: it counts only with its own stamp.
+    /// Whether the file's content equals the source of the code with the given stamp. The pack may hold the
+    /// digest of an older content, which counts only together with its own stamp.
     fn has_same_digest(&self, path: &[u8], compiled: Stamp) -> bool {
         if self.options.trust != Trust::Digest {
             return false;
@@ -336,8 +343,7 @@ impl Boot {
         known.is_some() && known == digest(path).as_ref().map(|digest| &digest[..])
     }
 
-    /// Whether the code was compiled with the path's real path (`__dir__`, and what
-    /// `require_relative` starts from).
+    /// Whether the code was compiled under the same real path. `__dir__` and `require_relative` depend on it.
     fn leads_to_the_same_file(&self, path: &[u8], file: &FoundFile, flags: CodeFlags) -> bool {
         let real = self.files.real_path_below(path, file.is_searched);
         let Some(real) = real else { return false };
@@ -353,7 +359,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The pack at a path, a note on why it is not used, and whether another one may take its place.
+/// Opens the pack at a path. Returns the pack, the reason why it is not used, and whether a new pack may
+/// replace it.
 fn opened(
     path: &Path,
     identity: &[u8],
@@ -377,16 +384,16 @@ fn opened(
     }
 }
 
-/// A pack that cannot be believed as it stands is validated instead, by content where it can be.
-fn thawed(trust: Trust, is_frozen: bool) -> Trust {
+/// Falls back from a mode without checks to comparing content if the pack cannot be trusted as it stands.
+fn checked_trust(trust: Trust, is_frozen: bool) -> Trust {
     match trust {
         Trust::Frozen | Trust::Image if !is_frozen => Trust::Digest,
         trust => trust,
     }
 }
 
-/// What first differs between two programs' identities: the Ruby, a compile option by its name, the locale
-/// or the build.
+/// Describes the first difference between two programs' identities: the Ruby, a compile option, the locale or
+/// the build.
 fn difference(then: &[u8], now: &[u8]) -> Option<String> {
     const LINES: [&str; 4] = ["Ruby", "compile options", "locale", "build of libruby"];
     let [then, now] = [then, now].map(String::from_utf8_lossy);
@@ -397,12 +404,12 @@ fn difference(then: &[u8], now: &[u8]) -> Option<String> {
     Some(format!("its {name}: {then}, here: {now}"))
 }
 
-/// The name of a document: how it is read, and where it is.
+/// Returns the name of a document: the variant, a NUL and the path.
 fn name(variant: &[u8], path: &[u8]) -> Vec<u8> {
     [variant, path].join(&0)
 }
 
-/// The digest of the file with that stamp; `None` if it is another one by now, or changes meanwhile.
+/// Returns the digest of a file; `None` if its stamp differs, or changes while the file is read.
 fn digest_of(path: &[u8], stamp: Stamp) -> Option<[u8; 16]> {
     let mut file = File::open(OsStr::from_bytes(path)).ok()?;
     let is_same = |file: &File| fs::fstat(file).is_ok_and(|now| Stamp::of(&now) == stamp);
@@ -411,12 +418,12 @@ fn digest_of(path: &[u8], stamp: Stamp) -> Option<[u8; 16]> {
     has_same.then(|| xxh3_128(&content).to_le_bytes())
 }
 
-/// 128 bits of XXH3 of the file's content.
+/// Returns the 128-bit XXH3 digest of a file's content.
 fn digest(path: &[u8]) -> Option<[u8; 16]> {
     read(path).map(|content| xxh3_128(&content).to_le_bytes())
 }
 
-/// The content of a regular file. Anything else is not read: a FIFO would never end.
+/// Reads a regular file; `None` for any other kind. Reading a FIFO might never end.
 #[must_use]
 pub fn read(path: &[u8]) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

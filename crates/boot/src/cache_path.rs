@@ -1,4 +1,4 @@
-//! Where an application's pack is kept.
+//! The path of an application's pack.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -8,37 +8,38 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What marks the folder of an application.
+/// Files that mark the folder of an application.
 const MARKS: [&str; 3] = ["Gemfile", "gems.rb", "config.ru"];
 
-/// The folder of the user's cache with the packs of programs that were started outside of applications.
+/// The subfolder of the user's cache for packs of programs that do not belong to an application.
 const OUTSIDE: &str = "outside";
 
-/// The most packs in there. Each folder that a program is started in has its own, and most are never used again.
+/// The most packs in [`OUTSIDE`]. Every working directory gets a pack of its own, and most are never used
+/// again.
 const OUTSIDE_PACKS_MAX: usize = 20;
 
-/// What a program belongs to, by the folder that it is started in.
+/// The application that a program belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Application {
-    /// The application's folder, or the one that the program is started in.
+    /// The folder of the application; without one, the working directory.
     pub folder: PathBuf,
-    /// Whether the folder is an application's.
+    /// Whether the folder is marked as an application's.
     pub is_marked: bool,
 }
 
-/// What the path depends on, besides the disk.
+/// The variables that determine the path.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// `BUNDLE_GEMFILE`, which names the application.
+    /// `BUNDLE_GEMFILE`, which selects the application.
     pub gemfile: Option<PathBuf>,
-    /// `XDG_CACHE_HOME`, where it is absolute.
+    /// `XDG_CACHE_HOME`, if absolute.
     pub cache_home: Option<PathBuf>,
     /// `HOME`.
     pub home: Option<PathBuf>,
 }
 
 impl Environment {
-    /// Those of this process, taken from `variable`.
+    /// Reads the variables through `variable`.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
@@ -48,8 +49,8 @@ impl Environment {
         }
     }
 
-    /// The application that `start` lies in: the folder of the Gemfile, or the nearest folder above
-    /// with a Gemfile or a `config.ru`, or `start` itself.
+    /// Returns the application that `start` belongs to: the folder of `BUNDLE_GEMFILE`, or else the nearest
+    /// folder above `start` with a Gemfile or `config.ru`, or else `start` itself.
     #[must_use]
     pub fn application(&self, start: &Path) -> Application {
         let has_mark = |folder: &&Path| MARKS.iter().any(|mark| is_file(&folder.join(mark)));
@@ -60,13 +61,13 @@ impl Environment {
         }
     }
 
-    /// The pack of an application, for a program of that identity.
+    /// Returns the path of an application's pack for a program with the given identity.
     ///
-    /// It is kept in `tmp/cache/thruway` if the application has a `tmp` folder, as Rails applications
-    /// do. That folder must not be open to all users, as `/tmp` is, of an application in `/`.
-    /// Otherwise it is kept in the user's cache, if that is this user's. The identity is part of the
-    /// name, so that two versions of Ruby do not take turns at replacing one file. `None` without a
-    /// folder to keep it in.
+    /// An application with a `tmp` folder, such as a Rails application, keeps its pack in
+    /// `tmp/cache/thruway`. The `tmp` folder must not be writable by all users, as `/tmp` is for an
+    /// application in `/`. Otherwise the pack is kept in the user's cache, provided that the cache belongs to
+    /// this user. The name includes the identity, so that two versions of Ruby do not keep replacing one
+    /// file. `None` if neither folder can be used.
     #[must_use]
     pub fn cache_path(&self, application: &Application, identity: &[u8]) -> Option<PathBuf> {
         let Application { folder, is_marked } = application;
@@ -85,15 +86,15 @@ impl Environment {
         Some(cache.join(format!("{application:016x}-{program:016x}.thruway-pack")))
     }
 
-    /// Whether no pack is kept for a program that is started in `folder`.
+    /// Whether there is nowhere to keep a pack for a program started in `folder`.
     #[must_use]
     pub fn keeps_no_pack(&self, folder: &Path) -> bool {
         self.cache_path(&self.application(folder), b"").is_none()
     }
 }
 
-/// Removes the packs that were written longest ago, if this one is kept with those of programs outside of
-/// applications. A process that uses such a pack has it mapped, and goes on.
+/// Removes the oldest packs beside this one, if it does not belong to an application. A process that uses a
+/// removed pack has it mapped and is not disturbed.
 pub(crate) fn remove_oldest_beside(pack: &Path) {
     let Some(folder) =
         pack.parent().filter(|folder| folder.ends_with(Path::new("thruway").join(OUTSIDE)))
@@ -107,18 +108,18 @@ pub(crate) fn remove_oldest_beside(pack: &Path) {
         entries.map(|entry| entry.path()).filter(is_pack).filter_map(dated).collect();
     packs.sort_unstable_by(|a, b| b.cmp(a));
     for (_, path) in packs.into_iter().skip(OUTSIDE_PACKS_MAX).filter(|(_, path)| path != pack) {
-        // Another process may have removed it.
+        // Another process may have removed the file.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Whether every user may put files there.
+/// Whether every user may create files in the folder.
 fn is_shared(stat: &Metadata) -> bool {
     stat.mode() & 0o002 != 0
 }
 
-/// Whether a folder, or the nearest one above that is there, is this user's: root may run with another
-/// user's `HOME`.
+/// Whether a folder, or its nearest existing parent, belongs to this user. Root may run with another user's
+/// `HOME`.
 fn is_own(folder: &Path) -> bool {
     let stat = folder.ancestors().find_map(|folder| std::fs::metadata(folder).ok());
     let user = rustix::process::geteuid().as_raw();
@@ -135,7 +136,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Of that folder, as an application or as a folder outside of one.
+    /// Describes a folder that is an application's or not.
     fn application(folder: &Path, is_marked: bool) -> Application {
         Application { folder: folder.to_owned(), is_marked }
     }

@@ -1,32 +1,32 @@
-//! Which compiled code stands for which source, and when it may be used.
+//! Conditions under which compiled code may stand for its source.
 
-/// What Ruby would say while it compiles, as far as it can be switched off.
+/// The warnings that are enabled while Ruby compiles.
 ///
-/// Code that was compiled without a warning is used only where no more warnings are wanted now than
-/// were then. Otherwise `ruby -w` would be silent about a file that was compiled without it.
+/// Code that compiled without a warning is used only if no further warnings are enabled now. Otherwise `ruby
+/// -w` would be silent about a file that was compiled without `-w`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Warnings {
     /// `$VERBOSE`: nil is 0, false 1, true 2.
     pub level: u8,
-    /// One bit for each category that is switched on (`Warning[:deprecated]` and others).
+    /// One bit for each enabled category (`Warning[:deprecated]` and others).
     pub categories: u8,
 }
 
-/// Set if the path runs through no link, so that it is its own real path.
+/// Set if no component of the path is a link, so that the path is its own real path.
 const IS_REAL: u32 = 1 << 16;
-/// Set if the file has no access list, so that its mode alone decides its rights.
+/// Set if the file has no access list, so that its mode alone decides on access.
 const HAS_PLAIN_RIGHTS: u32 = 1 << 17;
 /// Set if every user may read the file.
 const IS_OPEN: u32 = 1 << 18;
 
-/// What an entry's flags say of its code.
+/// The flags of a feature's entry, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeFlags {
-    /// Under which warnings the source compiled in silence.
+    /// The warnings under which the source compiled silently.
     pub silent: Warnings,
     /// Whether the feature's path is its own real path.
     pub is_real: bool,
-    /// Whether the file's mode alone decides its rights: it has no access list.
+    /// Whether the file has no access list, so that its mode alone decides on access.
     pub has_plain_rights: bool,
     /// Whether every user may read the file.
     pub is_open: bool,
@@ -54,53 +54,53 @@ impl CodeFlags {
 }
 
 impl Warnings {
-    /// Whether nothing is wanted here that is not wanted in `other`.
+    /// Whether every warning enabled here is also enabled in `other`.
     #[must_use]
     pub fn within(self, other: Self) -> bool {
         self.level <= other.level && self.categories & !other.categories == 0
     }
 }
 
-/// Why a feature was left to Ruby.
+/// The reason why Ruby compiled a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The pack does not hold it.
+    /// The pack does not hold the feature.
     NotPacked,
-    /// Another file was compiled.
+    /// The file differs from the one that was compiled.
     Stale,
-    /// The path leads to another file than it did.
+    /// The path leads to a different file than before.
     Moved,
-    /// It is a link, or not a regular file.
+    /// The path is a link, or not a regular file.
     NotRegular,
-    /// The pack's copy is damaged.
+    /// The entry is damaged.
     Damaged,
-    /// Ruby may have something to say about it that it had no reason to say then.
+    /// Ruby may warn about the file, because more warnings are enabled than when it was compiled.
     MayWarn,
-    /// Code coverage is being measured.
+    /// Code coverage is being measured, which changes the compiled code.
     Coverage,
-    /// The compile options are not those of the pack.
+    /// The compile options differ from those of the pack.
     CompileOption,
-    /// The program wants the source of what it loads, line by line.
+    /// The program keeps the source lines of what it loads (`SCRIPT_LINES__`).
     Lines,
-    /// Ruby did not take the code.
+    /// Ruby rejected the code.
     Refused,
 }
 
 impl Reason {
-    /// The reason in words.
+    /// The reason as a phrase.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::NotPacked => "not in the pack",
             Self::Stale => "changed since",
-            Self::Moved => "its path leads elsewhere now",
+            Self::Moved => "its path now leads to another file",
             Self::NotRegular => "a link, or not a regular file",
             Self::Damaged => "damaged in the pack",
-            Self::MayWarn => "may give warnings that were off before",
+            Self::MayWarn => "may give warnings that were off when it was compiled",
             Self::Coverage => "coverage is being measured",
-            Self::CompileOption => "other compile options",
+            Self::CompileOption => "the compile options differ",
             Self::Lines => "the program keeps the lines of its source",
-            Self::Refused => "Ruby did not take the code",
+            Self::Refused => "Ruby rejected the code",
         }
     }
 }

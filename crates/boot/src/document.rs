@@ -1,74 +1,74 @@
-//! What a YAML or JSON file says, as a sequence of tokens from which a program builds its objects.
+//! The content of a YAML or JSON file, as a sequence of tokens from which a program builds its objects.
 //!
-//! One byte says what comes; lengths and numbers follow in LEB128, seven bits a byte. A list is its
-//! length and then its elements, a map its length and then keys and values in turn. An object that
-//! stands in two places is written once, and [`Token::Again`] names it the second time. For that,
-//! texts, lists, maps and dates are counted from 0 in the order in which they begin.
+//! Each token starts with one byte for its type. Lengths and numbers follow in LEB128, seven bits per byte. A
+//! list is its length followed by its elements, a map its length followed by keys and values in turn. An
+//! object that occurs twice is written once; the second time, [`Token::Again`] refers to it by number. For
+//! this purpose texts, lists, maps and dates are numbered from 0 in the order of their first byte.
 
-/// One piece of a document.
+/// A token of a document.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Token<'a> {
-    /// Nothing.
+    /// `nil`.
     Nil,
-    /// Yes.
+    /// `true`.
     True,
-    /// No.
+    /// `false`.
     False,
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Float(f64),
-    /// A text that may be changed.
+    /// A mutable string.
     Text(&'a [u8]),
-    /// A text that may not; equal ones are one object.
+    /// A frozen string. Equal ones are one object, as Ruby deduplicates them.
     FrozenText(&'a [u8]),
     /// A symbol.
     Symbol(&'a [u8]),
-    /// A day: Julian day number, and the day from which the Gregorian calendar is used.
+    /// A date.
     Date {
         /// The Julian day number.
         day: i64,
-        /// Where the calendar changes.
+        /// The Julian day number from which the Gregorian calendar applies.
         start: f64,
     },
-    /// A list: its elements follow.
+    /// A list, followed by its elements.
     List {
-        /// How many.
+        /// The number of elements.
         length: usize,
-        /// Whether the list may not be changed.
+        /// Whether the list is frozen.
         is_frozen: bool,
     },
-    /// A map: its keys follow, each with its value.
+    /// A map, followed by its keys and values in turn.
     Map {
-        /// How many pairs.
+        /// The number of pairs.
         length: usize,
-        /// Whether the map may not be changed.
+        /// Whether the map is frozen.
         is_frozen: bool,
     },
-    /// The object of that number once more.
+    /// The object with this number once more.
     Again(usize),
 }
 
-/// Writes tokens.
+/// Encodes tokens.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
 }
 
-/// Reads tokens; `None` at the end, and at anything that is no token.
+/// Decodes tokens; yields `None` at the end and at malformed bytes.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl Writer {
-    /// What was written.
+    /// Returns the encoded bytes.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Writes one token.
+    /// Appends a token.
     pub fn put(&mut self, token: Token<'_>) {
         match token {
             Token::Nil => self.bytes.push(0),
@@ -118,13 +118,13 @@ impl Writer {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads what a [`Writer`] wrote.
+    /// Creates a reader of bytes that a [`Writer`] wrote.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Whether nothing is left.
+    /// Whether all bytes have been read.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
@@ -151,7 +151,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A length, if as much can still follow: each element takes a byte at least.
+    /// Reads a length; `None` if the remaining bytes are too few for as many elements. The caller may
+    /// therefore allocate that many.
     fn length(&mut self, bytes_each: usize) -> Option<usize> {
         let length = usize::try_from(self.number()?).ok()?;
         (length.checked_mul(bytes_each)? <= self.rest.len()).then_some(length)
@@ -201,7 +202,7 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-/// Small numbers of either sign become small numbers.
+/// Maps integers of small magnitude to small unsigned numbers.
 fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }

@@ -1,4 +1,4 @@
-//! What is at a path: from the pack where that is believed, else from the disk.
+//! The file at a path: known from the pack where the pack is trusted, otherwise from the disk.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,57 +10,57 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Stat};
 use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::code::CodeFlags;
-use crate::folders::{Asked, Folders, Observer, Probe};
+use crate::folders::{DiskQuery, Folders, Observer, Probe};
 use crate::kind;
 use crate::load_path::{self, LoadPath, Resolution};
 use crate::path;
 use crate::report::Count;
 use crate::rights;
 
-/// What is known of files and folders. All methods may be called from any thread.
+/// A cache of the state of files and folders. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Files {
     pack: Option<Pack<'static>>,
     is_frozen: bool,
-    /// The effective user.
+    /// The effective user ID.
     user: AtomicU32,
-    /// Counts the events after which another process may have changed something.
+    /// Incremented by every event after which changes by another process must be noticed.
     epoch: AtomicU64,
     folders: Mutex<Folders>,
-    /// Whether it is told what this process changes and hears.
-    is_told: bool,
-    /// Something was changed while another thread had them.
-    has_missed: AtomicBool,
-    /// Is told what the disk is asked.
+    /// Whether the interposed calls report this process's own changes and its contacts with other processes.
+    is_interposed: bool,
+    /// Whether a change was reported while another thread held the folders.
+    has_missed_change: AtomicBool,
+    /// Called before each query to the disk.
     observer: OnceLock<Observer>,
-    /// Times a file was asked for its stamp.
+    /// The number of files whose stamp was queried.
     pub(crate) stats: Count,
 }
 
-/// What `open` of a path finds.
+/// The result of looking up a path.
 #[derive(Debug, Clone, Copy)]
 pub enum Lookup {
-    /// A regular file that can be read.
+    /// A readable regular file.
     File(FoundFile),
-    /// Nothing.
+    /// No file.
     Missing,
-    /// The disk has to be asked in full.
-    Ask,
+    /// The cache cannot tell; the caller must query the disk.
+    Undecided,
 }
 
-/// What is known of a file that Ruby is about to open.
+/// A file that Ruby is about to open.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundFile {
-    /// The stamp of the file, if it was asked for: always, unless the pack is frozen.
+    /// The current stamp of the file; `None` if it was not queried, because the pack is frozen.
     pub stamp: Option<Stamp>,
-    /// The feature's entry in the pack, if there is one.
+    /// The entry of the feature in the pack, if there is one.
     pub entry: Option<Entry<'static>>,
-    /// Whether the search that has found it goes on: what that saw of folders still counts.
+    /// Whether the search that found the file still goes on, in which case its view of folders remains valid.
     pub is_searched: bool,
 }
 
 impl FoundFile {
-    /// Whether the file has the stamp of the entry, or is not compared.
+    /// Whether the file matches the entry, or the pack is trusted without comparison.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         match (self.entry, self.stamp) {
@@ -72,22 +72,23 @@ impl FoundFile {
 }
 
 impl Files {
-    /// `is_told` is whether it is told what this process changes and hears.
-    pub(crate) fn new(pack: Option<Pack<'static>>, is_frozen: bool, is_told: bool) -> Self {
+    /// `is_interposed` tells whether changes of this process will be reported.
+    pub(crate) fn new(pack: Option<Pack<'static>>, is_frozen: bool, is_interposed: bool) -> Self {
         Self {
             pack,
             is_frozen,
             user: AtomicU32::new(rustix::process::geteuid().as_raw()),
             epoch: AtomicU64::new(0),
-            folders: Mutex::new(Folders::new(pack, is_frozen, is_told)),
-            is_told,
-            has_missed: AtomicBool::new(false),
+            folders: Mutex::new(Folders::new(pack, is_frozen, is_interposed)),
+            is_interposed,
+            has_missed_change: AtomicBool::new(false),
             observer: OnceLock::new(),
             stats: Count::default(),
         }
     }
 
-    /// From now on `observer` is told what the disk is about to be asked. It may not ask these files itself.
+    /// Registers an observer that is called before each query to the disk. The observer must not query these
+    /// files itself.
     pub fn observe(&self, observer: Observer) {
         if self.observer.set(observer).is_ok()
             && let Some(mut folders) = self.folders()
@@ -96,43 +97,44 @@ impl Files {
         }
     }
 
-    fn observed(&self, path: &[u8], asked: Asked) {
-        self.observer.get().iter().for_each(|observe| observe(path, asked));
+    fn observed(&self, path: &[u8], query: DiskQuery) {
+        self.observer.get().iter().for_each(|observe| observe(path, query));
     }
 
-    /// This process was told something by another one, or has waited: what that one had changed before
-    /// must be seen. May be called in a signal handler, and between `vfork` and `exec`.
+    /// Marks the cache as possibly outdated, because this process has communicated with another process or
+    /// has waited: changes that the other process made before must be noticed. May be called in a signal
+    /// handler, and between `vfork` and `exec`.
     pub fn invalidate(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What this process has been told so far: what was seen before counts while it stays the same.
+    /// The number of invalidations so far. Observations remain valid while the number stays the same.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Something may have been made, moved, removed or edited by a process of ours. Nothing that is known
-    /// counts now, not even what a frozen pack says. May be called where [`invalidate`](Self::invalidate) may.
+    /// Invalidates everything, even a frozen pack, because a child of this process may have changed anything.
+    /// May be called wherever [`invalidate`](Self::invalidate) may.
     pub fn invalidate_pack(&self) {
-        self.has_missed.store(true, Ordering::SeqCst);
+        self.has_missed_change.store(true, Ordering::SeqCst);
         self.invalidate();
     }
 
-    /// This process has other rights than before.
+    /// Invalidates everything after the rights of this process have changed.
     pub fn rights_changed(&self) {
         self.user.store(rustix::process::geteuid().as_raw(), Ordering::SeqCst);
         self.invalidate_pack();
     }
 
-    /// Whether the pack is believed without asking the disk, but for what this process has changed.
+    /// Whether the pack is trusted without queries to the disk, except for changes by this process.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.is_frozen && self.folders().is_some_and(|folders| folders.is_frozen())
     }
 
-    /// This process has written what is at `path`, or changed its rights. That matters to a frozen
-    /// pack only: otherwise a file is looked at each time it is used.
+    /// Records that this process has written the file at `path` or changed its permissions. Only a frozen
+    /// pack is affected, since other modes query a file each time it is used.
     pub fn edited(&self, path: &[u8]) {
         if !self.is_frozen() {
             return;
@@ -149,17 +151,18 @@ impl Files {
         }
     }
 
-    /// This process has made, moved or removed what is at `path`.
+    /// Records that this process has created, moved or removed the file at `path`.
     pub fn changed(&self, path: &[u8]) {
         match (self.folders(), cleaned(path)) {
             (Some(mut folders), Some(path)) => folders.changed(&path),
             (Some(mut folders), None) => folders.changed_somewhere(),
-            (None, _) => self.has_missed.store(true, Ordering::SeqCst),
+            (None, _) => self.has_missed_change.store(true, Ordering::SeqCst),
         }
         self.edited(path);
     }
 
-    /// This process has opened what is at `path`, and may have made it: where a link leads, not where it is.
+    /// Records that this process has opened, and possibly created, the file at `path`. A link's target is
+    /// affected, not the link.
     pub fn opened(&self, path: &[u8]) {
         self.changed(path);
         let found = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
@@ -168,7 +171,7 @@ impl Files {
         }
     }
 
-    /// The load path with these entries; `None` for an entry that is not a plain string.
+    /// Returns the load path with the given entries; `None` stands for an entry that is not a plain string.
     pub fn load_path<'a>(&self, entries: impl IntoIterator<Item = Option<&'a [u8]>>) -> LoadPath {
         match self.folders() {
             Some(mut folders) => LoadPath::new(&mut folders, entries),
@@ -176,8 +179,8 @@ impl Files {
         }
     }
 
-    /// The path of a feature. What is nowhere is looked for again with fresh eyes, so that a file that
-    /// was made since is found.
+    /// Resolves a feature. A name that is not found is searched again with fresh observations, so that a
+    /// newly created file is found.
     pub fn resolve(&self, load_path: &LoadPath, name: &[u8]) -> Resolution {
         let Some(mut folders) = self.folders() else { return Resolution::Unknown };
         let resolution = load_path.resolve(&mut folders, name);
@@ -187,7 +190,7 @@ impl Files {
         folders.revalidated(|folders| load_path.resolve(folders, name))
     }
 
-    /// Whether it is known where in the load path the feature is, or that it is nowhere.
+    /// Whether the feature's place in the load path, or its absence, is known.
     #[must_use]
     pub fn knows(&self, load_path: &LoadPath, name: &[u8]) -> bool {
         let Some(mut folders) = self.folders() else { return false };
@@ -204,11 +207,11 @@ impl Files {
         load_path::may_hold(&mut folders, base, name)
     }
 
-    /// What is at a path that Ruby is about to open for loading.
+    /// Looks up a path that Ruby is about to load.
     #[must_use]
     pub fn look_up(&self, path: &[u8]) -> Lookup {
         if !path::is_clean(path) {
-            return Lookup::Ask;
+            return Lookup::Undecided;
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
         let probe = || self.folders().map(|mut folders| folders.probe_path(path));
@@ -216,7 +219,7 @@ impl Files {
             return Lookup::Missing;
         }
         match entry {
-            None if self.is_frozen() => Lookup::Ask,
+            None if self.is_frozen() => Lookup::Undecided,
             Some(known) if self.is_frozen_at(path) && is_readable(&known) => {
                 Lookup::File(FoundFile { stamp: None, entry, is_searched: false })
             }
@@ -224,8 +227,8 @@ impl Files {
         }
     }
 
-    /// The real path of a folder, or of a regular file that is no link; `None` where the disk has to
-    /// be asked in full.
+    /// Returns the real path of a folder, or of a regular file that is not a link; `None` if the disk must be
+    /// queried.
     #[must_use]
     pub fn real_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         if !path::is_clean(path) {
@@ -240,18 +243,19 @@ impl Files {
         folders.real_path(id).map(<[u8]>::to_vec)
     }
 
-    /// The real path of something in a folder, which itself is no link. What the last look-up has seen counts, if
-    /// that `goes_on`.
+    /// Returns the real path of a file that is not a link itself. With `continues`, observations of the
+    /// previous look-up stay valid.
     #[must_use]
-    pub fn real_path_below(&self, path: &[u8], goes_on: bool) -> Option<Vec<u8>> {
+    pub fn real_path_below(&self, path: &[u8], continues: bool) -> Option<Vec<u8>> {
         let (folder, name) = path::split(path)?;
         let mut folders = locked(self)?;
-        folders.ask(self.epoch(), goes_on);
+        folders.begin_lookup(self.epoch(), continues);
         let id = folders.id(folder);
         folders.real_path(id).map(|real| path::join(real, name))
     }
 
-    /// A frozen pack sees by its folder's time that a file was exchanged, if it knows its names.
+    /// Lists the folder of a file. A frozen pack notices that a file was replaced by the time of its folder,
+    /// but only if the pack holds the folder's names.
     pub(crate) fn list_folder_of(&self, path: &[u8]) {
         if let (Some((folder, _)), Some(mut folders)) = (path::split(path), self.folders()) {
             let id = folders.id(folder);
@@ -259,29 +263,29 @@ impl Files {
         }
     }
 
-    /// The stamp of the regular file that a path leads to.
+    /// Returns the stamp of the regular file that a path leads to.
     pub(crate) fn stamp_of_target(&self, path: &[u8]) -> Option<Stamp> {
         self.stats.add(1);
-        self.observed(path, Asked::Target);
+        self.observed(path, DiskQuery::Target);
         let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
         rights::is_regular(&stat).then(|| Stamp::of(&stat))
     }
 
     fn look_up_on_disk(&self, path: &[u8], entry: Option<Entry<'static>>) -> Lookup {
         self.stats.add(1);
-        self.observed(path, Asked::File);
+        self.observed(path, DiskQuery::File);
         match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if rights::is_regular(&stat) && self.may_read(path, &stat, entry.as_ref()) => {
                 let stamp = Some(Stamp::of(&stat));
                 Lookup::File(FoundFile { stamp, entry, is_searched: false })
             }
-            _ => Lookup::Ask,
+            _ => Lookup::Undecided,
         }
     }
 
-    /// Whether this process may read the file with that stat.
+    /// Whether this process may read the file described by `stat`.
     fn may_read(&self, path: &[u8], stat: &Stat, entry: Option<&Entry<'_>>) -> bool {
-        let user = if self.is_told {
+        let user = if self.is_interposed {
             self.user.load(Ordering::SeqCst)
         } else {
             rustix::process::geteuid().as_raw()
@@ -291,38 +295,39 @@ impl Files {
         is_certain && rights::is_certain(stat, user) || rights::may_read(path)
     }
 
-    /// Whether the pack is believed about what is at a path, without asking.
+    /// Whether the pack is trusted about a path without a query.
     pub(crate) fn is_frozen_at(&self, path: &[u8]) -> bool {
         self.is_frozen && self.folders().is_some_and(|mut folders| folders.is_frozen_at(path))
     }
 
-    /// How often the disk was asked about folders.
+    /// The number of queries about folders.
     pub(crate) fn folder_lookups(&self) -> u64 {
         self.folders().map_or(0, |folders| folders.lookups)
     }
 
-    /// `None` while another thread has them: after a fork that thread may not exist any more.
+    /// Locks the folders; `None` while another thread holds them, since after a fork that thread may no
+    /// longer exist.
     pub(crate) fn folders(&self) -> Option<MutexGuard<'_, Folders>> {
         let mut folders = locked(self)?;
-        folders.ask(self.epoch(), false);
+        folders.begin_lookup(self.epoch(), false);
         Some(folders)
     }
 }
 
-/// The folders, before they are asked anything.
+/// Locks the folders without starting a look-up.
 fn locked(files: &Files) -> Option<MutexGuard<'_, Folders>> {
     let mut folders = match files.folders.try_lock() {
         Ok(folders) => folders,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return None,
     };
-    if files.has_missed.swap(false, Ordering::SeqCst) {
+    if files.has_missed_change.swap(false, Ordering::SeqCst) {
         folders.changed_somewhere();
     }
     Some(folders)
 }
 
-/// The path as a clean one, if there is a folder for it.
+/// Returns the clean form of a path; `None` if its folder does not exist.
 pub(crate) fn cleaned(path: &[u8]) -> Option<Vec<u8>> {
     let path = std::path::absolute(OsStr::from_bytes(path)).ok()?;
     if path::is_clean(path.as_os_str().as_bytes()) {
@@ -336,7 +341,7 @@ pub(crate) fn cleaned(path: &[u8]) -> Option<Vec<u8>> {
     Some(path::join(folder.as_os_str().as_bytes(), path.file_name()?.as_bytes()))
 }
 
-/// The path without links, if there is anything.
+/// Returns the path without links; the path itself if the file does not exist.
 fn real(path: &[u8]) -> PathBuf {
     let path = Path::new(OsStr::from_bytes(path));
     #[expect(
@@ -346,7 +351,7 @@ fn real(path: &[u8]) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether every user may read the feature's file, or at least this process.
+/// Whether every user, or at least this process, may read the feature's file.
 fn is_readable(feature: &Entry<'_>) -> bool {
     CodeFlags::from_bits(feature.flags()).is_open || rights::may_read(feature.name())
 }
@@ -416,7 +421,7 @@ mod tests {
 
     #[test]
     fn what_the_disk_is_asked_is_told_before() {
-        static TOLD: Mutex<Vec<(Vec<u8>, Asked)>> = Mutex::new(Vec::new());
+        static TOLD: Mutex<Vec<(Vec<u8>, DiskQuery)>> = Mutex::new(Vec::new());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.rb").into_os_string().into_vec();
         let files = Files::new(None, false, true);
@@ -430,8 +435,8 @@ mod tests {
         files.invalidate();
         assert!(matches!(files.look_up(&path), Lookup::File(_)));
         let told = TOLD.lock().unwrap();
-        let names = (folder.path().as_os_str().as_bytes().to_vec(), Asked::Names);
-        assert!(told.contains(&names) && told.contains(&(path, Asked::File)), "{told:?}");
+        let names = (folder.path().as_os_str().as_bytes().to_vec(), DiskQuery::Names);
+        assert!(told.contains(&names) && told.contains(&(path, DiskQuery::File)), "{told:?}");
     }
 
     #[test]

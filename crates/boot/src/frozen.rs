@@ -1,4 +1,4 @@
-//! Whether a whole pack can be believed without asking about each file: the one check of `--frozen`.
+//! The check of `--frozen`: whether a whole pack can be trusted without queries about each file.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -10,18 +10,18 @@ use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::folders::read_folder;
 use crate::kind;
-use crate::learned::{after_nul, is_current};
+use crate::learned_entries::{after_nul, is_current};
 use crate::listing::{Listing, NameKind};
 use crate::path;
 
-/// The first thing that is not as the pack says; `None` if all is as it was. A folder has its stamp, or
-/// the same names and in them features with their stamps. A document has its stamp. A path that ran
-/// through links still leads to the same place.
+/// Returns the first path that differs from the pack; `None` if nothing differs. A folder must have its
+/// stamp, or else the same names and, in it, features with their stamps. A document must have its stamp. A
+/// path through links must lead to the same folder.
 ///
-/// Names are read where a folder's stamp differs, because a pack that is put into a folder changes that
-/// one's. A stamp has a change time, which no program sets, and an inode. So what was unpacked over a
-/// release shows, whatever times it has been given. A file that is edited in place does not: its folder
-/// stays as it was.
+/// The names count where a folder's stamp differs, because writing the pack changes the stamp of its own
+/// folder. A stamp includes the change time, which no program can set, and the inode. A release unpacked over
+/// an older one is therefore noticed whatever times its files are given. A file edited in place is not
+/// noticed, since its folder stays the same.
 pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]> {
     let folders = pack.entries().filter(|entry| entry.kind() == kind::FOLDER);
     let (listed, others): (Vec<_>, Vec<_>) =
@@ -34,7 +34,7 @@ pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]
     let is_right = |entry: &Entry<'_>| match entry.kind() {
         kind::ALIAS => leads_to_its_place(entry),
         kind::FEATURE => is_in_same(entry.name()) || has_its_stamp(entry, FileType::RegularFile),
-        // Files that nothing lists, and few.
+        // No folder entry covers YAML files, and they are few.
         kind::YAML => is_current(entry),
         _ => true,
     };
@@ -52,7 +52,7 @@ fn has_its_stamp(entry: &Entry<'_>, file_type: FileType) -> bool {
     stamp(entry.name(), file_type).is_some_and(|now| now == entry.stamp())
 }
 
-/// The stamp of what is at a path, if it is of that type.
+/// Returns the stamp of a path, if the file has the given type.
 fn stamp(path: &[u8], file_type: FileType) -> Option<Stamp> {
     let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == file_type).then(|| Stamp::of(&stat))
@@ -78,7 +78,7 @@ fn has_its_names(entry: &Entry<'_>, place: &Path) -> bool {
     now.eq(Listing::new(then).iter().filter(|(name, _): &(&[u8], NameKind)| is_counted(name)))
 }
 
-/// Whether a name is the pack's own, or its temporary name while it is made.
+/// Whether a name is that of the pack, or the temporary name under which it is written.
 fn is_of_pack(folder: &[u8], name: &[u8], place: &Path) -> bool {
     let here = place.parent().is_some_and(|parent| parent == Path::new(OsStr::from_bytes(folder)));
     let pack = place.file_name().map(OsStrExt::as_bytes);
@@ -89,7 +89,7 @@ fn is_of_pack(folder: &[u8], name: &[u8], place: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::folders::Folders;
-    use crate::learned::put_folders;
+    use crate::learned_entries::put_folders;
     use rustix::fs::{Timespec, Timestamps};
     use thruway_pack::Builder;
 
@@ -97,7 +97,7 @@ mod tests {
         first_change(pack, place).is_none()
     }
 
-    /// A pack of a folder with one file, as it is now.
+    /// Builds a pack of a folder with one file.
     fn pack_of(folder: &Path) -> Vec<u8> {
         let mut folders = Folders::new(None, false, true);
         std::thread::sleep(std::time::Duration::from_millis(25));

@@ -1,44 +1,44 @@
-//! What a pack file holds, for people.
+//! The content of a pack file, for display.
 
 use std::path::Path;
 
 use thruway_pack::{Entry, Error, PackFile};
 
 use crate::kind;
-use crate::learned;
+use crate::learned_entries;
 
-/// A pack file, as it is on disk.
+/// The content of a pack file.
 #[derive(Debug)]
 pub struct Inspection {
-    /// Whose pack it is: lines of text.
+    /// The identity of the program that the pack belongs to: lines of text.
     pub identity: String,
-    /// When it was written: nanoseconds since 1970.
+    /// The time at which the pack was written, in nanoseconds since 1970.
     pub written_ns: i64,
-    /// Size of the file in bytes.
+    /// The size of the file, in bytes.
     pub bytes: usize,
-    /// What it holds, kind by kind; kinds of which there is nothing are left out.
+    /// A summary for each kind of entry that occurs.
     pub kinds: Vec<KindSummary>,
-    /// Names of entries whose file has changed or gone since.
+    /// Names of entries whose file has changed or gone.
     pub stale: Vec<Vec<u8>>,
 }
 
-/// The entries of one kind.
+/// A summary of one kind of entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KindSummary {
-    /// The kind, in words.
+    /// The name of the kind.
     pub name: &'static str,
-    /// How many entries there are.
+    /// The number of entries.
     pub entries: usize,
-    /// How many bytes their data takes.
+    /// The size of their data, in bytes.
     pub bytes: u64,
-    /// How many of them are stale.
+    /// The number of stale entries.
     pub stale: usize,
 }
 
-/// Looks at the pack, and at every file that it was made from.
+/// Reads a pack and compares every entry with its file.
 ///
 /// # Errors
-/// It is missing, may not be trusted, or is no pack of this format.
+/// The file is missing, must not be trusted, or does not have this format.
 pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let file = PackFile::open(path)?;
     let pack = file.pack();
@@ -55,23 +55,23 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     Ok(inspection)
 }
 
-/// What is damaged in the pack, in words; nothing if it is whole. Also how many entries it has.
+/// Checks a pack. Returns the number of entries and a line for each damage; no lines if the pack is intact.
 ///
 /// # Errors
-/// As of [`inspect`].
+/// See [`inspect`].
 pub fn verify(path: &Path) -> Result<(usize, Vec<String>), Error> {
     let file = PackFile::open(path)?;
     Ok((file.pack().len(), file.pack().damages()))
 }
 
 impl Inspection {
-    /// Entries come in the order of their kinds.
+    /// Counts an entry. Entries must come in the order of their kinds.
     fn count(&mut self, entry: &Entry<'_>) {
         let name = kind::name(entry.kind());
         if self.kinds.last().is_none_or(|last| last.name != name) {
             self.kinds.push(KindSummary { name, entries: 0, bytes: 0, stale: 0 });
         }
-        let is_stale = !learned::is_current(entry);
+        let is_stale = !learned_entries::is_current(entry);
         if let Some(summary) = self.kinds.last_mut() {
             summary.entries += 1;
             summary.bytes += entry.data_bytes();

@@ -1,29 +1,30 @@
-//! The kinds of entries that this crate puts into a pack.
+//! The kinds of entries that this crate writes to a pack.
 
-/// A feature: named by its path, its data is its compiled code.
+/// A feature. Name: its path. Data: its compiled code.
 pub const FEATURE: u32 = 1;
-/// A folder: named by its real path, its data is its [`Listing`](crate::listing::Listing) or empty.
+/// A folder. Name: its real path. Data: its [`Listing`](crate::listing::Listing), or empty.
 pub const FOLDER: u32 = 2;
-/// A path that leads through links: its data is the real path.
+/// A path that leads through links. Name: the path. Data: the real path.
 pub const ALIAS: u32 = 3;
-/// A feature's source: named by its path, its data is 16 bytes of digest.
+/// The digest of a feature's source. Name: the path. Data: 16 bytes.
 pub const DIGEST: u32 = 4;
-/// A script that is evaluated: named by its path, its data is 16 bytes of digest of its source, and its
+/// A script that is evaluated. Name: its path. Data: the 16-byte digest of its source, followed by its
 /// compiled code.
 pub const SCRIPT: u32 = 5;
-/// What a YAML file says: named by how it is read, a NUL, and its path. Its data is a
-/// [document](crate::document), or empty if what it says cannot be kept.
+/// A YAML file. Name: the variant of parsing, a NUL, and the path. Data: a [document](crate::document), or
+/// empty if the content is uncacheable.
 pub const YAML: u32 = 8;
-/// What a JSON text says: named by how it is read, a NUL, and its digest. Its data is the path of the
-/// file that it was seen in, a NUL, and a document. The stamp is that file's.
+/// A JSON text. Name: the variant of parsing, a NUL, and the digest of the text. Data: the path of the file
+/// it came from, a NUL, and a document. The stamp is that of the file.
 pub const JSON: u32 = 9;
 
-/// A folder whose names are in the entry; without it only that it is a folder is known.
+/// Flag of a folder whose names are in the data. Without the flag, the entry records only that the path is a
+/// folder.
 pub const LISTED: u32 = 1;
-/// A folder that every user may search, as all folders above it.
+/// Flag of a folder that, like all its parents, every user may search.
 pub const OPEN: u32 = 2;
 
-/// The kind in words, for people.
+/// Returns the name of a kind, for display.
 #[must_use]
 pub fn name(kind: u32) -> &'static str {
     match kind {

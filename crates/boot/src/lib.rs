@@ -1,17 +1,17 @@
-//! Ruby's boot as data: features, load path and compiled code, answered from a pack.
+//! Ruby's boot as data: features, load path and compiled code, served from a pack.
 //!
-//! *Answer the look-ups, let Ruby do the require.* This crate answers which path a feature has, what is
-//! at that path and what it compiles to. What a `require` does with that is Ruby's business alone.
-//! Nothing here calls Ruby.
+//! *Answer the look-ups, let Ruby do the require.* This crate tells the path of a feature, the file at that
+//! path, and the code that the file compiles to. `require` itself stays Ruby's. Nothing in this crate calls
+//! Ruby.
 //!
 //! Reading order:
 //!
-//! 1. [`boot`](mod@boot): the whole of it.
-//! 2. [`files`] and [`folders`]: what is known of the disk.
-//! 3. [`load_path`]: from a name to a path.
-//! 4. [`code`]: from a path to compiled code.
-//! 5. [`learned`]: what goes into the next pack.
-//! 6. [`cache_path`] and [`options`].
+//! 1. [`boot`](mod@boot): ties the other modules together.
+//! 2. [`files`] and [`folders`]: cache the state of the disk.
+//! 3. [`load_path`]: finds the path of a feature's name.
+//! 4. [`code`]: decides when compiled code may be used.
+//! 5. [`learned_entries`]: collects entries for the next pack.
+//! 6. [`cache_path`] and [`options`]: where the pack is, and how the boot uses it.
 #![forbid(unsafe_code)]
 
 pub mod boot;
@@ -23,7 +23,7 @@ pub mod folders;
 mod frozen;
 pub mod inspect;
 pub mod kind;
-pub mod learned;
+pub mod learned_entries;
 pub mod listing;
 pub mod load_path;
 pub mod options;
@@ -35,7 +35,7 @@ pub use boot::{Boot, CachedDocument, read};
 pub use cache_path::Environment;
 pub use code::{Reason, Warnings};
 pub use files::{Files, FoundFile, Lookup};
-pub use folders::{Asked, Observer};
+pub use folders::{DiskQuery, Observer};
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
 pub use thruway_pack::{check_place, now_ns, remove_partial};

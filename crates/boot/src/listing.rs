@@ -1,4 +1,4 @@
-//! The names in a folder, in the form in which a pack holds them.
+//! The names in a folder, in the form in which a pack stores them.
 //!
 //! ```text
 //! filter    32 bytes: two bits for each stem, so that most folders say "not here" at once
@@ -14,10 +14,10 @@ const FILTER_BYTES: usize = 32;
 const COUNT_AT: usize = FILTER_BYTES;
 const ENDS_AT: usize = COUNT_AT + 4;
 
-/// The suffix of libraries that Ruby loads, which is its own on each system (`DLEXT`).
+/// The suffix of the native libraries that Ruby loads on this system (`DLEXT`).
 pub(crate) const LIBRARY: &[u8] = if cfg!(target_os = "macos") { b".bundle" } else { b".so" };
 
-/// What a name in a folder is, as the folder itself says.
+/// The type of a directory entry, as the directory reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameKind {
     /// A regular file.
@@ -26,22 +26,22 @@ pub enum NameKind {
     Folder,
     /// A symbolic link, to anything.
     Link,
-    /// A socket, a device, or not said by this file system.
+    /// A socket, a device, or a type that the file system does not report.
     Other,
 }
 
-/// A folder's names, sorted; reads whatever bytes it is given, and finds nothing in damaged ones.
+/// The sorted names of a folder. Damaged bytes are read as a listing without names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listing<'a> {
     bytes: &'a [u8],
 }
 
-/// The bits of a name in a folder's filter: of the name without `.rb` or the suffix of libraries.
+/// The bits of a name in a folder's filter. The name counts without `.rb` or the suffix of libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stem(u64);
 
 impl Stem {
-    /// The stem of one component of a feature's name, or of an entry of a folder.
+    /// Returns the stem of one component of a feature's name, or of a directory entry.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
         let stem = component.strip_suffix(b".rb").or_else(|| component.strip_suffix(LIBRARY));
@@ -65,19 +65,19 @@ impl NameKind {
 }
 
 impl<'a> Listing<'a> {
-    /// The listing that `bytes` hold.
+    /// Interprets `bytes` as a listing.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// The bytes, as a pack holds them.
+    /// The bytes, as a pack stores them.
     #[must_use]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         let count = self.u32_at(COUNT_AT) as usize;
@@ -85,13 +85,13 @@ impl<'a> Listing<'a> {
         if fits { count } else { 0 }
     }
 
-    /// Whether there are none.
+    /// Whether there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a name with that stem may be here; `false` is certain.
+    /// Whether a name with that stem may be in the folder; `false` is certain.
     #[must_use]
     pub fn may_hold(&self, stem: Stem) -> bool {
         stem.bits()
@@ -99,7 +99,7 @@ impl<'a> Listing<'a> {
             .all(|bit| self.bytes.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
     }
 
-    /// What that name is, if it is here.
+    /// Returns the type of the entry with that name, if there is one.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<NameKind> {
         let (mut low, mut high) = (0, self.len());
@@ -114,7 +114,7 @@ impl<'a> Listing<'a> {
         None
     }
 
-    /// All names, in order.
+    /// Returns all names, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], NameKind)> {
         let listing = *self;
         (0..self.len()).map(move |place| (listing.name(place), listing.kind(place)))
@@ -138,7 +138,7 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// The bytes of a listing; `None` if the names take more than 4 GiB.
+/// Encodes a listing; `None` if the names take more than 4 GiB.
 #[must_use]
 pub fn encode(mut names: Vec<(Vec<u8>, NameKind)>) -> Option<Vec<u8>> {
     names.sort_unstable();

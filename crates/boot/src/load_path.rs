@@ -1,4 +1,4 @@
-//! From a feature's name to its file, along the load path.
+//! Resolution of a feature's name along the load path.
 
 use crate::folders::{FolderId, Folders, Probe};
 use crate::listing::{LIBRARY, Stem};
@@ -7,27 +7,27 @@ use crate::path;
 /// The folders of a load path, in order.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct LoadPath {
-    /// `None` for an entry that only Ruby can expand: relative, from the home folder, or no string.
+    /// The base folders; `None` for an entry that only Ruby can expand: relative, below the home folder, or
+    /// not a string.
     bases: Vec<Option<FolderId>>,
 }
 
-/// What the load path makes of a name.
+/// The result of resolving a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
-    /// The feature's absolute path.
+    /// The absolute path of the feature.
     Found(Vec<u8>),
-    /// Certainly nowhere in the load path.
+    /// The feature is certainly not in the load path.
     Nowhere,
-    /// Ruby has to search.
+    /// The cache cannot tell; Ruby has to search.
     Unknown,
 }
 
 impl LoadPath {
-    /// The load path with these entries; `None` for an entry that is not a plain string.
+    /// Builds a load path from its entries; `None` stands for an entry that is not a plain string.
     ///
-    /// Ruby takes the real path of an entry when it expands its load path, and keeps that until the load
-    /// path is changed. So an entry that is a link still means the same folder when the link leads
-    /// elsewhere.
+    /// Ruby resolves an entry's links when it expands the load path, and keeps the result until the load path
+    /// changes. So an entry that is a link continues to mean the same folder after the link is changed.
     pub fn new<'a>(
         folders: &mut Folders,
         entries: impl IntoIterator<Item = Option<&'a [u8]>>,
@@ -41,8 +41,8 @@ impl LoadPath {
         Self { bases: entries.into_iter().map(base).collect() }
     }
 
-    /// Finds the feature as Ruby does: the first base that has it with `.rb`. If there is none, it
-    /// is the first that has it as a library. A name that has a suffix is tried as it is first.
+    /// Resolves a name as Ruby does: the first base that has it with `.rb`, or else the first that has it as
+    /// a native library. A name with a suffix is first tried unchanged.
     pub fn resolve(&self, folders: &mut Folders, name: &[u8]) -> Resolution {
         let Some((first, others)) = suffixes(name).and_then(<[_]>::split_first) else {
             return Resolution::Unknown;
@@ -69,18 +69,19 @@ impl LoadPath {
     }
 }
 
-/// Whether the folder may hold a file of that name, as it is or with a suffix behind it; `false` is certain.
+/// Whether the folder may hold a file with that name, with or without a suffix; `false` is certain.
 pub(crate) fn may_hold(folders: &mut Folders, base: FolderId, name: &[u8]) -> bool {
     suffixes(name).is_none() || stems(name).iter().any(|stem| folders.may_hold(base, *stem))
 }
 
-/// What a base holds one of if the feature is below it. They differ for a name that has a suffix.
+/// Returns the stems of which a base must hold at least one for the feature to be below it. They differ only
+/// for a name with a suffix.
 fn stems(name: &[u8]) -> [Stem; 2] {
     let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
     [Stem::of(first), Stem::of(&[first, b".rb"].concat())]
 }
 
-/// The suffixes that Ruby tries; `None` for a name that it treats in a way of its own.
+/// Returns the suffixes that Ruby tries; `None` for a name with special rules.
 fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
     let plain = name.is_ascii()
         && !name.contains(&0)
@@ -94,13 +95,13 @@ fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
     match last.iter().rposition(|byte| *byte == b'.').map(|dot| &last[dot..]) {
         Some(b".rb") => Some(&[b""]),
         Some(suffix) if suffix == LIBRARY => Some(&[b"", b".rb", LIBRARY]),
-        // Other platforms' words for a library mean this platform's.
+        // The suffixes of other platforms stand for this platform's.
         Some(b".o" | b".so" | b".dll" | b".bundle") => None,
         _ => Some(&[b".rb", LIBRARY]),
     }
 }
 
-/// What one base makes of a name with that suffix; `None` if it has no such file.
+/// Tries a name with one suffix in one base; `None` if there is no such file.
 fn resolve_in(
     folders: &mut Folders,
     base: FolderId,
@@ -115,7 +116,8 @@ fn resolve_in(
     }
 }
 
-/// Ruby names a feature by the path of its base, which was a real one when the load path was expanded.
+/// Returns the feature's path. Ruby builds it from the base's path, which was resolved when the load path was
+/// expanded.
 fn found(folders: &Folders, base: FolderId, name: &[u8]) -> Resolution {
     match folders.path(base) {
         path if path.is_ascii() => Resolution::Found(path::join(path, name)),

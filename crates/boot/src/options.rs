@@ -1,28 +1,28 @@
-//! How a boot is to go: what `THRUWAY_BOOT` and `THRUWAY_PACK` say.
+//! The options of a boot, read from `THRUWAY_BOOT` and `THRUWAY_PACK`.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-/// Before the number of the process that gives the report.
+/// The prefix of the word that carries the ID of the reporting process.
 const EXPLAINED: &str = "explained-process-";
 
-/// The parts that can be left out one by one.
+/// The parts of the boot that can be disabled individually.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Answers to `require`'s look-ups.
+    /// Answers to the look-ups of `require`.
     Lookups,
     /// Compiled code.
     Code,
     /// Compiled gemspecs.
     Gems,
-    /// What YAML files say.
+    /// The content of YAML files.
     Yaml,
-    /// What JSON files say.
+    /// The content of JSON files.
     Json,
 }
 
 impl Part {
-    /// All parts, in the order in which they are listed.
+    /// All parts, in the order of their documentation.
     pub const ALL: [Self; 5] = [Self::Lookups, Self::Code, Self::Gems, Self::Yaml, Self::Json];
 
     /// The part's name on the command line.
@@ -38,47 +38,47 @@ impl Part {
     }
 }
 
-/// When what a pack says is believed.
+/// When the content of a pack is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trust {
-    /// A file's stamp is compared each time it is used, a folder's once a process.
+    /// A file's stamp is compared at each use, a folder's once per process.
     #[default]
     Validated,
-    /// As validated, but a file with another stamp is read and its digest compared: for machines
-    /// that check the same sources out anew each time.
+    /// Like `Validated`, but a file with a different stamp is read and its digest compared. For machines that
+    /// check out the same sources anew each time.
     Digest,
-    /// The folders' times are compared once, at the start; after that nothing is asked.
+    /// Folder times are compared once at the start; after that there are no queries.
     Frozen,
-    /// Nothing is compared: the files are part of an image, as the pack is.
+    /// Nothing is compared: files and pack belong to one image.
     Image,
 }
 
-/// How a boot is to go.
+/// The options of a boot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// The pack, if it is not the application's own.
+    /// The path of the pack, if it is not the application's own.
     pub pack: Option<PathBuf>,
-    /// When the pack is believed.
+    /// When the pack is trusted.
     pub trust: Trust,
-    /// Whether the pack stays as it is: nothing is learned.
+    /// Whether the pack stays unchanged and nothing is learned.
     pub read_only: bool,
-    /// Whether libruby's calls into libc are left alone: names become paths, and Ruby asks the rest.
+    /// Whether libruby's calls to libc are left alone. The boot then turns names into paths, and Ruby
+    /// performs all other queries.
     pub portable: bool,
-    /// Parts that are left to Ruby.
+    /// The disabled parts.
     pub without: Vec<Part>,
     /// Whether a report is printed at exit.
     pub explain: bool,
-    /// The process of which the report is, once one has begun; programs that it starts give none.
+    /// The process that prints the report. Programs started by this process print none.
     pub explained_process: Option<u32>,
-    /// Ruby collects no garbage until the program has asked for that many megabytes.
+    /// The amount of allocation, in megabytes, before which Ruby does not collect garbage.
     pub gc_after_mb: Option<u32>,
-    /// Everything is left to Ruby.
+    /// Whether the boot is disabled as a whole.
     pub off: bool,
 }
 
 impl Options {
-    /// Reads the options; words that are not known are left out, since an environment may come from
-    /// another version.
+    /// Parses the options. Unknown words are ignored, since the environment may come from another version.
     #[must_use]
     pub fn from_environment(words: Option<&OsStr>, pack: Option<&OsStr>) -> Self {
         let mut options =
@@ -109,8 +109,8 @@ impl Options {
         options
     }
 
-    /// The words for the environment, such that [`from_environment`](Self::from_environment) reads
-    /// the same options; empty for the default ones.
+    /// Returns the words for `THRUWAY_BOOT` from which [`from_environment`](Self::from_environment) reads the
+    /// same options; empty for the defaults.
     #[must_use]
     pub fn words(&self) -> String {
         let mut words = Vec::new();
@@ -130,7 +130,8 @@ impl Options {
         words.join(",")
     }
 
-    /// The words as they are for `process`, if they ask for a report and no process is named yet.
+    /// Returns the words with `process` as the reporting process, if a report is wanted and no process is
+    /// set.
     #[must_use]
     pub fn words_explaining(words: &OsStr, process: u32) -> Option<String> {
         let mut options = Self::from_environment(Some(words), None);
@@ -141,13 +142,13 @@ impl Options {
         })
     }
 
-    /// Whether a part is used.
+    /// Whether a part is enabled.
     #[must_use]
     pub fn has(&self, part: Part) -> bool {
         !self.without.contains(&part)
     }
 
-    /// Whether the disk is asked about nothing that the pack knows.
+    /// Whether the pack is trusted without queries to the disk.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         matches!(self.trust, Trust::Frozen | Trust::Image)

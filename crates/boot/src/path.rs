@@ -1,12 +1,11 @@
-//! Absolute paths as bytes, taken apart without touching the disk.
+//! Absolute paths as bytes, split and joined without touching the disk.
 
 use std::hash::Hasher;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// Whether the path is absolute and spells every component once: no `.`, `..`, empty component or
-/// separator at the end. Only such a path names the same file for us and for the kernel, whatever
-/// links it runs through.
+/// Whether the path is absolute and has no `.`, `..`, empty component or trailing separator. Only for such a
+/// path do lexical operations and the kernel agree on the file, whatever links are on the way.
 #[must_use]
 pub fn is_clean(path: &[u8]) -> bool {
     match path.split_first() {
@@ -18,7 +17,7 @@ pub fn is_clean(path: &[u8]) -> bool {
     }
 }
 
-/// The folder and the last component of a clean path; `None` for the root.
+/// Splits a clean path into its folder and its last component; `None` for the root.
 #[must_use]
 pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slash = path.iter().rposition(|byte| *byte == b'/')?;
@@ -29,7 +28,7 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((if folder.is_empty() { b"/" } else { folder }, name))
 }
 
-/// `folder` + `/` + `name`.
+/// Returns `folder` + `/` + `name`.
 #[must_use]
 pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(folder.len() + 1 + name.len());
@@ -41,19 +40,20 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Whether one clean path is the other, or leads through it.
+/// Whether a clean path equals `above` or lies below it.
 #[must_use]
 pub fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
     path.strip_prefix(above).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
-/// A hash of the path, of 128 bits: in practice no other path has the same one.
+/// Returns a 128-bit hash of the path, which identifies the path in practice.
 #[must_use]
 pub fn mark(path: &[u8]) -> u128 {
     xxh3_128(path)
 }
 
-/// Paths hash with XXH3: the table is asked several times a feature, and only about trusted paths.
+/// Hashes paths with XXH3. The table is queried several times per feature, and its paths are trusted, so a
+/// keyed hash is not needed.
 #[derive(Debug, Default)]
 pub(crate) struct PathHasher(u64);
 

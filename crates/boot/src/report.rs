@@ -1,4 +1,4 @@
-//! What came from the pack and what did not, and why.
+//! Counters and the report: how much came from the pack, and why the rest did not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -9,47 +9,47 @@ use thruway_pack::printable;
 use crate::code::Reason;
 use crate::options::Part;
 
-/// Most features that a report names one by one.
+/// The most features that a report lists by name.
 const NAMED_MAX: usize = 10_000;
 
-/// A number that any thread may add to.
+/// A counter that any thread may increment.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds to it.
+    /// Increases the counter.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// The number so far.
+    /// Returns the count.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What happened in this process.
+/// The counters of this process.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Names whose file was found without a search.
+    /// Names resolved without a search.
     pub resolved: Count,
     /// Names that Ruby had to search for.
     pub searched: Count,
-    /// Calls of Ruby's that were answered instead of the kernel.
+    /// Calls of Ruby that were answered in place of the kernel.
     pub answered: Count,
     /// Features whose compiled code came from the pack.
     pub from_pack: Count,
     /// Features that Ruby compiled.
     pub compiled: Count,
     reasons: Mutex<BTreeMap<Reason, Vec<Vec<u8>>>>,
-    left_parts: Mutex<BTreeSet<(&'static str, String)>>,
+    inactive_parts: Mutex<BTreeSet<(&'static str, String)>>,
     supplier: Mutex<Option<String>>,
 }
 
 impl Counts {
-    /// A feature was left to Ruby.
-    pub fn left(&self, path: &[u8], reason: Reason, keep_name: bool) {
+    /// Counts a feature that Ruby compiled, with the reason.
+    pub fn record_compiled(&self, path: &[u8], reason: Reason, keep_name: bool) {
         self.compiled.add(1);
         let Ok(mut reasons) = self.reasons.try_lock() else { return };
         let names = reasons.entry(reason).or_default();
@@ -58,21 +58,22 @@ impl Counts {
         }
     }
 
-    /// A part was left to Ruby at least once, since something is not the library's own.
-    pub fn left_part(&self, part: Part, change: String) {
-        if let Ok(mut left) = self.left_parts.try_lock() {
+    /// Records that a part stayed inactive at least once, because a method that it replaces is not the
+    /// library's own.
+    pub fn record_inactive_part(&self, part: Part, change: String) {
+        if let Ok(mut left) = self.inactive_parts.try_lock() {
             left.insert((part.name(), change));
         }
     }
 
-    /// Something else supplies code, or is asked before the pack is: where it is defined.
-    pub fn supplied_by(&self, place: String) {
+    /// Records where another `load_iseq`, which runs before the pack's, is defined.
+    pub fn record_supplier(&self, place: String) {
         if let Ok(mut supplier) = self.supplier.try_lock() {
             *supplier = Some(place);
         }
     }
 
-    /// The report, a line a fact; the disk was asked so many times about files and folders.
+    /// Returns the report, one fact per line. `files` and `folders` are numbers of queries to the disk.
     #[must_use]
     pub fn report(&self, files: u64, folders: u64) -> String {
         let mut report = format!(
@@ -95,7 +96,7 @@ impl Counts {
                 }
             }
         }
-        if let Ok(left) = self.left_parts.try_lock() {
+        if let Ok(left) = self.inactive_parts.try_lock() {
             for (part, change) in left.iter() {
                 let line =
                     format!("thruway: {part} was left to Ruby, since {change} is not its own\n");

@@ -1,34 +1,35 @@
-//! Whether this process may read a file, so that code is run only where Ruby could have read it.
+//! Checks that this process may read a file. Code from the pack runs only where Ruby could have read the
+//! source.
 //!
-//! The mode of a file says so in most cases, without a call. Where it does not (another user's file that is
-//! not readable for all, an access list), the kernel is asked. It knows of groups and capabilities.
+//! In most cases the mode of a file decides, without a system call. Otherwise (a file of another user that is
+//! not readable by all, or an access list) the kernel decides, which also knows groups and capabilities.
 
 use rustix::fs::{self, Access, AtFlags, CWD, FileType, RawMode, Stat};
 
-/// Every class of users may read.
+/// The mode bits with which every class of users may read a file.
 const READ_BY_ALL: RawMode = 0o444;
-/// Every class of users may search a folder.
+/// The mode bits with which every class of users may search a folder.
 const SEARCH_BY_ALL: RawMode = 0o111;
 
-/// Whether it is a regular file.
+/// Whether a stat describes a regular file.
 pub(crate) fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Whether the mode alone says that `user` may read, if there is no access list. Groups and
-/// capabilities are not known here: root counts as any other user.
+/// Whether the mode alone proves that `user` may read the file, given that there is no access list. Groups
+/// and capabilities are not considered, and root counts as an ordinary user.
 pub(crate) fn is_certain(stat: &Stat, user: u32) -> bool {
     let by_owner = stat.st_uid == user && stat.st_mode & 0o400 != 0;
     let by_others = stat.st_uid != user && stat.st_mode & 0o044 == 0o044;
     by_owner || by_others
 }
 
-/// Whether the mode lets every user read.
+/// Whether every user may read the file, by its mode.
 pub(crate) fn is_open(stat: &Stat) -> bool {
     stat.st_mode & READ_BY_ALL == READ_BY_ALL
 }
 
-/// Whether the mode lets every user search the folder.
+/// Whether every user may search the folder, by its mode.
 pub(crate) fn is_open_folder(stat: &Stat) -> bool {
     stat.st_mode & SEARCH_BY_ALL == SEARCH_BY_ALL
 }
@@ -38,12 +39,12 @@ pub(crate) fn may_read(path: &[u8]) -> bool {
     fs::accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Whether the kernel lets this process look up names in the folder.
+/// Whether the kernel lets this process search the folder.
 pub(crate) fn may_search(path: &[u8]) -> bool {
     fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// Whether the mode may not say all: there is an access list, or it cannot be known.
+/// Whether the file has an access list or may have one, so that its mode does not decide alone.
 #[cfg(target_os = "linux")]
 pub(crate) fn has_access_list(path: &[u8]) -> bool {
     use rustix::io::Errno;
@@ -51,7 +52,7 @@ pub(crate) fn has_access_list(path: &[u8]) -> bool {
     !matches!(list, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
-/// Other systems keep access lists elsewhere, so it cannot be known: the kernel is asked about each file.
+/// Always true: other systems store access lists in other places, so the kernel is asked about each file.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn has_access_list(_path: &[u8]) -> bool {
     true

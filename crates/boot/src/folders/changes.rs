@@ -1,23 +1,23 @@
-//! What this process itself has made, moved or removed: no frozen pack knows of that.
+//! Changes made by this process, about which a frozen pack is wrong.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
 use crate::path::{self, PathHasher};
 
-/// Most paths that are kept; one more, and everything counts as changed.
+/// The most paths that are kept. With one more, everything counts as changed.
 const PATHS_MAX: usize = 1 << 12;
 
-/// The paths that were made, moved or removed.
+/// The paths that were created, moved or removed.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     paths: HashSet<Box<[u8]>, BuildHasherDefault<PathHasher>>,
-    /// Anything else may have changed, too.
+    /// Whether anything else may have changed, too.
     are_all: bool,
 }
 
 impl Changes {
-    /// Something has happened to what is at `path`.
+    /// Records a change to the file at `path`.
     pub(super) fn add(&mut self, path: &[u8]) {
         if self.paths.len() < PATHS_MAX {
             self.paths.insert(path.into());
@@ -26,22 +26,22 @@ impl Changes {
         }
     }
 
-    /// Something has happened in an unknown place.
+    /// Records a change at an unknown path.
     pub(super) fn add_all(&mut self) {
         self.are_all = true;
     }
 
-    /// Whether nothing has happened.
+    /// Whether there are no changes.
     pub(super) fn is_empty(&self) -> bool {
         !self.are_all && self.paths.is_empty()
     }
 
-    /// Whether anything may have happened, anywhere.
+    /// Whether everything counts as changed.
     pub(super) fn are_all(&self) -> bool {
         self.are_all
     }
 
-    /// Whether something has happened to what is at `path`, or to a folder above it.
+    /// Whether the file at `path`, or a folder above it, has changed.
     pub(super) fn concern(&self, path: &[u8]) -> bool {
         let mut above =
             std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));

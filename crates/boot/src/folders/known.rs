@@ -1,4 +1,4 @@
-//! What is known of folders, as it goes into the next pack.
+//! Folders, in the form in which they go into the next pack.
 
 use thruway_pack::Stamp;
 
@@ -6,21 +6,21 @@ use super::pack_view::PackView;
 use super::table::{Folder, FolderTable, Names, State};
 use crate::{kind, path};
 
-/// A folder as it goes into a pack.
+/// A folder for a pack.
 #[derive(Debug)]
 pub(crate) struct KnownFolder<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) real_path: &'a [u8],
     pub(crate) stamp: Stamp,
-    /// Its names, if they were read and cannot have changed within the stamp since.
+    /// The names, if they were read and cannot have changed since without a new stamp.
     pub(crate) names: Option<&'a [u8]>,
-    /// Whether every user may search it and all folders above it, as far as modes say.
+    /// Whether every user may search the folder and all its parents, according to their modes.
     pub(crate) is_open: bool,
-    /// Whether the pack does not hold it, or other names.
-    pub(crate) is_news: bool,
+    /// Whether the pack lacks the folder, or holds other names.
+    pub(crate) is_new: bool,
 }
 
-/// Every folder that was found.
+/// Returns every folder that was found.
 pub(super) fn known<'a>(
     table: &'a FolderTable,
     pack: &'a PackView,
@@ -33,13 +33,13 @@ pub(super) fn known<'a>(
             stamp: folder.stamp,
             names: names(folder),
             is_open: is_open(table, &folder.path),
-            is_news: false,
+            is_new: false,
         };
-        Some(KnownFolder { is_news: is_news(pack, &known), ..known })
+        Some(KnownFolder { is_new: is_new(pack, &known), ..known })
     })
 }
 
-/// The names that cannot have changed within the stamp since they were read.
+/// Returns the names, if they cannot have changed without a new stamp since they were read.
 fn names(folder: &Folder) -> Option<&[u8]> {
     match &folder.names {
         Names::Read(bytes) if !folder.stamp.is_racy(folder.read_ns) => Some(&bytes[..]),
@@ -48,14 +48,14 @@ fn names(folder: &Folder) -> Option<&[u8]> {
     }
 }
 
-/// Whether the folder and all those above it let every user search them.
+/// Whether the folder and all its parents let every user search them.
 fn is_open(table: &FolderTable, path: &[u8]) -> bool {
     let mut above =
         std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));
     above.all(|path| table.known(path).is_some_and(|id| table[id].is_open))
 }
 
-fn is_news(pack: &PackView, known: &KnownFolder<'_>) -> bool {
+fn is_new(pack: &PackView, known: &KnownFolder<'_>) -> bool {
     if known.path != known.real_path {
         let entry = pack.find(kind::ALIAS, known.path);
         return entry.and_then(|entry| entry.data()) != Some(known.real_path);

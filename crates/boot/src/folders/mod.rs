@@ -1,12 +1,12 @@
-//! What is known of folders: whether a path leads through links, and which names are there.
+//! A cache of folders: which links a path leads through, and which names a folder has.
 //!
-//! A folder is asked about once (one `lstat`), and then again only after [`Folders::invalidate`]. That
-//! happens when this process may have been told of a change, and some seconds later in any case. In the portable
-//! mode nothing says when that is. So a folder that is not [`steady`] is asked about in each look-up. Its names
-//! come from the pack where its stamp is still the one in the pack; else they are read, once.
+//! A folder is queried once, by `lstat`, and again only after [`Folders::invalidate`], which is called when
+//! this process may have learned of a change, and every few seconds in any case. In portable mode there are
+//! no such calls, so a folder that is not [`steady`] is queried again in each look-up. The names come from
+//! the pack if the folder has the stamp of the pack; otherwise they are read once.
 //!
-//! Reading order: [`table`] (what is kept), [`validity`] (for how long), [`pack_view`] and [`changes`] (when a
-//! frozen pack is believed), [`walk`] (where a path leads), then this file.
+//! Reading order: [`table`] (the cached state), [`validity`] (how long it counts), [`pack_view`] and
+//! [`changes`] (when a frozen pack is trusted), [`walk`] (where a path leads), then this file.
 
 mod changes;
 mod known;
@@ -26,7 +26,7 @@ use crate::listing::{self, Listing, NameKind, Stem};
 use crate::path;
 
 pub(crate) use known::KnownFolder;
-pub use observer::{Asked, Observer};
+pub use observer::{DiskQuery, Observer};
 pub(crate) use read::read_folder;
 pub use table::FolderId;
 
@@ -35,66 +35,66 @@ use table::{FolderTable, Names, State};
 use validity::Validity;
 use walk::Walk;
 
-/// All folders that have been asked about.
+/// The cache of all folders that have been queried.
 #[derive(Debug)]
 pub struct Folders {
     table: FolderTable,
     pack: PackView,
     validity: Validity,
-    /// How often the disk was asked, for reports.
+    /// The number of queries to the disk, for reports.
     pub(crate) lookups: u64,
-    /// Is told what the disk is asked.
+    /// Called before each query to the disk.
     pub(crate) observer: Option<Observer>,
 }
 
-/// What a name below a folder turned out to be.
+/// The result of probing a name below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// There is nothing of that name.
+    /// There is no file with that name.
     Absent,
     /// There is a regular file.
     File,
-    /// There is something else, or a link: the disk has to be asked.
+    /// There is a link or another type of file; the caller must query the disk.
     Present,
-    /// Not known.
+    /// The cache cannot tell.
     Unknown,
 }
 
 impl Folders {
-    /// Nothing is known but what `pack` holds. `is_told` is whether [`invalidate`](Self::invalidate) is called when
-    /// this process may have been told of a change.
+    /// Creates a cache that knows only the content of `pack`. `is_interposed` tells whether
+    /// [`invalidate`](Self::invalidate) will be called when this process may have learned of a change.
     #[must_use]
-    pub fn new(pack: Option<Pack<'static>>, is_frozen: bool, is_told: bool) -> Self {
+    pub fn new(pack: Option<Pack<'static>>, is_frozen: bool, is_interposed: bool) -> Self {
         Self {
             table: FolderTable::default(),
             pack: PackView::new(pack, is_frozen),
-            validity: Validity::new(is_told),
+            validity: Validity::new(is_interposed),
             lookups: 0,
             observer: None,
         }
     }
 
-    /// Something may have been made, moved or removed: everything is checked before it is used again.
+    /// Makes every folder be checked again before its next use, because something may have been created,
+    /// moved or removed.
     pub fn invalidate(&mut self) {
         self.validity.invalidate();
     }
 
-    /// Invalidates what may not be so any more: this process has been told something since, or has paused.
-    /// A look-up begins, or the last one goes on.
-    pub(crate) fn ask(&mut self, epoch: u64, goes_on: bool) {
-        self.validity.ask(epoch);
-        if !goes_on {
+    /// Starts a look-up, or continues the previous one. Invalidates the cache after a new epoch or a pause.
+    pub(crate) fn begin_lookup(&mut self, epoch: u64, continues: bool) {
+        self.validity.refresh(epoch);
+        if !continues {
             self.validity.begin_lookup();
         }
     }
 
-    /// This process has made, moved or removed something, and it is not known what.
+    /// Records a change by this process at an unknown path.
     pub(crate) fn changed_somewhere(&mut self) {
         self.invalidate();
         self.pack.edited_somewhere();
     }
 
-    /// Checks every folder that `look` needs again, and no other.
+    /// Runs `look` with every folder that it uses checked again, and no other.
     pub fn revalidated<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.validity.state();
         self.invalidate();
@@ -103,13 +103,13 @@ impl Folders {
         seen
     }
 
-    /// The thing at a clean path may have been made, moved or removed. Only what is known of it, of
-    /// what is below it, or of the folder that it is in, is affected. It may be known by other paths.
+    /// Records that the file at a clean path may have been created, moved or removed. This affects the cached
+    /// state of the path, of the paths below it, and of its folder, also under other paths of that folder.
     pub fn changed(&mut self, path: &[u8]) {
         let Some((parent, name)) = path::split(path) else { return self.changed_somewhere() };
         if self.pack.began_frozen() {
             self.edited(path);
-            // The pack would be believed when the folder is asked about for the first time.
+            // Otherwise the pack would be trusted at the first query about the folder.
             let parent = self.id(parent);
             self.check(parent);
         }
@@ -126,12 +126,13 @@ impl Folders {
         }
     }
 
-    /// This process has changed what is at a clean path, or moved it.
+    /// Records that this process has changed or moved the file at a clean path.
     pub(crate) fn edited(&mut self, path: &[u8]) {
         self.pack.edited(path);
     }
 
-    /// As [`edited`](Self::edited), by every path by which the pack knows what is at a path without links.
+    /// Like [`edited`](Self::edited), for every path by which the pack knows the file. `path` must be free of
+    /// links.
     pub(crate) fn edited_by_all_names(&mut self, path: &[u8]) {
         self.pack.edited(path);
         for name in self.pack.other_names(path) {
@@ -143,8 +144,8 @@ impl Folders {
         }
     }
 
-    /// Whether the pack is believed about what is at a clean path, without asking. It is if the pack is
-    /// frozen, and this process has changed nothing there and may look there.
+    /// Whether the pack is trusted about a clean path without a query: the pack is frozen, and this process
+    /// has changed nothing there and may search the folder.
     pub(crate) fn is_frozen_at(&mut self, path: &[u8]) -> bool {
         if !self.is_frozen() {
             return false;
@@ -161,28 +162,28 @@ impl Folders {
         self.may_search(id)
     }
 
-    /// Whether the pack is believed without asking the disk, as far as nothing was changed.
+    /// Whether the pack is trusted without queries, except for recorded changes.
     pub(crate) fn is_frozen(&self) -> bool {
         self.pack.is_frozen()
     }
 
-    /// Whether this process may search a folder that a frozen pack knows; asked once.
+    /// Whether this process may search a folder of a frozen pack; queried once.
     fn may_search(&mut self, id: FolderId) -> bool {
         let folder = &mut self.table[id];
         *folder.may_search.get_or_insert_with(|| self.pack.may_search(&folder.path))
     }
 
-    /// The folder at a clean path.
+    /// Returns the folder at a clean path.
     pub fn id(&mut self, path: &[u8]) -> FolderId {
         self.table.id(path)
     }
 
-    /// The path by which the folder is known.
+    /// Returns the path by which the folder is known.
     pub(crate) fn path(&self, id: FolderId) -> &[u8] {
         &self.table[id].path
     }
 
-    /// The folder's path without links; `None` if it is not a folder.
+    /// Returns the folder's path without links; `None` if the path does not lead to a folder.
     pub fn real_path(&mut self, id: FolderId) -> Option<&[u8]> {
         let real = self.real(id)?;
         Some(&self.table[real].path)
@@ -194,7 +195,7 @@ impl Folders {
         self.table[id].state == State::Missing
     }
 
-    /// The folder's names, if they can be had.
+    /// Returns the names in the folder, if the folder can be read.
     pub fn names(&mut self, id: FolderId) -> Option<Listing<'_>> {
         let real = self.real(id)?;
         if matches!(self.table[real].names, Names::NotRead) {
@@ -207,7 +208,7 @@ impl Folders {
         }
     }
 
-    /// Whether a name with that stem may be in the folder; `true` if it is not known.
+    /// Whether the folder may hold a name with that stem; `true` if the cache cannot tell.
     pub fn may_hold(&mut self, id: FolderId, stem: Stem) -> bool {
         if self.is_missing(id) {
             return false;
@@ -215,7 +216,7 @@ impl Folders {
         self.names(id).is_none_or(|names| names.may_hold(stem))
     }
 
-    /// What `name`, of one component or several, is below the folder.
+    /// Probes `name`, of one or more components, below the folder.
     pub fn probe(&mut self, id: FolderId, name: &[u8]) -> Probe {
         if self.is_missing(id) {
             return Probe::Absent;
@@ -237,8 +238,8 @@ impl Folders {
         }
     }
 
-    /// What is at a clean path, as far as it follows from folders whose names were wanted before. A
-    /// folder that is known for what is below it, as `/home` is, says nothing: its names change.
+    /// Probes a clean path, as far as folders whose names were read before decide it. A folder that was
+    /// queried only on the way, such as `/home`, decides nothing, because its names change often.
     pub fn probe_path(&mut self, path: &[u8]) -> Probe {
         let mut folder = path;
         while let Some((parent, _)) = path::split(folder) {
@@ -254,12 +255,12 @@ impl Folders {
         Probe::Unknown
     }
 
-    /// Every folder that was found, for a pack.
+    /// Returns every folder that was found, for a pack.
     pub(crate) fn known(&self) -> impl Iterator<Item = KnownFolder<'_>> {
         known::known(&self.table, &self.pack)
     }
 
-    /// The folder that the path leads to.
+    /// Returns the folder that the path leads to.
     fn real(&mut self, id: FolderId) -> Option<FolderId> {
         self.check(id);
         match self.table[id].state {
@@ -268,16 +269,16 @@ impl Folders {
         }
     }
 
-    /// Makes sure that nothing has happened since the folder was looked at.
+    /// Checks the folder, unless its last check still counts.
     fn check(&mut self, id: FolderId) {
         let Self { table, pack, validity, lookups, observer } = self;
         Walk { table, pack, validity, lookups, observer: *observer }.check(id, 0);
     }
 
-    /// Takes the names from the pack if its stamp is the folder's, else from the disk.
+    /// Takes the names from the pack if the stamp matches, otherwise from the disk.
     fn read_names(&mut self, id: FolderId) {
         let folder = &self.table[id];
-        self.observer.iter().for_each(|observe| observe(&folder.path, Asked::Names));
+        self.observer.iter().for_each(|observe| observe(&folder.path, DiskQuery::Names));
         let names = match self.names_from_pack(id) {
             Some(listing) => Names::Packed(listing),
             None => self.names_from_disk(id).map_or(Names::Unreadable, Names::Read),

@@ -1,17 +1,18 @@
-//! What is told of each question to the disk.
+//! The observer that hears of each query to the disk.
 
-/// What the disk is about to be asked about a path.
+/// A query that is about to be sent to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    /// Whether it is a folder, or a link.
+pub enum DiskQuery {
+    /// Whether the path is a folder or a link.
     Folder,
-    /// The stamp of the file that it is itself.
+    /// The stamp of the file at the path itself.
     File,
-    /// The stamp of what it leads to.
+    /// The stamp of the file that the path leads to.
     Target,
     /// The names in a folder.
     Names,
 }
 
-/// Is called before the disk is asked, and before names from the pack are used.
-pub type Observer = fn(&[u8], Asked);
+/// A function that is called with the path and the query, before the disk is queried and before names from
+/// the pack are used.
+pub type Observer = fn(&[u8], DiskQuery);

@@ -1,4 +1,4 @@
-//! What a pack says of folders, and whether it is believed without asking the disk.
+//! The folders of a pack, and whether the pack is trusted about them without a query.
 
 use std::collections::HashMap;
 
@@ -12,9 +12,9 @@ use crate::{kind, rights};
 pub(super) struct PackView {
     pack: Option<Pack<'static>>,
     is_frozen: bool,
-    /// What a frozen pack is not believed about.
+    /// Changes by this process, about which a frozen pack is not trusted.
     pub(super) changes: Changes,
-    /// The pack's files and folders by inode, once that was wanted.
+    /// The pack's files and folders by inode, built on first use.
     inodes: Option<HashMap<u64, Vec<&'static [u8]>>>,
 }
 
@@ -27,18 +27,18 @@ impl PackView {
         self.pack.and_then(|pack| pack.find(kind, path))
     }
 
-    /// Whether the pack was to be believed when the boot began.
+    /// Whether the pack was to be trusted without queries when the boot started.
     pub(super) fn began_frozen(&self) -> bool {
         self.is_frozen
     }
 
-    /// Whether the pack is believed without asking the disk, as far as nothing was changed.
+    /// Whether the pack is trusted without queries, except for recorded changes.
     pub(super) fn is_frozen(&self) -> bool {
         self.is_frozen && !self.changes.are_all()
     }
 
-    /// This process has changed what is at a clean path, or moved it. A folder or a link that the pack
-    /// knows may stand for any number of paths.
+    /// Records that this process has changed or moved the file at a clean path. If the pack knows the path as
+    /// a folder or a link, any number of other paths are affected, so everything counts as changed.
     pub(super) fn edited(&mut self, path: &[u8]) {
         let is_known = |kind| self.find(kind, path).is_some();
         if is_known(kind::FOLDER) || is_known(kind::ALIAS) {
@@ -48,8 +48,8 @@ impl PackView {
         }
     }
 
-    /// The other paths by which the pack knows what is at a path without links. A folder or a file may be
-    /// mounted in several places.
+    /// Returns the other paths by which the pack knows the file at a path without links. A folder or a file
+    /// may be mounted in several places.
     pub(super) fn other_names(&mut self, path: &[u8]) -> Vec<&'static [u8]> {
         let stat = |path: &[u8]| fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok();
         let Some(here) = stat(path) else { return Vec::new() };
@@ -69,14 +69,14 @@ impl PackView {
         })
     }
 
-    /// This process has changed something, and it is not known what.
+    /// Records that this process has changed a file at an unknown path.
     pub(super) fn edited_somewhere(&mut self) {
         if self.is_frozen {
             self.changes.add_all();
         }
     }
 
-    /// Whether this process may search a folder that the pack knows.
+    /// Whether this process may search a folder of the pack.
     pub(super) fn may_search(&self, path: &[u8]) -> bool {
         let is_open = |entry: Entry<'_>| entry.flags() & kind::OPEN != 0;
         self.find(kind::FOLDER, path).is_some_and(is_open) || rights::may_search(path)

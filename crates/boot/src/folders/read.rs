@@ -1,19 +1,19 @@
-//! Reading a folder's names.
+//! Reading of a folder's names.
 
 use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags};
 use thruway_pack::Stamp;
 
 use crate::listing::NameKind;
 
-/// A folder with more names is not listed: reading it would cost more than it can save.
+/// The most names of a folder that is listed. Reading a larger one would cost more than it can save.
 const NAMES_MAX: usize = 1 << 16;
 
-/// A name in a folder, and what it is.
-type Named = (Vec<u8>, NameKind);
+/// A name in a folder, and its type.
+type FolderEntry = (Vec<u8>, NameKind);
 
-/// A folder's stamp before its names were read, and the names; `None` if there are too many, or if it
-/// is no folder that can be read.
-pub(crate) fn read_folder(path: &[u8]) -> Option<(Stamp, Vec<Named>)> {
+/// Reads a folder's stamp and then its names; `None` if there are too many names, or if the folder cannot be
+/// read.
+pub(crate) fn read_folder(path: &[u8]) -> Option<(Stamp, Vec<FolderEntry>)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
     let stamp = Stamp::of(&fs::fstat(&open).ok()?);

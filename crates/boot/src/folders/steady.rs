@@ -1,7 +1,7 @@
-//! Folders of releases: a Ruby's own, and a gem's. What is in them changes when something is installed. So does the
-//! root, above all others.
+//! Steady folders: those of a Ruby installation and of a gem's release, which change only when something is
+//! installed. The root is treated alike, because it is above all others and changes as rarely.
 
-/// Whether a clean path is that of such a folder, or below one.
+/// Whether a clean path is a steady folder, or lies below one.
 pub(super) fn is_steady(path: &[u8]) -> bool {
     let components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     let pairs = || components.windows(2).map(|pair| (pair[0], pair[1]));
@@ -10,13 +10,13 @@ pub(super) fn is_steady(path: &[u8]) -> bool {
     path == b"/" || is_of_a_gem || is_of_ruby && !components.contains(&&b"site_ruby"[..])
 }
 
-/// `rack-3.0.8`, `nokogiri-1.16.0-x86_64-linux`, and Bundler's `rack-0123456789ab`.
+/// Matches `rack-3.0.8`, `nokogiri-1.16.0-x86_64-linux`, and Bundler's `rack-0123456789ab`.
 fn is_release(name: &[u8]) -> bool {
     let mut parts = name.split(|byte| *byte == b'-').skip(1);
     parts.any(|part| is_version(part) || part.len() == 12 && part.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// `3.3.0` and Debian's `vendor_ruby`.
+/// Matches `3.3.0` and Debian's `vendor_ruby`.
 fn is_of_ruby(name: &[u8]) -> bool {
     name == b"vendor_ruby" || is_version(name)
 }

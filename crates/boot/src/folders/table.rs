@@ -1,4 +1,4 @@
-//! The folders that have been asked about, each with its number.
+//! The table of folders that have been queried.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -10,11 +10,11 @@ use super::steady::is_steady;
 use crate::listing::Listing;
 use crate::path::PathHasher;
 
-/// The number of a folder in the table. It stays the same for good.
+/// The number of a folder in the table, which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderId(u32);
 
-/// All folders that have been asked about.
+/// All folders that have been queried.
 #[derive(Debug, Default)]
 pub(super) struct FolderTable {
     ids: HashMap<Box<[u8]>, FolderId, BuildHasherDefault<PathHasher>>,
@@ -24,29 +24,30 @@ pub(super) struct FolderTable {
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: Box<[u8]>,
-    /// When it was looked at, as [`Validity`](super::validity::Validity) counts.
+    /// When the folder was last checked, in ticks of [`Validity`](super::validity::Validity).
     pub(super) checked: u64,
-    /// Whether it changes only when something is installed.
+    /// Whether the folder changes only when something is installed.
     pub(super) is_steady: bool,
     pub(super) state: State,
     pub(super) stamp: Stamp,
     pub(super) names: Names,
     /// When the names were read, in nanoseconds since 1970.
     pub(super) read_ns: i64,
-    /// Whether this process has made, moved or removed something in it: no pack knows of that.
+    /// Whether this process has created, moved or removed something in the folder, so that the pack must not
+    /// be used for it.
     pub(super) is_ours: bool,
-    /// Whether its mode lets every user search it.
+    /// Whether every user may search the folder, by its mode.
     pub(super) is_open: bool,
-    /// Whether this process may search it, once that was asked.
+    /// Whether this process may search the folder; `None` until queried.
     pub(super) may_search: Option<bool>,
 }
 
-/// What a path is.
+/// The state of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Not a folder, or a folder without permission to list it.
+    /// Not a folder, or one that cannot be examined.
     Unknown,
-    /// Nothing of that name.
+    /// There is nothing at the path.
     Missing,
     /// A folder: the path itself, or the target of its links.
     Folder(FolderId),
@@ -61,7 +62,7 @@ pub(super) enum Names {
 }
 
 impl FolderTable {
-    /// The number of the folder at a clean path.
+    /// Returns the number of the folder at a clean path, adding it if necessary.
     pub(super) fn id(&mut self, path: &[u8]) -> FolderId {
         if let Some(id) = self.ids.get(path) {
             return *id;
@@ -72,13 +73,13 @@ impl FolderTable {
         id
     }
 
-    /// The number of the folder at that path, if it has been asked about.
+    /// Returns the number of the folder at a path, if it is in the table.
     pub(super) fn known(&self, path: &[u8]) -> Option<FolderId> {
         self.ids.get(path).copied()
     }
 
-    /// All numbers of the folder with that path and inode: links lead to a folder, and it may be mounted in
-    /// several places.
+    /// Returns all numbers of the folder with the given path and inode. Links may lead to a folder, and it
+    /// may be mounted in several places.
     pub(super) fn known_as(&self, path: &[u8], inode: Option<u64>) -> Vec<FolderId> {
         let is_it = |folder: &Folder| {
             let State::Folder(real) = folder.state else { return *folder.path == *path };
@@ -123,7 +124,7 @@ impl Folder {
         }
     }
 
-    /// Nothing that was known of it counts.
+    /// Discards the cached state.
     pub(super) fn invalidate(&mut self) {
         (self.checked, self.is_ours, self.names) = (0, true, Names::NotRead);
     }

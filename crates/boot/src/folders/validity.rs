@@ -1,88 +1,89 @@
-//! For how long what was seen of a folder counts.
+//! The time for which the cached state of a folder is valid.
 
 use std::time::{Duration, Instant};
 
-/// After a pause of this length nothing counts any more. This process may have been told of a change in a way that
-/// is not seen (a file, a library of C). A boot makes no such pause.
+/// After a pause of this length nothing is valid any more: this process may have learned of a change in a way
+/// that is not interposed, such as a file or a C library. A boot has no such pauses.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Without a pause, what was seen counts for this long.
+/// Without a pause, the cached state is valid for this long.
 const AGE_MAX: Duration = Duration::from_secs(30);
 
-/// A clock that ticks when something may have changed.
+/// A logical clock that ticks when something may have changed.
 #[derive(Debug)]
 pub(super) struct Validity {
-    /// Counts the invalidations.
+    /// The current tick: the number of invalidations.
     now: u64,
-    /// What was checked at a smaller number is not valid any more.
+    /// Checks before this tick are no longer valid.
     valid_since: u64,
-    /// Nor is it, at a number smaller than this, in a folder that is not steady.
+    /// Checks before this tick are not valid for folders that are not steady.
     looked_since: u64,
-    /// Whether it is told what this process does and hears. Else each look-up is one of its own for such folders.
-    is_told: bool,
+    /// Whether changes by this process are reported. Otherwise folders that are not steady are checked again
+    /// in each look-up.
+    is_interposed: bool,
     /// When `valid_since` was set.
     invalidated: Instant,
-    /// When anything was asked last.
-    asked: Instant,
-    /// The epoch when anything was asked last.
+    /// When the cache was last used.
+    used: Instant,
+    /// The epoch in which the cache was last used.
     epoch: u64,
 }
 
 impl Validity {
-    pub(super) fn new(is_told: bool) -> Self {
+    pub(super) fn new(is_interposed: bool) -> Self {
         let now = Instant::now();
         Self {
             now: 1,
             valid_since: 1,
             looked_since: 1,
-            is_told,
+            is_interposed,
             invalidated: now,
-            asked: now,
+            used: now,
             epoch: 0,
         }
     }
 
-    /// What is checked now gets this number.
+    /// Returns the tick for checks that are made now.
     pub(super) fn now(&self) -> u64 {
         self.now
     }
 
-    /// Whether what was checked at that number still counts.
+    /// Whether a check at the given tick is still valid.
     pub(super) fn covers(&self, checked: u64, is_steady: bool) -> bool {
         checked >= self.valid_since && (is_steady || checked >= self.looked_since)
     }
 
-    /// Nothing that was checked counts any more.
+    /// Makes all checks invalid.
     pub(super) fn invalidate(&mut self) {
         self.now += 1;
         self.valid_since = self.now;
         self.invalidated = Instant::now();
     }
 
-    /// Invalidates everything in a new epoch, after a pause, or if it was checked long ago.
-    pub(super) fn ask(&mut self, epoch: u64) {
+    /// Makes all checks invalid in a new epoch, after a pause, or when they are too old.
+    pub(super) fn refresh(&mut self, epoch: u64) {
         let now = Instant::now();
-        let is_old = now - self.asked >= PAUSE_MAX || now - self.invalidated >= AGE_MAX;
-        self.asked = now;
+        let is_old = now - self.used >= PAUSE_MAX || now - self.invalidated >= AGE_MAX;
+        self.used = now;
         if self.epoch != epoch || is_old {
             self.epoch = epoch;
             self.invalidate();
         }
     }
 
-    /// Begins a look-up: where nothing is told, what was checked for others does not count for it.
+    /// Starts a look-up. Without interposed calls, the checks of earlier look-ups do not count for it.
     pub(super) fn begin_lookup(&mut self) {
-        if !self.is_told {
+        if !self.is_interposed {
             self.now += 1;
             self.looked_since = self.now;
         }
     }
 
-    /// Undoes an [`invalidate`](Self::invalidate): what was checked before it is valid again.
+    /// Undoes an [`invalidate`](Self::invalidate): earlier checks are valid again.
     pub(super) fn restore(&mut self, before: (u64, Instant)) {
         (self.valid_since, self.invalidated) = before;
     }
 
-    /// For [`restore`](Self::restore).
+    /// Returns the state for [`restore`](Self::restore).
     pub(super) fn state(&self) -> (u64, Instant) {
         (self.valid_since, self.invalidated)
     }

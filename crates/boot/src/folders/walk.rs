@@ -1,19 +1,19 @@
-//! Where a path leads: through links, component by component, as the kernel follows it.
+//! Walks a path through links, component by component, as the kernel does.
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
 use thruway_pack::Stamp;
 
-use super::observer::{Asked, Observer};
+use super::observer::{DiskQuery, Observer};
 use super::pack_view::PackView;
 use super::table::{FolderId, FolderTable, Names, State};
 use super::validity::Validity;
 use crate::{kind, path, rights};
 
-/// As many links as the kernel follows in one path (`MAXSYMLINKS`).
+/// The most links that the kernel follows in one path (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
-/// What a walk needs, and the number of look-ups that it adds to.
+/// The parts of the cache that a walk uses, with the count of queries.
 pub(super) struct Walk<'a> {
     pub(super) table: &'a mut FolderTable,
     pub(super) pack: &'a PackView,
@@ -23,7 +23,8 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Makes sure that what is known of the folder's path still counts. It was reached by so many links.
+    /// Brings the cached state of the folder's path up to date. `links` is the number of links followed so
+    /// far.
     pub(super) fn check(&mut self, id: FolderId, links: u32) {
         let folder = &self.table[id];
         if self.validity.covers(folder.checked, folder.is_steady) {
@@ -38,7 +39,7 @@ impl Walk<'_> {
         folder.checked = self.validity.now();
     }
 
-    /// What a frozen pack says of the path.
+    /// Returns the state of the path according to a frozen pack.
     fn state_from_pack(&mut self, id: FolderId) -> Option<State> {
         if !self.pack.began_frozen() {
             return None;
@@ -60,7 +61,7 @@ impl Walk<'_> {
     fn state_from_disk(&mut self, id: FolderId, links: u32) -> State {
         let path = self.table[id].path.clone();
         *self.lookups += 1;
-        self.observer.iter().for_each(|observe| observe(&path, Asked::Folder));
+        self.observer.iter().for_each(|observe| observe(&path, DiskQuery::Folder));
         let stat = match fs::statat(CWD, &*path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT | Errno::NOTDIR) => return State::Missing,
@@ -73,7 +74,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A folder that is not a link itself may still lie below one.
+    /// Returns the state of a folder that is not a link itself, but may lie below one.
     fn state_of_folder(&mut self, id: FolderId, path: &[u8], stat: &Stat, links: u32) -> State {
         if let Some((parent, name)) = path::split(path) {
             let parent = self.table.id(parent);
@@ -90,7 +91,7 @@ impl Walk<'_> {
         let stamp = Stamp::of(stat);
         let folder = &mut self.table[id];
         folder.is_open = rights::is_open_folder(stat);
-        // Names that were read a moment after a change may lack the next one.
+        // Names that were read just after a change may lack the next change, which leaves the same stamp.
         let may_lack = matches!(folder.names, Names::Read(_)) && stamp.is_racy(folder.read_ns);
         if folder.stamp != stamp || may_lack {
             folder.stamp = stamp;
@@ -99,7 +100,7 @@ impl Walk<'_> {
         State::Folder(id)
     }
 
-    /// Where the link at `path` leads.
+    /// Returns the state of the target of the link at `path`.
     fn follow(&mut self, path: &[u8], links: u32) -> State {
         *self.lookups += 1;
         let Ok(target) = fs::readlink(path, Vec::new()) else { return State::Unknown };

@@ -75,7 +75,7 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
         Some((seen, file)) if seen == mark => file,
         _ => match boot.files.look_up(bytes) {
             Lookup::File(file) => FoundFile { is_searched: search.has_seen(mark), ..file },
-            Lookup::Missing | Lookup::Ask => return left(boot, bytes, Reason::NotRegular),
+            Lookup::Missing | Lookup::Undecided => return left(boot, bytes, Reason::NotRegular),
         },
     };
     let warnings = warnings(gvl);
@@ -97,7 +97,7 @@ pub(super) fn note_supplier(boot: &Boot) {
     // SAFETY: Ruby calls what is registered for its end with the lock held.
     let gvl = unsafe { Gvl::assume() };
     if let Some(place) = iseq::other_supplier(gvl) {
-        boot.counts.supplied_by(String::from_utf8_lossy(&place).into_owned());
+        boot.counts.record_supplier(String::from_utf8_lossy(&place).into_owned());
     }
 }
 
@@ -125,7 +125,7 @@ fn tell(ruby: Protected, observer: Pinned, reason: Option<Reason>, path: RString
 }
 
 fn left(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {
-    boot.counts.left(path, reason, boot.options.explain);
+    boot.counts.record_compiled(path, reason, boot.options.explain);
     NIL
 }
 

@@ -50,7 +50,7 @@ fn is_original(gvl: Gvl, boot: &Boot, part: Part, library: &LibrarySlot) -> bool
     match library.first_change(gvl) {
         None => true,
         Some(change) => {
-            boot.counts.left_part(part, change);
+            boot.counts.record_inactive_part(part, change);
             false
         }
     }

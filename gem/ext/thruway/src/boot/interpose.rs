@@ -151,7 +151,7 @@ fn open_candidate(path: &[u8]) -> Option<c_int> {
         Lookup::Missing if search::current().is_settled || boot.files.is_frozen() => {
             Some(not_found())
         }
-        Lookup::Missing | Lookup::Ask => None,
+        Lookup::Missing | Lookup::Undecided => None,
     }
 }
 

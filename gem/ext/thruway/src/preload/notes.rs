@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use thruway_boot::Asked;
+use thruway_boot::DiskQuery;
 use thruway_preload::boot_queries::{BootQueries, QueryLog, Question};
 use thruway_preload::key::VOLATILE;
 use thruway_preload::one_shot::is_one_shot;
@@ -120,14 +120,14 @@ pub(super) fn say(descriptor: c_int, bytes: &[u8]) {
 }
 
 /// The boot is about to ask Thruway's own crates.
-pub(super) fn observe(path: &[u8], asked: Asked) {
+pub(super) fn observe(path: &[u8], asked: DiskQuery) {
     note(
         path,
         match asked {
-            Asked::Folder => Question::LinkKind,
-            Asked::File => Question::LinkStat,
-            Asked::Target => Question::Stat,
-            Asked::Names => Question::Names,
+            DiskQuery::Folder => Question::LinkKind,
+            DiskQuery::File => Question::LinkStat,
+            DiskQuery::Target => Question::Stat,
+            DiskQuery::Names => Question::Names,
         },
     );
 }

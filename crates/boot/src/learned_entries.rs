@@ -1,4 +1,4 @@
-//! What a boot learned, and how it goes into the next pack.
+//! Entries that a boot has learned for the next pack.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,29 +10,30 @@ use crate::folders::Folders;
 use crate::kind;
 use crate::{path, rights};
 
-/// Most bytes of compiled code that one boot keeps for its pack: it is held in memory till the end.
+/// The most code, in bytes, that a boot keeps for its pack. The code stays in memory until the process ends.
 const LEARNED_BYTES_MAX: usize = 256 << 20;
 
-/// Most documents of one file that a pack takes over from an older one: it may be read in other ways.
+/// The most documents of one file that are copied from an older pack. A file can be parsed with many
+/// different options.
 const DOCUMENTS_OF_A_FILE_MAX: usize = 8;
 
-/// How long the digest at the end of a JSON document's name is.
+/// The length of the digest at the end of a JSON document's name.
 const DIGEST_BYTES: usize = 16;
 
-/// What was compiled because the pack did not have it.
+/// Entries for features, scripts and documents that the pack lacks.
 #[derive(Debug, Default)]
-pub struct Learned {
+pub struct LearnedEntries {
     features: HashMap<Vec<u8>, Feature>,
-    /// By path: digest and code in one.
+    /// Digest and code, by path.
     scripts: HashMap<Vec<u8>, Vec<u8>>,
     documents: HashMap<DocumentKey, Document>,
-    /// Features whose file has another stamp now, and the same content.
+    /// Features whose file has a new stamp but the same content.
     touched: HashMap<Vec<u8>, Stamp>,
     bytes: usize,
     has_been_written: bool,
 }
 
-/// The kind, and the file with how it is read.
+/// The kind of document, and the variant of parsing with the path.
 type DocumentKey = (u32, Vec<u8>);
 
 #[derive(Debug)]
@@ -51,55 +52,57 @@ struct Feature {
     digest: Option<[u8; 16]>,
 }
 
-/// A feature that was compiled from the file with that stamp.
+/// A feature compiled from a file.
 #[derive(Debug)]
-pub struct Compiled {
-    /// The path by which it was loaded.
+pub struct CompiledFeature {
+    /// The path by which the feature was loaded.
     pub path: Vec<u8>,
-    /// The stamp before and after Ruby read it.
+    /// The stamp, which was the same before and after Ruby read the file.
     pub stamp: Stamp,
-    /// When Ruby began to read it, in nanoseconds since 1970.
+    /// The time at which Ruby started to read the file, in nanoseconds since 1970.
     pub read_ns: i64,
-    /// Under which warnings it compiled in silence.
+    /// The flags of the code, including the warnings under which it compiled silently.
     pub flags: CodeFlags,
-    /// The real path, if it is another one.
+    /// The real path, if it differs from `path`.
     pub real_path: Option<Vec<u8>>,
     /// The compiled code.
     pub code: Vec<u8>,
-    /// The digest of the source, if it was taken.
+    /// The digest of the source, if it was computed.
     pub digest: Option<[u8; 16]>,
 }
 
-impl Learned {
-    /// Keeps the feature for the next pack, unless its file may have changed within its stamp, or too
-    /// much has been learned already.
-    pub fn add(&mut self, compiled: Compiled) {
-        let Compiled { path, stamp, read_ns, flags, real_path, code, digest } = compiled;
+impl LearnedEntries {
+    /// Adds a feature, unless its file may have changed without a new stamp, or the limit of memory is
+    /// reached.
+    pub fn add(&mut self, compiled: CompiledFeature) {
+        let CompiledFeature { path, stamp, read_ns, flags, real_path, code, digest } = compiled;
         if !stamp.is_racy(read_ns) && self.has_room(code.len()) {
             self.features.insert(path, Feature { stamp, flags, real_path, code, digest });
         }
     }
 
-    /// Keeps a script's digest and code.
+    /// Adds the digest and the code of a script.
     pub fn add_script(&mut self, path: &[u8], digest: [u8; 16], code: &[u8]) {
         if self.has_room(code.len()) {
             self.scripts.insert(path.to_vec(), [&digest[..], code].concat());
         }
     }
 
-    /// Keeps the new stamp of a feature whose content is as it was, so that it need not be read again.
+    /// Adds the new stamp of a feature whose content has not changed, so that later boots need not compare
+    /// the content.
     pub fn add_touched(&mut self, path: &[u8], stamp: Stamp) {
         if !stamp.is_racy(now_ns()) {
             self.touched.insert(path.to_vec(), stamp);
         }
     }
 
-    /// Keeps what a file says.
+    /// Adds the content of a file.
     pub fn add_document(&mut self, kind: u32, name: Vec<u8>, stamp: Stamp, data: Vec<u8>) {
         self.put_document((kind, name.clone()), Document { name, stamp, data });
     }
 
-    /// Keeps what the JSON text with that digest says, in the place of an earlier text of the same file.
+    /// Adds the content of the JSON text with the given digest. Replaces that of an earlier text of the same
+    /// file.
     pub fn add_json(
         &mut self,
         path: &[u8],
@@ -124,19 +127,19 @@ impl Learned {
         }
     }
 
-    /// Whether nothing was learned.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_empty = self.features.is_empty() && self.scripts.is_empty();
         is_empty && self.documents.is_empty() && self.touched.is_empty()
     }
 
-    /// It is in a pack now, and needs no memory.
+    /// Drops all entries after they were written to a pack.
     pub fn forget(&mut self) {
         *self = Self { has_been_written: true, ..Self::default() };
     }
 
-    /// Whether a part of what this boot learned is in a pack already.
+    /// Whether entries of this boot were written to a pack before.
     #[must_use]
     pub fn has_been_written(&self) -> bool {
         self.has_been_written
@@ -149,7 +152,7 @@ impl Learned {
         has_room
     }
 
-    /// Puts everything into a pack.
+    /// Adds all entries to a pack.
     pub fn put_into<'a>(&'a self, builder: &mut Builder<'a>) {
         for (path, feature) in &self.features {
             let item = Item::new(feature.stamp, &feature.code[..]).flags(feature.flags.to_bits());
@@ -170,8 +173,8 @@ impl Learned {
         }
     }
 
-    /// Takes over what an older pack holds and is still right. Of the documents of one file a few are
-    /// taken: how it is read may differ each time.
+    /// Copies the current entries of an older pack. Of the documents of one file only a few are copied, since
+    /// the options of parsing may differ every time.
     pub fn keep<'a>(&self, pack: &Pack<'a>, builder: &mut Builder<'a>) {
         let mut documents: HashMap<DocumentKey, usize> = HashMap::new();
         for (kind, key) in self.documents.keys() {
@@ -200,7 +203,7 @@ impl Learned {
         }
     }
 
-    /// Whether another text of the same JSON file was learned.
+    /// Whether a newer text of the same JSON file was learned.
     fn replaces(&self, entry: &Entry<'_>) -> bool {
         let path = match entry.kind() {
             kind::JSON => entry.data().and_then(split_at_nul).map(|(path, _)| path),
@@ -213,18 +216,18 @@ impl Learned {
     }
 }
 
-/// The digests of all JSON texts that the pack knows.
+/// Returns the digests of all JSON texts in the pack.
 pub(crate) fn json_digests(pack: &Pack<'_>) -> HashSet<[u8; DIGEST_BYTES]> {
     let names = pack.entries().filter(|entry| entry.kind() == kind::JSON);
     names.filter_map(|entry| entry.name().last_chunk().copied()).collect()
 }
 
-/// Whether a folder is known that the pack does not hold, or not as it is now.
-pub fn has_news(folders: &Folders) -> bool {
-    folders.known().any(|known| known.is_news)
+/// Whether a folder is new, or differs from its entry in the pack.
+pub fn has_new_folders(folders: &Folders) -> bool {
+    folders.known().any(|known| known.is_new)
 }
 
-/// Puts all folders that are known into a pack.
+/// Adds all known folders to a pack.
 pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) {
     let mut access_lists = HashMap::new();
     for known in folders.known() {
@@ -241,7 +244,7 @@ pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) {
     }
 }
 
-/// Whether the folder or one above it has an access list, which may deny what its mode grants.
+/// Whether the folder or one of its parents has an access list, which may deny access that the mode grants.
 fn listed_above<'a>(known: &mut HashMap<&'a [u8], bool>, path: &'a [u8]) -> bool {
     if let Some(is_listed) = known.get(path) {
         return *is_listed;
@@ -252,14 +255,14 @@ fn listed_above<'a>(known: &mut HashMap<&'a [u8], bool>, path: &'a [u8]) -> bool
     is_listed
 }
 
-/// Whether an entry's file is still the one it was made from, as far as that can be seen.
+/// Whether an entry still belongs to its file, as far as stamps tell.
 #[must_use]
 pub fn is_current(entry: &Entry<'_>) -> bool {
     let stat = |path, flags| fs::statat(CWD, path, flags).ok();
     let is_stamped =
         |path, flags| stat(path, flags).is_some_and(|stat| Stamp::of(&stat) == entry.stamp());
     match entry.kind() {
-        // That it is a folder is all that is known of it.
+        // An entry without names records only that the path is a folder.
         kind::FOLDER if entry.flags() & kind::LISTED == 0 => is_folder(entry.name()),
         kind::FEATURE | kind::FOLDER => is_stamped(entry.name(), AtFlags::SYMLINK_NOFOLLOW),
         kind::YAML => is_stamped(after_nul(entry.name()), AtFlags::empty()),
@@ -267,7 +270,7 @@ pub fn is_current(entry: &Entry<'_>) -> bool {
             let path = entry.data().and_then(split_at_nul).map(|(path, _)| path);
             path.is_some_and(|path| is_stamped(path, AtFlags::empty()))
         }
-        // Checked where it is used; it goes with its path.
+        // Other kinds are validated when they are used. They are dropped once their path is gone.
         _ => stat(entry.name(), AtFlags::empty()).is_some(),
     }
 }
@@ -277,12 +280,12 @@ fn is_folder(path: &[u8]) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// What follows the first NUL: of a document's name, its path.
+/// Returns the bytes after the first NUL: the path in a document's name.
 pub(crate) fn after_nul(name: &[u8]) -> &[u8] {
     split_at_nul(name).map(|(_, rest)| rest).unwrap_or_default()
 }
 
-/// What comes before the first NUL, and what follows it.
+/// Splits bytes at the first NUL; `None` without one.
 pub fn split_at_nul(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|byte| *byte == 0)?;
     Some((&bytes[..at], &bytes[at + 1..]))
@@ -298,8 +301,9 @@ mod tests {
         Stamp::of(&fs::stat(path).unwrap())
     }
 
-    /// The names of the documents in a pack of what was learned, with what is kept of an older one.
-    fn documents(learned: &Learned, older: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
+    /// Writes what `learned` holds, and copies `older`, into a pack. Returns the names of its documents, and
+    /// the pack.
+    fn documents(learned: &LearnedEntries, older: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
         let mut builder = Builder::new(b"");
         learned.put_into(&mut builder);
         let older = Pack::from_bytes(older);
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_json_file_that_is_written_again_and_again_has_one_entry() {
-        let mut learned = Learned::default();
+        let mut learned = LearnedEntries::default();
         for number in 0..1000_u16 {
             let digest = [number.to_le_bytes(); 8].concat().try_into().unwrap();
             learned.add_json(b"/a.json", b"parse", digest, STAMP, &[0; 1000]);
@@ -328,18 +332,18 @@ mod tests {
         let path = folder.path().join("a.json");
         std::fs::write(&path, "1").unwrap();
         let name = path.as_os_str().as_encoded_bytes();
-        let mut learned = Learned::default();
+        let mut learned = LearnedEntries::default();
         learned.add_json(name, b"parse", [1; 16], stamp_of(&path), b"1");
         let (names, bytes) = documents(&learned, b"");
         assert_eq!(names.len(), 1);
-        assert_eq!(documents(&Learned::default(), &bytes).0, names, "nothing has changed");
-        let mut again = Learned::default();
+        assert_eq!(documents(&LearnedEntries::default(), &bytes).0, names, "nothing has changed");
+        let mut again = LearnedEntries::default();
         again.add_json(name, b"parse", [2; 16], stamp_of(&path), b"2");
         assert_eq!(documents(&again, &bytes).0.len(), 1, "another text of the same file");
         std::fs::write(&path, "22").unwrap();
-        assert!(documents(&Learned::default(), &bytes).0.is_empty(), "it has changed");
+        assert!(documents(&LearnedEntries::default(), &bytes).0.is_empty(), "it has changed");
         std::fs::remove_file(&path).unwrap();
-        assert!(documents(&Learned::default(), &bytes).0.is_empty(), "it is gone");
+        assert!(documents(&LearnedEntries::default(), &bytes).0.is_empty(), "it is gone");
     }
 
     #[test]
@@ -349,7 +353,7 @@ mod tests {
         std::fs::write(&path, "a: 1").unwrap();
         let mut bytes = Vec::new();
         for number in 0..100 {
-            let mut learned = Learned::default();
+            let mut learned = LearnedEntries::default();
             let name =
                 [format!("way {number}").as_bytes(), path.as_os_str().as_encoded_bytes()].join(&0);
             learned.add_document(kind::YAML, name.clone(), stamp_of(&path), vec![1]);
