@@ -7,10 +7,10 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::engine::migration::Migration;
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::events::token::{LISTENERS_MAX, Token};
 use crate::listen::listener::Listener;
-use crate::store::Connections;
+use crate::store::Store;
 use crate::workers::WorkerHandle;
 
 /// Connections accepted before the others get their turns again.
@@ -26,7 +26,7 @@ pub(crate) struct Acceptor {
     is_listening: bool,
     paused_until_ms: u64,
     /// Connections of faulty peers, and when each begins.
-    waiting: Vec<(u64, Connection)>,
+    waiting: Vec<(u64, Entry)>,
 }
 
 impl Acceptor {
@@ -38,9 +38,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// No descriptors are left.
-    pub(crate) fn listen(&mut self, connections: &Connections) -> Result<(), Error> {
+    pub(crate) fn listen(&mut self, store: &Store) -> Result<(), Error> {
         for (index, listener) in self.listeners.iter().enumerate().take(LISTENERS_MAX) {
-            connections
+            store
                 .poller
                 .add_listener(listener.as_fd(), Token::Listener(index).to_word())
                 .map_err(|errno| Error::listen(listener, errno))?;
@@ -50,13 +50,13 @@ impl Acceptor {
     }
 
     /// Watches the listeners again, once there is room and no pause any more.
-    pub(crate) fn listen_again(&mut self, connections: &Connections) {
-        let may_listen = connections.stage.accepts()
-            && connections.clock.now_ms >= self.paused_until_ms
-            && connections.count() + self.waiting.len() < connections.settings.connections_max;
+    pub(crate) fn listen_again(&mut self, store: &Store) {
+        let may_listen = store.stage.accepts()
+            && store.clock.now_ms >= self.paused_until_ms
+            && store.count() + self.waiting.len() < store.settings.connections_max;
         if !self.is_listening && may_listen {
             // Without descriptors it is tried again after the next pause.
-            let _ = self.listen(connections);
+            let _ = self.listen(store);
         }
     }
 
@@ -71,66 +71,55 @@ impl Acceptor {
     pub(crate) fn accept(
         &mut self,
         index: usize,
-        connections: &mut Connections,
+        store: &mut Store,
         mut migration: Option<&mut Migration>,
     ) {
         for _ in 0..ACCEPTS_MAX {
             let worker = migration.as_ref().map(|migration| &migration.worker);
             let coming = worker.map_or(0, WorkerHandle::connections);
-            let count = connections.count().max(coming) + self.waiting.len();
-            if count >= connections.settings.connections_max {
+            let count = store.count().max(coming) + self.waiting.len();
+            if count >= store.settings.connections_max {
                 let crowd = format!("{count} are open, as many as may be, and the next ones wait");
-                connections.warn("accept a connection", io::Error::other(crowd));
-                return self.unlisten(connections);
+                store.warn("accept a connection", io::Error::other(crowd));
+                return self.unlisten(store);
             }
-            match self.next(index, connections) {
+            match self.next(index, store) {
                 Ok(None) => return,
-                Ok(Some(connection)) => {
-                    self.admit(connection, connections, migration.as_deref_mut())
-                }
+                Ok(Some(connection)) => self.admit(connection, store, migration.as_deref_mut()),
                 // Another process has closed it for all: this one is about to be told to stop, too.
                 Err(Errno::INVAL) => {
-                    self.unlisten(connections);
+                    self.unlisten(store);
                     return self.listeners.clear();
                 }
                 Err(errno) => {
-                    connections.warn("accept a connection", errno);
-                    self.paused_until_ms = connections.clock.now_ms + PAUSE_MS;
-                    return self.unlisten(connections);
+                    store.warn("accept a connection", errno);
+                    self.paused_until_ms = store.clock.now_ms + PAUSE_MS;
+                    return self.unlisten(store);
                 }
             }
         }
     }
 
     /// Begins a connection, at once or in time; or closes it, if too many of its peer wait.
-    fn admit(
-        &mut self,
-        connection: Connection,
-        connections: &mut Connections,
-        migration: Option<&mut Migration>,
-    ) {
-        if connections.settings.is_for_metrics(connection.listener.into()) {
-            return begin(connection, connections, migration);
+    fn admit(&mut self, connection: Entry, store: &mut Store, migration: Option<&mut Migration>) {
+        if store.settings.is_for_metrics(connection.listener.into()) {
+            return begin(connection, store, migration);
         }
-        let (peer, now_ms) = (connection.peer, connections.clock.now_ms);
-        match connections.faulty_peers.begin_ms(peer, now_ms) {
+        let (peer, now_ms) = (connection.peer, store.clock.now_ms);
+        match store.faulty_peers.begin_ms(peer, now_ms) {
             Some(begin_ms) if begin_ms > now_ms => self.waiting.push((begin_ms, connection)),
-            Some(_) => begin(connection, connections, migration),
+            Some(_) => begin(connection, store, migration),
             None => {
                 let why =
                     format!("{peer} has sent what ended others, and too many of its own wait");
-                connections.warn("accept a connection", io::Error::other(why));
+                store.warn("accept a connection", io::Error::other(why));
             }
         }
     }
 
     /// Begins the connections of faulty peers whose time has come.
-    pub(crate) fn begin_due(
-        &mut self,
-        connections: &mut Connections,
-        mut migration: Option<&mut Migration>,
-    ) {
-        let now_ms = connections.clock.now_ms;
+    pub(crate) fn begin_due(&mut self, store: &mut Store, mut migration: Option<&mut Migration>) {
+        let now_ms = store.clock.now_ms;
         if self.waiting.iter().all(|(begin_ms, _)| *begin_ms > now_ms) {
             return;
         }
@@ -138,17 +127,17 @@ impl Acceptor {
         let (due, waiting): (Vec<_>, _) = all.partition(|(begin_ms, _)| *begin_ms <= now_ms);
         self.waiting = waiting;
         for (_, connection) in due {
-            begin(connection, connections, migration.as_deref_mut());
+            begin(connection, store, migration.as_deref_mut());
         }
     }
 
     /// Begins every connection that waits at the listeners, here and not in another worker, and closes them: for every
     /// process that has them, if `closes_for_all`.
-    pub(crate) fn close(&mut self, connections: &mut Connections, closes_for_all: bool) {
-        self.unlisten(connections);
-        self.begin_last(connections);
+    pub(crate) fn close(&mut self, store: &mut Store, closes_for_all: bool) {
+        self.unlisten(store);
+        self.begin_last(store);
         for index in 0..self.listeners.len() {
-            self.accept_last(index, connections);
+            self.accept_last(index, store);
             if closes_for_all {
                 self.listeners[index].close_for_all();
             }
@@ -157,45 +146,45 @@ impl Acceptor {
     }
 
     /// Leaves the connections that wait to another program.
-    pub(crate) fn abandon(&mut self, connections: &mut Connections) {
-        self.unlisten(connections);
-        self.begin_last(connections);
+    pub(crate) fn abandon(&mut self, store: &mut Store) {
+        self.unlisten(store);
+        self.begin_last(store);
         self.listeners.clear();
     }
 
     /// Begins the connections of faulty peers here, before their time.
-    fn begin_last(&mut self, connections: &mut Connections) {
+    fn begin_last(&mut self, store: &mut Store) {
         for (_, connection) in self.waiting.drain(..) {
-            begin(connection, connections, None);
+            begin(connection, store, None);
         }
     }
 
-    fn accept_last(&mut self, index: usize, connections: &mut Connections) {
-        while connections.count() < connections.settings.connections_max {
-            let Ok(Some(connection)) = self.next(index, connections) else { return };
-            if let Err(errno) = connections.open(connection) {
-                return connections.warn("accept a connection", errno);
+    fn accept_last(&mut self, index: usize, store: &mut Store) {
+        while store.count() < store.settings.connections_max {
+            let Ok(Some(connection)) = self.next(index, store) else { return };
+            if let Err(errno) = store.open(connection) {
+                return store.warn("accept a connection", errno);
             }
         }
     }
 
     /// The next connection that waits at a listener.
-    fn next(&self, index: usize, connections: &Connections) -> Result<Option<Connection>, Errno> {
+    fn next(&self, index: usize, store: &Store) -> Result<Option<Entry>, Errno> {
         let Some(listener) = self.listeners.get(index) else { return Ok(None) };
         let Some((socket, peer)) = listener.accept()? else { return Ok(None) };
-        let settings = &connections.settings;
+        let settings = &store.settings;
         let has_head =
             !settings.is_for_metrics(index) && settings.client_source.proxy_version().is_some();
         let index = u16::try_from(index).unwrap_or(0);
-        let mut connection = Connection::new(socket, peer, index, connections.clock.now_ms);
+        let mut connection = Entry::new(socket, peer, index, store.clock.now_ms);
         connection.is_trusted = settings.trust.includes(peer);
         connection.awaits_proxy_head = has_head && connection.is_trusted;
         Ok(Some(connection))
     }
 
-    fn unlisten(&mut self, connections: &Connections) {
+    fn unlisten(&mut self, store: &Store) {
         for listener in &self.listeners {
-            connections.poller.remove(listener.as_fd());
+            store.poller.remove(listener.as_fd());
         }
         self.is_listening = false;
     }
@@ -206,10 +195,12 @@ impl Acceptor {
     }
 }
 
-fn begin(connection: Connection, connections: &mut Connections, migration: Option<&mut Migration>) {
-    match migration {
-        Some(migration) => migration.place(connection, connections),
-        // A connection that cannot be watched is closed again.
-        None => drop(connections.open(connection)),
+/// Begins a connection here, or in the worker that has least to do. A connection that cannot be watched is closed
+/// again.
+fn begin(connection: Entry, store: &mut Store, migration: Option<&mut Migration>) {
+    if let Some(migration) = migration {
+        migration.place(connection, store);
+    } else if let Err(errno) = store.open(connection) {
+        store.warn("watch a connection", errno);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thruway_http1::Request;
 
 use crate::engine::{Engine, is_drained};
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::events::poller::Events;
 use crate::exchange::admission::{self, LATE};
 use crate::exchange::handler::{Absent, Exchange, Handler};
@@ -53,36 +53,36 @@ impl Engine {
             }
         }
         self.refuse_late();
-        output::send_corked(&mut self.connections);
+        output::send_corked(&mut self.store);
         // The thread that waits next may not look again: the turns may have made room for connections that wait.
-        self.acceptor.listen_again(&self.connections);
-        admission::warn_of_a_long_queue(&mut self.connections);
+        self.acceptor.listen_again(&self.store);
+        admission::warn_of_a_long_queue(&mut self.store);
         if let Some(migration) = &self.migration {
-            migration.publish(&self.connections);
+            migration.publish(&self.store);
         }
         Attention {
-            waiting: self.connections.turns.len(),
-            is_woken: self.is_woken || is_drained(&self.connections),
+            waiting: self.store.turns.len(),
+            is_woken: self.is_woken || is_drained(&self.store),
             rest: if is_busy { Some(Duration::ZERO) } else { self.rest() },
         }
     }
 
     /// Serves a connection that needs no handler for its turn; false if there is none.
     fn turn_without_handler(&mut self) -> bool {
-        let connections = &self.connections;
-        let found = connections.turns.find_oldest(|slot| {
-            connections.in_slot(slot).is_some_and(|connection| !connection.needs_handler())
+        let store = &self.store;
+        let found = store.turns.find_oldest(|slot| {
+            store.in_slot(slot).is_some_and(|connection| !connection.needs_handler())
         });
         let Some((slot, key_us)) = found else { return false };
-        self.connections.turns.remove(slot);
-        if let Some((id, _)) = self.connections.begin_turn(slot) {
+        self.store.turns.remove(slot);
+        if let Some((id, _)) = self.store.begin_turn(slot) {
             self.serve(id, &mut Absent);
-            let connection = self.connections.slab.get(id);
-            if connection.is_some_and(Connection::needs_handler) {
+            let connection = self.store.slab.get(id);
+            if connection.is_some_and(Entry::needs_handler) {
                 // It keeps its key while it waits for the handler.
-                self.connections.turns.requeue(slot, key_us);
+                self.store.turns.requeue(slot, key_us);
             }
-            self.connections.settle(id);
+            self.store.settle(id);
         }
         true
     }
@@ -90,11 +90,11 @@ impl Engine {
     /// Responds with 503 to what has waited too long.
     fn refuse_late(&mut self) {
         for _ in 0..TURNS_MAX {
-            let Some(slot) = admission::find_late(&mut self.connections) else { return };
-            self.connections.take_out(slot);
-            if let Some((id, _)) = self.connections.begin_turn(slot) {
+            let Some(slot) = admission::find_late(&mut self.store) else { return };
+            self.store.take_out(slot);
+            if let Some((id, _)) = self.store.begin_turn(slot) {
                 self.serve(id, &mut Late);
-                self.connections.settle(id);
+                self.store.settle(id);
             }
         }
     }
@@ -105,10 +105,10 @@ impl Engine {
         if !self.has_waiting() {
             return deadline;
         }
-        let late = admission::late_in_us(&mut self.connections).map(Duration::from_micros);
+        let late = admission::late_in_us(&mut self.store).map(Duration::from_micros);
         let deadline = [deadline, late].into_iter().flatten().min();
-        let connections = &self.connections;
-        let due_us = self.migration.as_mut().and_then(|migration| migration.due_in_us(connections));
+        let store = &self.store;
+        let due_us = self.migration.as_mut().and_then(|migration| migration.due_in_us(store));
         let Some(due_us) = due_us else { return deadline };
         let look = Duration::from_micros(if due_us > 0 { due_us } else { LOOK_US });
         Some(deadline.map_or(look, |deadline| deadline.min(look)))

@@ -7,7 +7,7 @@ use crate::engine::migration::Migration;
 use crate::exchange::closing;
 use crate::exchange::http2::output;
 use crate::exchange::upgraded::farewell::say_farewell;
-use crate::store::Connections;
+use crate::store::Store;
 use crate::store::stage::Stage;
 
 /// Until connections are handed over again that have found no room.
@@ -15,71 +15,71 @@ const HAND_OVER_AGAIN_MS: u64 = 2;
 
 /// Accepts nothing more, and leaves the connections to other workers, or to the next program.
 pub(crate) fn retire(
-    connections: &mut Connections,
+    store: &mut Store,
     acceptor: &mut Acceptor,
     migration: Option<&mut Migration>,
 ) {
     // A worker that is told again may have no thread left: what it took would be lost.
-    if !connections.stage.accepts() {
+    if !store.stage.accepts() {
         return;
     }
-    say_farewell(connections, CloseCode::RESTART);
+    say_farewell(store, CloseCode::RESTART);
     let Some(migration) = migration else {
         // What waits at the listeners is for the next program.
-        acceptor.abandon(connections);
-        connections.stage = Stage::Holding;
-        output::leave_all(connections);
+        acceptor.abandon(store);
+        store.stage = Stage::Holding;
+        output::leave_all(store);
         return;
     };
     migration.worker.drain();
-    migration.take_all_messages(connections);
+    migration.take_all_messages(store);
     // The kernel tells one worker of what waits. If it was this one, no other would look: so that is taken, and handed
     // over with the rest.
-    acceptor.close(connections, false);
-    connections.poller.remove(migration.worker.handover());
-    migration.take_last(connections);
-    connections.stage = Stage::Retiring;
+    acceptor.close(store, false);
+    store.poller.remove(migration.worker.handover());
+    migration.take_last(store);
+    store.stage = Stage::Retiring;
 }
 
 /// Takes what waits and then nothing more, and parts with each connection when it can.
 pub(crate) fn drain(
-    connections: &mut Connections,
+    store: &mut Store,
     acceptor: &mut Acceptor,
     migration: Option<&mut Migration>,
     closes_for_all: bool,
 ) {
-    if has_retired(connections) {
+    if has_retired(store) {
         return;
     }
     if let Some(migration) = migration {
         migration.worker.drain();
-        migration.take_all_messages(connections);
-        migration.take_last(connections);
+        migration.take_all_messages(store);
+        migration.take_last(store);
     }
-    acceptor.close(connections, closes_for_all);
+    acceptor.close(store, closes_for_all);
     let code = if closes_for_all { CloseCode::GOING_AWAY } else { CloseCode::RESTART };
-    say_farewell(connections, code);
-    closing::begin_drain(connections);
-    closing::close_idle(connections);
+    say_farewell(store, code);
+    closing::begin_drain(store);
+    closing::close_idle(store);
 }
 
 /// Whether other workers have all that it had.
-fn has_retired(connections: &Connections) -> bool {
-    connections.stage == Stage::Retiring && connections.slab.len() == 0
+fn has_retired(store: &Store) -> bool {
+    store.stage == Stage::Retiring && store.slab.len() == 0
 }
 
 /// Hands over what can be, if this worker retires; when to go on with that. The thread that waits is woken when
 /// nothing is left.
 pub(crate) fn hand_over_ms(
-    connections: &mut Connections,
+    store: &mut Store,
     migration: Option<&mut Migration>,
     is_woken: &mut bool,
 ) -> Option<u64> {
-    if connections.stage != Stage::Retiring {
+    if store.stage != Stage::Retiring {
         return None;
     }
-    let is_full = migration?.hand_over(connections);
-    closing::close_idle(connections);
-    *is_woken |= connections.slab.len() == 0;
+    let is_full = migration?.hand_over(store);
+    closing::close_idle(store);
+    *is_woken |= store.slab.len() == 0;
     if *is_woken { Some(0) } else { is_full.then_some(HAND_OVER_AGAIN_MS) }
 }

@@ -11,7 +11,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::engine::Engine;
 use crate::engine::migration::keep;
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::events::clock::monotonic_us;
 use crate::workers::{MESSAGE_BYTES, read_message, write_message};
 
@@ -23,19 +23,18 @@ use crate::workers::{MESSAGE_BYTES, read_message, write_message};
 pub fn export(engine: &mut Engine) -> io::Result<OwnedFd> {
     let mut file =
         File::from(rustix::fs::memfd_create("thruway-connections", MemfdFlags::empty())?);
-    let connections = &mut engine.connections;
-    let ids: Vec<_> = connections.slab.ids().collect();
+    let store = &mut engine.store;
+    let ids: Vec<_> = store.slab.ids().collect();
     for id in ids {
-        let Some(connection) = connections.slab.get(id) else { continue };
+        let Some(connection) = store.slab.get(id) else { continue };
         if !connection.awaits_request() || connection.is_ended {
             continue;
         }
         let Some(socket) = connection.carrier.socket() else { continue };
         fcntl_setfd(socket, FdFlags::empty())?;
         write_record(&mut file, connection, socket)?;
-        connections.poller.remove(socket);
-        if let Some(socket) = connections.close(id).and_then(|closed| closed.carrier.into_socket())
-        {
+        store.poller.remove(socket);
+        if let Some(socket) = store.close(id).and_then(|closed| closed.carrier.into_socket()) {
             // It is for the next program.
             let _ = socket.into_raw_fd();
         }
@@ -59,17 +58,13 @@ pub fn import(
         if let Some(socket) = connection.carrier.socket() {
             fcntl_setfd(socket, FdFlags::CLOEXEC)?;
         }
-        keep(connection, &mut engine.connections);
+        keep(connection, &mut engine.store);
     }
     Ok(())
 }
 
 /// The socket's number, how much was read of the next request, the message of a connection that moves, and those bytes.
-fn write_record(
-    file: &mut File,
-    connection: &Connection,
-    socket: BorrowedFd<'_>,
-) -> io::Result<()> {
+fn write_record(file: &mut File, connection: &Entry, socket: BorrowedFd<'_>) -> io::Result<()> {
     let length = u32::try_from(connection.input.len()).map_err(io::Error::other)?;
     file.write_all(&socket.as_raw_fd().to_le_bytes())?;
     file.write_all(&length.to_le_bytes())?;
@@ -81,7 +76,7 @@ fn read_record(
     file: &mut File,
     take: impl Fn(RawFd) -> OwnedFd,
     now_ms: u64,
-) -> io::Result<Option<Connection>> {
+) -> io::Result<Option<Entry>> {
     let (mut number, mut length, mut message) = ([0; 4], [0; 4], [0; MESSAGE_BYTES]);
     if file.read(&mut number[..1])? == 0 {
         return Ok(None);

@@ -20,10 +20,10 @@ pub mod tls;
 use crate::engine::acceptor::Acceptor;
 use crate::engine::migration::Migration;
 use crate::entry::ticket::Ticket;
-use crate::entry::{Connection, Phase};
+use crate::entry::{Entry, Phase};
 use crate::events::clock::monotonic_us;
 use crate::events::poller::{Bell, Event, Events, Poller, Waiter, Waker};
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 use crate::events::token::Token;
 use crate::exchange::closing;
 use crate::exchange::handler::Handler;
@@ -36,7 +36,7 @@ use crate::exchange::upgraded::socket_writer::SocketWriter;
 use crate::listen::listener::Listener;
 use crate::metrics::WorkerMetrics;
 use crate::settings::Settings;
-use crate::store::Connections;
+use crate::store::Store;
 use crate::store::stage::{Ending, Stage};
 use crate::store::tls_listeners::TlsListeners;
 use crate::workers::{
@@ -56,7 +56,7 @@ const POLL_INTERVAL_US: u64 = 500;
 /// and [`turn`](Self::turn) until it says that there is nothing left to do.
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) connections: Connections,
+    pub(crate) store: Store,
     /// This engine's part in a group of workers.
     pub(crate) migration: Option<Migration>,
     /// Another thread has ended the wait.
@@ -86,7 +86,7 @@ struct Polls {
     polled_us: u64,
     turns: u32,
     /// The connection that had the last turn.
-    last: Option<ConnectionId>,
+    last: Option<EntryId>,
     /// It had the turn before that, too.
     repeats: bool,
     /// When the current wait began.
@@ -95,7 +95,7 @@ struct Polls {
 
 impl Polls {
     /// A connection has its turn.
-    fn note_turn(&mut self, connection: ConnectionId) {
+    fn note_turn(&mut self, connection: EntryId) {
         self.turns += 1;
         self.repeats = self.last.replace(connection) == Some(connection);
     }
@@ -130,12 +130,12 @@ impl Engine {
             None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
         };
         let tls = TlsListeners::new(&listeners, &ticket_keys, settings.has_http2)?;
-        let mut connections = Connections::new(poller, settings, client_turns, faulty_peers, tls);
-        connections.metrics.clone_from(&metrics);
-        connections.observed_as = listeners.iter().map(host_of).collect();
-        connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
+        let mut store = Store::new(poller, settings, client_turns, faulty_peers, tls);
+        store.metrics.clone_from(&metrics);
+        store.observed_as = listeners.iter().map(host_of).collect();
+        store.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
-            connections,
+            store,
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
@@ -143,7 +143,7 @@ impl Engine {
             handle: EngineHandle { waiter, waker, bell, metrics },
             polls: Polls::default(),
         };
-        engine.acceptor.listen(&engine.connections)?;
+        engine.acceptor.listen(&engine.store)?;
         Ok(engine)
     }
 
@@ -162,7 +162,7 @@ impl Engine {
     /// polls at once, so that what waits longest is served next. It also does after two turns of one connection, if
     /// others are active: they may have asked for more in the first one.
     pub fn poll_if_due(&mut self, events: &mut Events) {
-        let passes_others = || self.polls.repeats && self.connections.activity.count() > 1;
+        let passes_others = || self.polls.repeats && self.store.activity.count() > 1;
         let is_due = || monotonic_us() >= self.polls.polled_us + POLL_INTERVAL_US;
         if self.polls.turns >= TURNS_PER_POLL || passes_others() || is_due() {
             self.handle.waiter.wait(events, Some(0));
@@ -172,19 +172,19 @@ impl Engine {
 
     /// Gives the next connection its turn; false if there is nothing to do.
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
-        while let Some(slot) = self.connections.turns.next() {
-            let Some((id, whose)) = self.connections.begin_turn(slot) else { continue };
+        while let Some(slot) = self.store.turns.next() {
+            let Some((id, whose)) = self.store.begin_turn(slot) else { continue };
             self.polls.note_turn(whose);
             if let Some(migration) = &mut self.migration {
                 migration.worker.note_turn();
-                migration.publish(&self.connections);
+                migration.publish(&self.store);
             }
             self.serve(id, handler);
-            self.connections.settle(id);
+            self.store.settle(id);
             return true;
         }
         // The turns may have ended connections, and no event may follow that tells of the room.
-        self.acceptor.listen_again(&self.connections);
+        self.acceptor.listen_again(&self.store);
         false
     }
 
@@ -192,14 +192,14 @@ impl Engine {
     pub fn wants_turn(&mut self) -> bool {
         std::mem::take(&mut self.is_woken)
             || self.has_waiting()
-            || is_drained(&self.connections)
-            || self.connections.warnings.has_some()
+            || is_drained(&self.store)
+            || self.store.warnings.has_some()
     }
 
     /// Whether connections wait for a turn.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
-        !self.connections.turns.is_empty()
+        !self.store.turns.is_empty()
     }
 
     /// What other threads use of the engine.
@@ -211,114 +211,113 @@ impl Engine {
     /// Call it before a wait: how long that may last if nothing is to be late, `timeout_ms` at most.
     #[must_use]
     pub fn begin_wait(&mut self, timeout_ms: Option<u64>) -> Option<u64> {
-        output::send_corked(&mut self.connections);
+        output::send_corked(&mut self.store);
         if self.has_waiting() {
             return Some(0);
         }
         let now_us = monotonic_us();
         self.polls.wait_began_us = Some(now_us);
         let look_ms = self.migration.as_mut().and_then(|migration| {
-            self.connections.clock.now_us = now_us;
-            migration.publish(&self.connections);
-            migration.begin_wait(&self.connections)
+            self.store.clock.now_us = now_us;
+            migration.publish(&self.store);
+            migration.begin_wait(&self.store)
         });
         let migration = self.migration.as_mut();
-        let full_ms = ending::hand_over_ms(&mut self.connections, migration, &mut self.is_woken);
+        let full_ms = ending::hand_over_ms(&mut self.store, migration, &mut self.is_woken);
         [timeout_ms, look_ms, full_ms, self.next_deadline_ms()].into_iter().flatten().min()
     }
 
     /// Milliseconds until the next deadline; none if there is none.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let now_ms = self.connections.clock.now_ms;
-        let expiry = self.connections.deadlines.next_expiry_ms(now_ms);
+        let now_ms = self.store.clock.now_ms;
+        let expiry = self.store.deadlines.next_expiry_ms(now_ms);
         [expiry, self.acceptor.wait_ms(now_ms)].into_iter().flatten().min()
     }
 
     /// Takes in what a wait has brought.
     pub fn take(&mut self, events: &mut Events) {
-        closing::tick(&mut self.connections);
-        output::send_corked_if_due(&mut self.connections);
+        closing::tick(&mut self.store);
+        output::send_corked_if_due(&mut self.store);
         self.end_wait();
         for event in events.drain() {
             self.take_event(event);
         }
         if let Some(migration) = &mut self.migration {
-            migration.share(&mut self.connections);
+            migration.share(&mut self.store);
         }
-        match self.connections.stage {
-            Stage::Draining => closing::close_idle(&mut self.connections),
+        match self.store.stage {
+            Stage::Draining => closing::close_idle(&mut self.store),
             Stage::Retiring => {
                 let migration = self.migration.as_mut();
-                ending::hand_over_ms(&mut self.connections, migration, &mut self.is_woken);
+                ending::hand_over_ms(&mut self.store, migration, &mut self.is_woken);
             }
             Stage::Serving | Stage::Leaving | Stage::Holding => {}
         }
-        self.acceptor.begin_due(&mut self.connections, self.migration.as_mut());
-        self.acceptor.listen_again(&self.connections);
+        self.acceptor.begin_due(&mut self.store, self.migration.as_mut());
+        self.acceptor.listen_again(&self.store);
     }
 
     /// Writes the response to a request for which a ticket was taken.
     pub fn response(&mut self, ticket: Ticket) -> ResponseWriter<'_> {
-        ResponseWriter::new(&mut self.connections, ticket)
+        ResponseWriter::new(&mut self.store, ticket)
     }
 
     /// Writes to the upgraded connection for which a ticket was taken.
     pub fn socket(&mut self, ticket: Ticket) -> SocketWriter<'_> {
-        SocketWriter::new(&mut self.connections, ticket)
+        SocketWriter::new(&mut self.store, ticket)
     }
 
     /// Ends what has taken too long. A thread that waits for a client calls it, because no thread may be left to
     /// [`poll`](Self::poll).
     pub fn tick(&mut self) {
-        closing::tick(&mut self.connections);
+        closing::tick(&mut self.store);
     }
 
     /// What could not be done since the last call, for the log: there may be several. The same warning comes again
     /// after ten seconds at the earliest.
     pub fn warning(&mut self) -> Option<Error> {
-        self.connections.warnings.take()
+        self.store.warnings.take()
     }
 
     /// Open connections.
     #[must_use]
     pub fn connection_count(&self) -> usize {
-        self.connections.count()
+        self.store.count()
     }
 
     /// Ends the service in the given way. Another one may follow: a drain after it was announced, or the end of that.
     pub fn end(&mut self, ending: Ending) {
-        output::send_corked(&mut self.connections);
-        let (connections, acceptor) = (&mut self.connections, &mut self.acceptor);
+        output::send_corked(&mut self.store);
+        let (store, acceptor) = (&mut self.store, &mut self.acceptor);
         let migration = self.migration.as_mut();
         match ending {
-            Ending::Announced if connections.stage == Stage::Serving => {
-                connections.stage = Stage::Leaving;
+            Ending::Announced if store.stage == Stage::Serving => {
+                store.stage = Stage::Leaving;
             }
             Ending::Announced => {}
-            Ending::Retired => ending::retire(connections, acceptor, migration),
+            Ending::Retired => ending::retire(store, acceptor, migration),
             Ending::Drained { closes_for_all } => {
-                ending::drain(connections, acceptor, migration, closes_for_all);
+                ending::drain(store, acceptor, migration, closes_for_all);
             }
-            Ending::GivenUp => closing::give_up(connections, &mut self.reader.inbox),
+            Ending::GivenUp => closing::give_up(store, &mut self.reader.inbox),
         }
     }
 
     /// Whether nothing is left to be done after the end of the service.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let slab = &self.connections.slab;
-        let rests = |id| slab.get(id).is_none_or(Connection::awaits_request);
-        slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
+        let slab = &self.store.slab;
+        let rests = |id| slab.get(id).is_none_or(Entry::awaits_request);
+        slab.len() == 0 || self.store.stage == Stage::Holding && slab.ids().all(rests)
     }
 
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, or if
     /// something is on its way here, wait while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
-        let connections = &mut self.connections;
-        let asks =
-            self.migration.as_mut().is_some_and(|migration| migration.ask_for_older(connections));
+        let store = &mut self.store;
+        let asks = self.migration.as_mut().is_some_and(|migration| migration.ask_for_older(store));
         if asks {
-            output::send_corked(connections);
+            output::send_corked(store);
         }
         asks
     }
@@ -331,7 +330,7 @@ impl Engine {
 
     /// Notes how long there was nothing to do. The clock has just been read.
     fn end_wait(&mut self) {
-        let now_us = self.connections.clock.now_us;
+        let now_us = self.store.clock.now_us;
         let polls = &mut self.polls;
         let idle_us = polls.wait_began_us.take().map_or(0, |began| now_us.saturating_sub(began));
         (polls.turns, polls.polled_us) = (0, now_us);
@@ -348,48 +347,46 @@ impl Engine {
             }
             Token::Mailbox => {
                 if let Some(migration) = &mut self.migration {
-                    migration.take_messages(&mut self.connections);
+                    migration.take_messages(&mut self.store);
                 }
             }
             Token::Handover => {
                 if let Some(migration) = &mut self.migration {
-                    migration.take_over(&mut self.connections);
+                    migration.take_over(&mut self.store);
                 }
             }
             // It is for the standby.
             Token::Listener(index) => {
-                self.acceptor.accept(index, &mut self.connections, self.migration.as_mut());
+                self.acceptor.accept(index, &mut self.store, self.migration.as_mut());
             }
-            Token::Connection(id) => self.connections.note(id, event),
+            Token::Connection(id) => self.store.note(id, event),
         }
     }
 
     /// Does what a connection's turn is for.
-    pub(crate) fn serve(&mut self, id: ConnectionId, handler: &mut impl Handler) {
-        let connections = &mut self.connections;
-        let Some(connection) = connections.slab.get(id) else { return };
-        let is_upgraded = matches!(connection.phase, Phase::Upgraded(_));
-        if connection.output.is_some() && connection.multiplexer.is_none() && !is_upgraded {
-            return connections.flush(id);
+    pub(crate) fn serve(&mut self, id: EntryId, handler: &mut impl Handler) {
+        let entry = self.store.at(id);
+        let is_upgraded = matches!(entry.phase, Phase::Upgraded(_));
+        if entry.output.is_some() && entry.multiplexer.is_none() && !is_upgraded {
+            entry.flush();
+            return;
         }
-        match connection.phase {
-            Phase::Handshaking => handshake::go_on(connections, id, &mut self.reader.inbox),
-            Phase::Waiting => self.reader.read_head(connections, id, handler),
-            Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
+        let inbox = &mut self.reader.inbox;
+        match entry.phase {
+            Phase::Handshaking => handshake::go_on(entry, inbox),
+            Phase::Waiting => self.reader.read_head(entry, handler),
+            Phase::Receiving(_) => self.reader.read_body(entry, handler),
             Phase::Lingering { .. } => {
-                closing::drain_input(connections, id, &mut self.reader.inbox);
+                closing::drain_input(entry, inbox);
             }
-            Phase::Multiplexing => input::go_on(connections, id, &mut self.reader.inbox),
-            Phase::Upgraded(_) => {
-                upgraded::turn(connections, id, &mut self.reader.inbox, handler);
-            }
+            Phase::Multiplexing => input::go_on(entry, inbox),
+            Phase::Upgraded(_) => upgraded::turn(entry, inbox, handler),
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => {}
         }
     }
 }
 
-/// Whether a drain is over. The last connection may have ended by its deadline, without an event.
-/// What a listener was told to listen as; a unix socket has no such name.
+/// The host that a listener was configured with; a unix socket has none.
 fn host_of(listener: &Listener) -> Option<String> {
     match listener.address() {
         Address::Tcp { host, .. } => Some(host.clone()),
@@ -398,8 +395,8 @@ fn host_of(listener: &Listener) -> Option<String> {
 }
 
 /// Whether the server drains, and has no connection left.
-pub(crate) fn is_drained(connections: &Connections) -> bool {
-    connections.stage == Stage::Draining && connections.slab.len() == 0
+pub(crate) fn is_drained(store: &Store) -> bool {
+    store.stage == Stage::Draining && store.slab.len() == 0
 }
 
 #[cfg(test)]

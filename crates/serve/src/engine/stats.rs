@@ -6,5 +6,5 @@ use crate::exchange::observer;
 /// What all workers have counted, as JSON.
 #[must_use]
 pub fn stats(engine: &Engine) -> String {
-    observer::snapshot(&engine.connections).json()
+    observer::snapshot(&engine.store).json()
 }

@@ -425,11 +425,7 @@ fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
     for number in 0..1000_u32 {
         let piece = number.to_be_bytes().repeat(8 << 10);
         assert!(matches!(rig.engine.response(ticket).write(&piece), Written::Backlog(_)));
-        assert!(
-            rig.engine.connections.held_bytes <= 256 << 10,
-            "{}",
-            rig.engine.connections.held_bytes
-        );
+        assert!(rig.engine.store.held_bytes <= 256 << 10, "{}", rig.engine.store.held_bytes);
     }
     rig.engine.response(ticket).finish();
     let chunk_bytes = "8000\r\n\r\n".len() + (32 << 10);
@@ -447,7 +443,7 @@ fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
         let chunk = &got[head_bytes + number as usize * chunk_bytes..][6..chunk_bytes - 2];
         assert!(chunk == number.to_be_bytes().repeat(8 << 10), "piece {number}");
     }
-    assert_eq!(rig.engine.connections.held_bytes, 0);
+    assert_eq!(rig.engine.store.held_bytes, 0);
 }
 
 #[test]
@@ -465,9 +461,9 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
     let mut clients: Vec<_> = (0..20).map(|_| rig.connect()).collect();
     clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     let is_held = |rig: &mut Rig| {
-        let ids: Vec<_> = rig.engine.connections.slab.ids().collect();
-        let waits = |id: &ConnectionId| {
-            let connection = rig.engine.connections.slab.get(*id).unwrap();
+        let ids: Vec<_> = rig.engine.store.slab.ids().collect();
+        let waits = |id: &EntryId| {
+            let connection = rig.engine.store.slab.get(*id).unwrap();
             connection.output.is_some() && !connection.is_writable
         };
         ids.len() == 20 && ids.iter().all(waits)
@@ -478,11 +474,11 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
         rig.engine.poll(&mut events, Some(10));
         // After each turn: the first ones have not had their second one yet.
         while rig.engine.turn(&mut rig.handler) {
-            most = most.max(rig.engine.connections.held_bytes);
+            most = most.max(rig.engine.store.held_bytes);
         }
     }
     assert!(most <= (16 << 20) + 20 * (64 << 10), "one response more than the limit: {most}");
-    let held = rig.engine.connections.held_bytes;
+    let held = rig.engine.store.held_bytes;
     assert!(0 < held && held <= (8 << 20) + 20 * (64 << 10), "{held}");
     for client in clients {
         client.set_nonblocking(true).unwrap();
@@ -492,7 +488,7 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
             count > 8 << 20
         });
     }
-    assert_eq!(rig.engine.connections.held_bytes, 0);
+    assert_eq!(rig.engine.store.held_bytes, 0);
 }
 
 /// An engine whose clients have to take something each second.
@@ -521,12 +517,12 @@ fn a_client_that_takes_some_each_time_is_not_cut_off() {
     while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
     client.set_nonblocking(true).unwrap();
     // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
-    let begun = rig.engine.connections.clock.now_ms;
+    let begun = rig.engine.store.clock.now_ms;
     let mut buffer = vec![0; 8 << 10];
     rig.run_until(|rig| {
         let _ = client.read(&mut buffer);
         std::thread::sleep(Duration::from_millis(5));
-        rig.engine.connections.clock.now_ms > begun + 2500
+        rig.engine.store.clock.now_ms > begun + 2500
     });
     assert_eq!(rig.engine.connection_count(), 1);
 }

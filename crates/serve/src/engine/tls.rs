@@ -10,16 +10,16 @@ use crate::exchange::handler::Absent;
 /// # Errors
 /// A certificate or a key cannot be used.
 pub fn reload_certificates(engine: &mut Engine) -> Result<(), Error> {
-    engine.connections.tls.reload()
+    engine.store.tls.reload()
 }
 
 /// Whether the next turn is a handshake's, which computes for long and needs no handler.
 #[must_use]
 pub fn is_handshake_next(engine: &Engine) -> bool {
-    let connections = &engine.connections;
-    connections.tls.is_used()
-        && connections.turns.find_oldest(|_| true).is_some_and(|(slot, _)| {
-            let connection = connections.in_slot(slot);
+    let store = &engine.store;
+    store.tls.is_used()
+        && store.turns.find_oldest(|_| true).is_some_and(|(slot, _)| {
+            let connection = store.in_slot(slot);
             connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
         })
 }

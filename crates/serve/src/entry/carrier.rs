@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use thruway_http2::Stream;
 
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 use crate::output::{Flushed, Output};
 
 /// Bytes of a body that are handed to a stream at once.
@@ -23,7 +23,7 @@ pub(crate) enum Carrier {
 /// A stream, and the connection that it is of.
 #[derive(Debug)]
 pub(crate) struct StreamLink {
-    pub(crate) parent: ConnectionId,
+    pub(crate) parent: EntryId,
     pub(crate) stream: Stream,
     /// Bytes of the request's body so far.
     pub(crate) received_bytes: u64,
@@ -69,7 +69,7 @@ impl Carrier {
 }
 
 impl StreamLink {
-    pub(crate) fn new(parent: ConnectionId, stream: Stream) -> Self {
+    pub(crate) fn new(parent: EntryId, stream: Stream) -> Self {
         Self { parent, stream, received_bytes: 0, head: Vec::new() }
     }
 

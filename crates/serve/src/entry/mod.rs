@@ -51,7 +51,7 @@ const READ_BACKLOG_BYTES_MAX: u64 = 64 << 10;
 
 /// A client's connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Entry {
     pub(crate) carrier: Carrier,
     pub(crate) peer: Peer,
     /// Whether its other end is believed as a proxy.
@@ -170,7 +170,7 @@ pub(crate) enum Received {
     Ended,
 }
 
-impl Connection {
+impl Entry {
     pub(crate) fn new(socket: OwnedFd, peer: Peer, listener: u16, now_ms: u64) -> Self {
         on(Carrier::Socket(socket), peer, listener, now_ms)
     }
@@ -256,6 +256,14 @@ impl Connection {
         }
     }
 
+    /// Takes out the request whose body has come in.
+    pub(crate) fn take_upload(&mut self) -> Box<Upload> {
+        match std::mem::replace(&mut self.phase, Phase::Waiting) {
+            Phase::Receiving(upload) => upload,
+            phase => unreachable!("a request is taken out while it is received, not in {phase:?}"),
+        }
+    }
+
     /// Whether it has a request that is counted when it ends.
     pub(crate) fn is_counted(&self) -> bool {
         self.observed.as_ref().is_some_and(|observed| observed.begun_us > 0)
@@ -335,13 +343,13 @@ impl Connection {
             }
             Payload::Parts(_) => {
                 push(&mut self.output, head, payload);
-                self.flush(turn_bytes)
+                self.send_waiting(turn_bytes)
             }
         }
     }
 
     /// Keeps bytes for the next flush.
-    pub(crate) fn hold(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn push_bytes(&mut self, mut bytes: &[u8]) {
         if let Carrier::Stream(link) = &mut self.carrier {
             bytes = link.take_head(bytes);
         }
@@ -373,7 +381,7 @@ impl Connection {
     ///
     /// # Errors
     /// The connection's.
-    pub(crate) fn flush(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
+    pub(crate) fn send_waiting(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
         let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
         let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
         let flushed = match &mut self.tls {
@@ -411,7 +419,7 @@ impl Connection {
             return Ok(Flushed::Done);
         }
         keep_unsent(&mut self.output, head, body, sent);
-        self.flush(turn_bytes)
+        self.send_waiting(turn_bytes)
     }
 
     /// The head waits in the kernel for the first bytes of the file.
@@ -447,7 +455,7 @@ impl Connection {
         output.push(Part::File { file: Arc::new(file), offset: at, length: left });
         self.output = Some(output);
         let turn_left = turn_bytes.saturating_sub(usize::try_from(length - left).unwrap_or(0));
-        if turn_left == 0 { Ok(Flushed::Quantum) } else { self.flush(turn_left) }
+        if turn_left == 0 { Ok(Flushed::Quantum) } else { self.send_waiting(turn_left) }
     }
 
     /// Closes for writing; what still comes in will be discarded.
@@ -471,14 +479,9 @@ impl Connection {
 }
 
 /// A stream of `parent`, with a request whose head is whole.
-pub(crate) fn stream_of(
-    parent: &Connection,
-    link: StreamLink,
-    upload: Upload,
-    now_ms: u64,
-) -> Connection {
+pub(crate) fn stream_of(parent: &Entry, link: StreamLink, upload: Upload, now_ms: u64) -> Entry {
     let carrier = Carrier::Stream(Box::new(link));
-    Connection {
+    Entry {
         is_trusted: parent.is_trusted,
         is_writable: false,
         is_persistent: false,
@@ -488,8 +491,8 @@ pub(crate) fn stream_of(
     }
 }
 
-fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Connection {
-    Connection {
+fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Entry {
+    Entry {
         carrier,
         peer,
         is_trusted: false,
@@ -549,7 +552,7 @@ fn keep_unsent(kept: &mut Option<Box<Output>>, head: &[u8], body: &[&[u8]], mut 
 }
 
 /// The state of a connection that was upgraded.
-pub(crate) fn upgraded(connection: &Connection) -> Option<&Upgraded> {
+pub(crate) fn upgraded(connection: &Entry) -> Option<&Upgraded> {
     match &connection.phase {
         Phase::Upgraded(upgraded) => Some(upgraded),
         _ => None,
@@ -557,7 +560,7 @@ pub(crate) fn upgraded(connection: &Connection) -> Option<&Upgraded> {
 }
 
 /// The same, to be changed.
-pub(crate) fn upgraded_mut(connection: &mut Connection) -> Option<&mut Upgraded> {
+pub(crate) fn upgraded_mut(connection: &mut Entry) -> Option<&mut Upgraded> {
     match &mut connection.phase {
         Phase::Upgraded(upgraded) => Some(upgraded),
         _ => None,
@@ -565,12 +568,12 @@ pub(crate) fn upgraded_mut(connection: &mut Connection) -> Option<&mut Upgraded>
 }
 
 /// Whether bytes that wait for the client could leave.
-pub(crate) fn can_flush(connection: &Connection) -> bool {
+pub(crate) fn can_flush(connection: &Entry) -> bool {
     connection.output.is_some() && connection.is_writable
 }
 
 /// Whether something of an upgraded connection could be read and kept.
-pub(crate) fn can_read(connection: &Connection) -> bool {
+pub(crate) fn can_read(connection: &Entry) -> bool {
     let Some(upgraded) = upgraded(connection) else { return false };
     let has_input = connection.is_readable || connection.seen < connection.input.len();
     let has_room = upgraded.message.is_none() && !upgraded.is_over();
@@ -578,7 +581,7 @@ pub(crate) fn can_read(connection: &Connection) -> bool {
 }
 
 /// Whether a turn of an upgraded connection would make progress.
-fn has_socket_work(connection: &Connection) -> bool {
+fn has_socket_work(connection: &Entry) -> bool {
     let has_event = upgraded(connection).is_some_and(Upgraded::has_event);
     has_event || can_flush(connection) || can_read(connection)
 }
@@ -596,7 +599,7 @@ fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> Received {
 }
 
 /// Reads what is there, and opens it in `inbox`.
-fn receive_sealed(connection: &mut Connection, inbox: &mut [u8]) -> Received {
+fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> Received {
     let Some(session) = &mut connection.tls else { return Received::Later };
     let Carrier::Socket(socket) = &connection.carrier else { return Received::Later };
     if session.is_over() {
@@ -632,7 +635,7 @@ fn receive_sealed(connection: &mut Connection, inbox: &mut [u8]) -> Received {
 }
 
 /// Sends what TLS itself has to say. What the client does not take now waits like output.
-fn send_records(connection: &mut Connection) -> Result<(), Errno> {
+fn send_records(connection: &mut Entry) -> Result<(), Errno> {
     let Some(session) = &mut connection.tls else { return Ok(()) };
     let Carrier::Socket(socket) = &connection.carrier else { return Ok(()) };
     if !session.has_unsent() {
@@ -650,7 +653,7 @@ fn send_records(connection: &mut Connection) -> Result<(), Errno> {
 
 /// Seals a head and a body, and sends them as far as the client takes them now.
 fn deliver_sealed(
-    connection: &mut Connection,
+    connection: &mut Entry,
     head: &[u8],
     payload: Payload<'_>,
     turn_bytes: usize,
@@ -674,5 +677,5 @@ fn deliver_sealed(
         }
     }
     connection.output = Some(output);
-    connection.flush(turn_bytes)
+    connection.send_waiting(turn_bytes)
 }

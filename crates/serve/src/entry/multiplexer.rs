@@ -4,17 +4,17 @@ use std::collections::{HashMap, VecDeque};
 
 use thruway_http2::{Limits, Priority, Session};
 
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 
 /// The session of a connection, and its streams.
 #[derive(Debug)]
 pub(crate) struct Multiplexer {
     pub(crate) session: Session,
     /// By their numbers.
-    streams: HashMap<u32, ConnectionId>,
+    streams: HashMap<u32, EntryId>,
     /// Streams that have something to send and room for it, in the order in which they send. Each comes behind the
     /// others of its priority.
-    sending: VecDeque<(Priority, ConnectionId)>,
+    sending: VecDeque<(Priority, EntryId)>,
     /// Since when a head comes in, if one does.
     pub(crate) head_since_ms: Option<u64>,
     /// A stream was reset, and the client does not know.
@@ -49,7 +49,7 @@ impl Multiplexer {
         self.streams.is_empty()
     }
 
-    pub(crate) fn enter(&mut self, number: u32, id: ConnectionId) {
+    pub(crate) fn enter(&mut self, number: u32, id: EntryId) {
         self.streams.insert(number, id);
     }
 
@@ -57,16 +57,16 @@ impl Multiplexer {
         self.streams.remove(&number);
     }
 
-    pub(crate) fn stream(&self, number: u32) -> Option<ConnectionId> {
+    pub(crate) fn stream(&self, number: u32) -> Option<EntryId> {
         self.streams.get(&number).copied()
     }
 
-    pub(crate) fn streams(&self) -> Vec<ConnectionId> {
+    pub(crate) fn streams(&self) -> Vec<EntryId> {
         self.streams.values().copied().collect()
     }
 
     /// Notes that a stream has something to send and room for it.
-    pub(crate) fn begin_sending(&mut self, priority: Priority, id: ConnectionId) {
+    pub(crate) fn begin_sending(&mut self, priority: Priority, id: EntryId) {
         if self.sending.iter().any(|(_, other)| *other == id) {
             return;
         }
@@ -80,7 +80,7 @@ impl Multiplexer {
     }
 
     /// The stream that sends next.
-    pub(crate) fn next_sending(&mut self) -> Option<ConnectionId> {
+    pub(crate) fn next_sending(&mut self) -> Option<EntryId> {
         self.sending.pop_front().map(|(_, id)| id)
     }
 }

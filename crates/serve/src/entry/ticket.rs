@@ -1,12 +1,12 @@
 //! The right to respond to one request.
 
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 
 /// The right to respond to one request, once. It ends with the response: the connection's next request has another
 /// ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
-    pub(crate) connection: ConnectionId,
+    pub(crate) connection: EntryId,
     /// The request's number, which no other request of the engine ever has.
     pub(crate) request: u64,
 }
@@ -33,7 +33,7 @@ impl Ticket {
             word.copy_from_slice(&bytes[at..at + 8]);
             u64::from_ne_bytes(word)
         };
-        Self { connection: ConnectionId::from_word(word(0)), request: word(8) }
+        Self { connection: EntryId::from_word(word(0)), request: word(8) }
     }
 
     /// The request's number: an engine's requests have different ones.

@@ -1,13 +1,15 @@
 //! Connections by number, in a generational slab: a late event or a late response never meets another connection.
 
+use std::ops::{Index, IndexMut};
+
 /// The number of a connection: its slot, and the slot's generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ConnectionId {
+pub(crate) struct EntryId {
     slot: u32,
     generation: u32,
 }
 
-impl ConnectionId {
+impl EntryId {
     /// As one word, for the kernel to keep.
     pub(crate) fn to_word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
@@ -27,12 +29,12 @@ impl ConnectionId {
 /// A growing table of slots. Free slots are taken again, the last one first; the generation of a slot counts that.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<Slot<T>>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct Slot<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -42,27 +44,27 @@ impl<T> Slab<T> {
         Self { entries: Vec::new(), free: Vec::new() }
     }
 
-    pub(crate) fn insert(&mut self, value: T) -> ConnectionId {
+    pub(crate) fn insert(&mut self, value: T) -> EntryId {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry { generation: 0, value: None });
+            self.entries.push(Slot { generation: 0, value: None });
             u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
         });
         let entry = &mut self.entries[slot as usize];
         entry.value = Some(value);
-        ConnectionId { slot, generation: entry.generation }
+        EntryId { slot, generation: entry.generation }
     }
 
-    pub(crate) fn get(&self, id: ConnectionId) -> Option<&T> {
+    pub(crate) fn get(&self, id: EntryId) -> Option<&T> {
         let entry = self.entries.get(id.slot as usize)?;
         entry.value.as_ref().filter(|_| entry.generation == id.generation)
     }
 
-    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut T> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         entry.value.as_mut().filter(|_| entry.generation == id.generation)
     }
 
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: EntryId) -> Option<T> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         if entry.generation != id.generation {
             return None;
@@ -73,19 +75,44 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// The key of the value at `slot`, which must not be empty: queues hold the slots of open entries only.
+    pub(crate) fn occupant(&self, slot: u32) -> EntryId {
+        self.id_at(slot).unwrap_or_else(|| panic!("slot {slot} was enqueued and is empty"))
+    }
+
     /// The key of whatever is at `slot` now.
-    pub(crate) fn id_at(&self, slot: u32) -> Option<ConnectionId> {
+    pub(crate) fn id_at(&self, slot: u32) -> Option<EntryId> {
         let entry = self.entries.get(slot as usize)?;
-        entry.value.as_ref().map(|_| ConnectionId { slot, generation: entry.generation })
+        entry.value.as_ref().map(|_| EntryId { slot, generation: entry.generation })
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = EntryId> + '_ {
         (0..self.entries.len()).filter_map(|slot| self.id_at(u32::try_from(slot).ok()?))
     }
+}
+
+/// The value of a key that the caller knows to be valid.
+impl<T> Index<EntryId> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, id: EntryId) -> &T {
+        self.get(id).unwrap_or_else(|| closed(id))
+    }
+}
+
+impl<T> IndexMut<EntryId> for Slab<T> {
+    fn index_mut(&mut self, id: EntryId) -> &mut T {
+        self.get_mut(id).unwrap_or_else(|| closed(id))
+    }
+}
+
+#[cold]
+fn closed(id: EntryId) -> ! {
+    panic!("entry {id:?} is used after it was closed")
 }
 
 #[cfg(test)]
@@ -107,8 +134,23 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "is used after it was closed")]
+    fn a_key_that_must_be_valid_says_so_when_it_is_not() {
+        let mut slab = Slab::new();
+        let first = slab.insert('a');
+        slab.remove(first);
+        let _ = slab[first];
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 was enqueued and is empty")]
+    fn an_enqueued_slot_is_never_empty() {
+        Slab::<char>::new().occupant(0);
+    }
+
+    #[test]
     fn a_key_survives_as_a_word() {
-        let id = ConnectionId { slot: 7, generation: u32::MAX };
-        assert_eq!(ConnectionId::from_word(id.to_word()), id);
+        let id = EntryId { slot: 7, generation: u32::MAX };
+        assert_eq!(EntryId::from_word(id.to_word()), id);
     }
 }

@@ -1,6 +1,6 @@
 //! What an event in the poller is about.
 
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 
 /// The words of the waker, the mailbox, the handover and, counted down from there, the listeners. All others are
 /// connections.
@@ -24,7 +24,7 @@ pub(crate) enum Token {
     /// Connections wait at the listener with that index.
     Listener(usize),
     /// Something has happened on a connection.
-    Connection(ConnectionId),
+    Connection(EntryId),
 }
 
 impl Token {
@@ -47,7 +47,7 @@ impl Token {
             word if word > FIRST_LISTENER - LISTENERS_MAX as u64 => {
                 Self::Listener(usize::try_from(FIRST_LISTENER - word).unwrap_or(usize::MAX))
             }
-            word => Self::Connection(ConnectionId::from_word(word)),
+            word => Self::Connection(EntryId::from_word(word)),
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_token_survives_as_a_word() {
-        let id = ConnectionId::from_word(7 << 32 | 5);
+        let id = EntryId::from_word(7 << 32 | 5);
         let tokens = [
             Token::Waker,
             Token::Mailbox,

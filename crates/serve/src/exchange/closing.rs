@@ -2,188 +2,185 @@
 
 use thruway_http1::ParseError;
 
-use crate::entry::{Connection, Phase, Received};
-use crate::events::slab::ConnectionId;
+use crate::entry::{Entry, Phase, Received};
+use crate::events::slab::EntryId;
 use crate::exchange::counting;
 use crate::exchange::http2::output;
 use crate::exchange::response::ResponseWriter;
 use crate::exchange::upgraded;
-use crate::store::Connections;
+use crate::store::Store;
+use crate::store::entry_mut::EntryMut;
 use crate::store::stage::Stage;
 
 /// Reads the clock, and ends what has taken too long.
-pub(crate) fn tick(connections: &mut Connections) {
-    connections.clock.update();
-    let now_ms = connections.clock.now_ms;
-    connections.activity.advance(now_ms);
-    let due = connections.deadlines.take_due(now_ms);
+pub(crate) fn tick(store: &mut Store) {
+    store.clock.update();
+    let now_ms = store.clock.now_ms;
+    store.activity.advance(now_ms);
+    let due = store.deadlines.take_due(now_ms);
     for slot in &due {
-        if let Some(id) = connections.slab.id_at(*slot) {
-            expire(connections, id);
+        // An entry may have ended with another one whose deadline has come as well.
+        if let Some(entry) = store.slab.id_at(*slot).and_then(|id| store.find(id)) {
+            expire(entry);
         }
     }
-    connections.deadlines.keep(due);
+    store.deadlines.keep(due);
 }
 
-/// A connection's deadline has come.
-fn expire(connections: &mut Connections, id: ConnectionId) {
-    let Some(connection) = connections.slab.get(id) else { return };
-    if connection.output.is_some() {
-        return check_pace(connections, id);
+/// A deadline has come.
+fn expire(entry: EntryMut<'_>) {
+    if entry.output.is_some() {
+        return check_pace(entry);
     }
-    if connection.has_work() {
+    if entry.has_work() {
         // It waits for its turn, not for the client; the turn sets the next deadline.
         return;
     }
-    match connection.phase {
-        Phase::Waiting if !connection.input.is_empty() => {
-            hang_up_with(connections, id, 408, "the head took too long");
+    match entry.phase {
+        Phase::Waiting if !entry.input.is_empty() => {
+            hang_up_with(entry, 408, "the head took too long");
         }
-        Phase::Receiving(_) => hang_up_with(connections, id, 408, "the body took too long"),
+        Phase::Receiving(_) => hang_up_with(entry, 408, "the body took too long"),
         // The deadline of what it did before.
-        Phase::Handling if connections.settings.timeouts.request_ms.is_none() => {}
-        Phase::Handling => hang_up_with(connections, id, 503, "the response took too long"),
-        Phase::Multiplexing if is_in_head(connection) => {
-            output::give_up(connections, id, "a head takes too long");
+        Phase::Handling if entry.store.settings.timeouts.request_ms.is_none() => {}
+        Phase::Handling => hang_up_with(entry, 503, "the response took too long"),
+        Phase::Multiplexing if is_in_head(&entry) => {
+            output::give_up(entry, "a head takes too long");
         }
-        Phase::Multiplexing => output::close(connections, id),
-        Phase::Upgraded(_) => upgraded::expire(connections, id),
-        _ => end(connections, id),
+        Phase::Multiplexing => output::close(entry),
+        Phase::Upgraded(_) => upgraded::expire(entry),
+        _ => end(entry),
     }
 }
 
 /// Whether a connection speaks HTTP/2, and a head comes in.
-fn is_in_head(connection: &Connection) -> bool {
-    let multiplexer = connection.multiplexer.as_ref();
+fn is_in_head(entry: &Entry) -> bool {
+    let multiplexer = entry.multiplexer.as_ref();
     multiplexer.is_some_and(|multiplexer| multiplexer.head_since_ms.is_some())
 }
 
 /// Closes a connection between two requests.
-fn end(connections: &mut Connections, id: ConnectionId) {
-    if let Some(connection) = connections.slab.get_mut(id) {
-        connection.say_end();
-    }
-    connections.close(id);
+fn end(mut entry: EntryMut<'_>) {
+    entry.say_end();
+    entry.close();
 }
 
 /// Cuts off a client that takes too little of its response.
-fn check_pace(connections: &mut Connections, id: ConnectionId) {
-    let now_ms = connections.clock.now_ms;
-    let by_all = output::taken_bytes(connections, id);
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let taken = by_all.unwrap_or_else(|| connection.taken_bytes());
-    if connections.deadlines.is_fast_enough(connection, now_ms, taken) {
-        connections.set_deadline(id);
-    } else if let Some(parent) = output::parent_of(connections, id) {
-        output::give_up(connections, parent, "it takes too little of a response");
-    } else {
-        connections.reset(id);
+fn check_pace(mut entry: EntryMut<'_>) {
+    let (now_ms, id) = (entry.store.clock.now_ms, entry.id());
+    let taken = output::taken_bytes(&entry).unwrap_or_else(|| entry.taken_bytes());
+    let store = &mut *entry.store;
+    if store.deadlines.is_fast_enough(&mut store.slab[id], now_ms, taken) {
+        return entry.set_deadline();
+    }
+    let parent = output::parent_of(&entry);
+    match parent.and_then(|parent| entry.store.find(parent)) {
+        Some(parent) => output::give_up(parent, "it takes too little of a response"),
+        None => entry.reset(),
     }
 }
 
 /// Responds to a request that broke a rule, and hangs up: where it ends is in doubt.
-pub(crate) fn refuse(connections: &mut Connections, id: ConnectionId, error: ParseError) {
-    hang_up_with(connections, id, error.status(), error.text());
+pub(crate) fn refuse(entry: EntryMut<'_>, error: ParseError) {
+    hang_up_with(entry, error.status(), error.text());
 }
 
 /// Ends what a connection is in the middle of by a response, and hangs up.
-pub(crate) fn hang_up_with(
-    connections: &mut Connections,
-    id: ConnectionId,
-    status: u16,
-    text: &str,
-) {
-    counting::refuse(connections, id, status);
-    let Some(ticket) = connections.begin_request(id) else { return };
-    ResponseWriter::new(connections, ticket).respond_broken(status, text);
+pub(crate) fn hang_up_with(mut entry: EntryMut<'_>, status: u16, text: &str) {
+    counting::refuse(&entry, status);
+    let ticket = entry.begin_request();
+    let (store, _) = entry.into_parts();
+    ResponseWriter::new(store, ticket).respond_broken(status, text);
 }
 
 /// The disk is full, or there is no folder for files without names.
-pub(crate) fn give_up_body(connections: &mut Connections, id: ConnectionId, error: std::io::Error) {
-    connections.warn("keep a request's body", error);
-    hang_up_with(connections, id, 507, "the body cannot be kept");
+pub(crate) fn give_up_body(entry: EntryMut<'_>, error: std::io::Error) {
+    entry.store.warn("keep a request's body", error);
+    hang_up_with(entry, 507, "the body cannot be kept");
 }
 
 /// Reads and throws away. Closes when the client has closed, or goes on for too long.
-pub(crate) fn drain_input(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let received = connection.receive(inbox);
-    let Phase::Lingering { bytes_left } = &mut connection.phase else { return };
+pub(crate) fn drain_input<'a>(mut entry: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
+    let received = entry.receive(inbox);
+    let Phase::Lingering { bytes_left } = &mut entry.phase else { return Some(entry) };
     match received {
-        Received::Later => {}
+        Received::Later => Some(entry),
         Received::Bytes(length) if (length as u64) < u64::from(*bytes_left) => {
             *bytes_left -= u32::try_from(length).unwrap_or(*bytes_left);
+            Some(entry)
         }
         Received::Bytes(_) | Received::Ended => {
-            connections.close(id);
+            entry.close();
+            None
         }
     }
 }
 
 /// Begins a drain: connections without a request yet get less time for one.
-pub(crate) fn begin_drain(connections: &mut Connections) {
-    connections.stage = Stage::Draining;
-    connections.deadlines.drain();
-    let ids: Vec<_> = connections.slab.ids().collect();
+pub(crate) fn begin_drain(store: &mut Store) {
+    store.stage = Stage::Draining;
+    store.deadlines.drain();
+    let ids: Vec<_> = store.slab.ids().collect();
     for id in ids {
-        if connections.slab.get(id).is_some_and(|connection| connection.is_fresh) {
-            connections.set_deadline(id);
+        if let Some(mut entry) = store.find(id).filter(|entry| entry.is_fresh) {
+            entry.set_deadline();
         }
     }
 }
 
 /// Closes connections between two requests, if no other process goes on with them. A fresh one has a moment for its
 /// first request.
-pub(crate) fn close_idle(connections: &mut Connections) {
-    output::leave_all(connections);
-    let is_idle = |id: &ConnectionId| {
-        let connection = connections.slab.get(*id);
-        connection.is_some_and(|connection| {
-            let goes_on = connections.stage.passes_on() && !connection.is_bound();
-            connection.is_idle() && !connection.is_readable && !connection.is_fresh && !goes_on
+pub(crate) fn close_idle(store: &mut Store) {
+    output::leave_all(store);
+    let is_idle = |id: &EntryId| {
+        store.slab.get(*id).is_some_and(|entry| {
+            let goes_on = store.stage.passes_on() && !entry.is_bound();
+            entry.is_idle() && !entry.is_readable && !entry.is_fresh && !goes_on
         })
     };
-    let idle: Vec<_> = connections.slab.ids().filter(is_idle).collect();
-    for id in idle {
-        end(connections, id);
-    }
+    let idle: Vec<_> = store.slab.ids().filter(is_idle).collect();
+    idle.into_iter().for_each(|id| {
+        store.find(id).map(end);
+    });
 }
 
 /// Ends all connections at the end of a drain. A request without a response yet gets 503.
-pub(crate) fn give_up(connections: &mut Connections, inbox: &mut [u8]) {
-    let mut ids: Vec<_> = connections.slab.ids().collect();
+pub(crate) fn give_up(store: &mut Store, inbox: &mut [u8]) {
+    let mut ids: Vec<_> = store.slab.ids().collect();
     // Streams go before their connections.
-    let is_parent = |id: &ConnectionId| {
-        connections.slab.get(*id).is_some_and(|connection| connection.multiplexer.is_some())
-    };
-    ids.sort_by_key(is_parent);
+    ids.sort_by_key(|id| store.slab.get(*id).is_some_and(|entry| entry.multiplexer.is_some()));
     for id in ids {
-        give_up_one(connections, id, inbox);
+        if let Some(entry) = store.find(id) {
+            give_up_one(entry, inbox);
+        }
     }
 }
 
-fn give_up_one(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let has_asked = match connection.phase {
-        Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
+fn give_up_one(mut entry: EntryMut<'_>, inbox: &mut [u8]) {
+    let has_asked = match entry.phase {
+        Phase::Waiting => !entry.is_idle() || entry.has_bytes(),
         Phase::Receiving(_) | Phase::Handling => true,
-        Phase::Multiplexing => return output::close(connections, id),
+        Phase::Multiplexing => return output::close(entry),
         Phase::Handshaking
         | Phase::Streaming(_)
         | Phase::Responding
         | Phase::Lingering { .. }
         | Phase::Upgraded(_) => false,
     };
-    if has_asked && connection.output.is_none() {
-        // Unread bytes would take the response back from the client.
-        connection.is_readable = true;
-        hang_up_with(connections, id, 503, "the server is stopping");
-        let lingers = |connection: &Connection| {
-            connection.is_readable && matches!(connection.phase, Phase::Lingering { .. })
-        };
-        while connections.slab.get(id).is_some_and(lingers) {
-            drain_input(connections, id, inbox);
-        }
+    if !has_asked || entry.output.is_some() {
+        entry.close();
+        return;
     }
-    connections.close(id);
+    // Unread bytes would take the response back from the client.
+    entry.is_readable = true;
+    hang_up_with(entry.reborrow(), 503, "the server is stopping");
+    let lingers =
+        |entry: &EntryMut<'_>| entry.is_readable && matches!(entry.phase, Phase::Lingering { .. });
+    let mut rest = entry.if_open();
+    while let Some(entry) = rest.take_if(|entry| lingers(entry)) {
+        rest = drain_input(entry, inbox);
+    }
+    if let Some(entry) = rest {
+        entry.close();
+    }
 }

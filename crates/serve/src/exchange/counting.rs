@@ -2,29 +2,31 @@
 
 use thruway_http1::Request;
 
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::events::clock::monotonic_us;
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 use crate::exchange::request_start;
 use crate::listen::listener::Peer;
 use crate::metrics::{Ended, Time};
 use crate::settings::fair_by::FairBy;
-use crate::store::Connections;
+use crate::store::entry_mut::EntryMut;
 
 /// A request has its turn.
-pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, request: &Request<'_>) {
-    let Some(metrics) = &connections.metrics else { return };
-    let Some(connection) = connections.slab.get_mut(id) else { return };
+pub(crate) fn begin(entry: &mut EntryMut<'_>, request: &Request<'_>) {
+    let id = entry.id();
+    let store = &mut *entry.store;
+    let Some(metrics) = &store.metrics else { return };
+    let entry = &mut store.slab[id];
     let now_us = monotonic_us();
-    let waited_us = now_us.saturating_sub(connection.ready_us);
-    let settings = &connections.settings;
-    let observed = connection.observed.get_or_insert_default();
+    let waited_us = now_us.saturating_sub(entry.ready_us);
+    let settings = &store.settings;
+    let observed = entry.observed.get_or_insert_default();
     (observed.begun_us, observed.waited_us, observed.status) = (now_us, waited_us, 0);
     observed.target.set(request.method(), request.path());
     let fair_by = &settings.fair_by;
     let is_fixed = !matches!(fair_by, FairBy::Header(_)) && !settings.client_source.is_of_request();
     if observed.client == 0 || !is_fixed {
-        let peer = settings.client_of(request, connection.peer, connection.is_trusted);
+        let peer = settings.client_of(request, entry.peer, entry.is_trusted);
         observed.name.clear();
         observed.name.extend_from_slice(&name_of(fair_by, request, peer, id));
         observed.client = metrics.hash(&observed.name) | 1;
@@ -37,7 +39,7 @@ pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, request: &R
 }
 
 /// The name that a client is shown by.
-fn name_of(fair_by: &FairBy, request: &Request<'_>, peer: Peer, id: ConnectionId) -> Vec<u8> {
+fn name_of(fair_by: &FairBy, request: &Request<'_>, peer: Peer, id: EntryId) -> Vec<u8> {
     let of_connection = || match peer {
         Peer::Tcp(address) => address.to_string().into_bytes(),
         Peer::Unix => format!("unix connection {}", id.slot()).into_bytes(),
@@ -50,8 +52,8 @@ fn name_of(fair_by: &FairBy, request: &Request<'_>, peer: Peer, id: ConnectionId
 }
 
 /// Notes the status of a response from its head.
-pub(crate) fn note_status(connection: &mut Connection, head: &[u8]) {
-    if let Some(observed) = &mut connection.observed {
+pub(crate) fn note_status(entry: &mut Entry, head: &[u8]) {
+    if let Some(observed) = &mut entry.observed {
         let digits = head.get(9..12).unwrap_or_default();
         let digit = |status: u16, byte: &u8| status * 10 + u16::from(byte.wrapping_sub(b'0') % 10);
         observed.status = digits.iter().fold(0, digit);
@@ -59,10 +61,11 @@ pub(crate) fn note_status(connection: &mut Connection, head: &[u8]) {
 }
 
 /// A request has its whole response.
-pub(crate) fn end(connections: &mut Connections, id: ConnectionId) {
-    let Some(metrics) = &connections.metrics else { return };
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let Some(observed) = &mut connection.observed else { return };
+pub(crate) fn end(entry: &mut EntryMut<'_>) {
+    let id = entry.id();
+    let store = &mut *entry.store;
+    let Some(metrics) = &store.metrics else { return };
+    let Some(observed) = &mut store.slab[id].observed else { return };
     let begun_us = std::mem::take(&mut observed.begun_us);
     if begun_us > 0 {
         let now_us = monotonic_us();
@@ -78,19 +81,17 @@ pub(crate) fn end(connections: &mut Connections, id: ConnectionId) {
 }
 
 /// A response without a request that had its turn: what was sent could not be understood, or was too much.
-pub(crate) fn refuse(connections: &Connections, id: ConnectionId, status: u16) {
-    let is_counted = |connection: &Connection| connection.is_counted();
-    if let Some(metrics) = &connections.metrics
-        && !connections.slab.get(id).is_some_and(is_counted)
+pub(crate) fn refuse(entry: &EntryMut<'_>, status: u16) {
+    if let Some(metrics) = &entry.store.metrics
+        && !entry.is_counted()
     {
         metrics.respond(status);
     }
 }
 
 /// The application takes over the connection: the request is no longer the server's.
-pub(crate) fn give_away(connections: &mut Connections, id: ConnectionId) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    if let Some(observed) = &mut connection.observed {
+pub(crate) fn give_away(entry: &mut Entry) {
+    if let Some(observed) = &mut entry.observed {
         observed.begun_us = 0;
     }
 }

@@ -6,7 +6,7 @@ use thruway_http1::Request;
 use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::ResponseConstraints;
 
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::entry::socket_state::SocketEvent;
 use crate::entry::ticket::Ticket;
 use crate::entry::upload::Body;
@@ -89,8 +89,8 @@ impl Exchange<'_> {
     }
 
     /// The connection of the request. That of a stream has other streams, too.
-    fn connection(&self) -> Option<&Connection> {
-        let slab = &self.writer.connections.slab;
+    fn connection(&self) -> Option<&Entry> {
+        let slab = &self.writer.store.slab;
         let connection = slab.get(self.writer.ticket.connection)?;
         match connection.carrier.stream() {
             None => Some(connection),
@@ -128,7 +128,7 @@ impl Exchange<'_> {
 
     /// Notes what cannot be done, for the log; `doing` completes "cannot …".
     pub fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
-        self.writer.connections.warn(doing, source);
+        self.writer.store.warn(doing, source);
     }
 
     /// Takes the right to respond later.

@@ -10,11 +10,11 @@ use thruway_http1::{Request, RequestFraming, ResponseHead};
 
 use crate::entry::Payload;
 use crate::events::clock::monotonic_us;
-use crate::events::slab::ConnectionId;
 use crate::exchange::admission;
 use crate::exchange::response::{Response, ResponseWriter};
 use crate::metrics::{MEDIA_TYPE, Present, Snapshot};
-use crate::store::Connections;
+use crate::store::Store;
+use crate::store::entry_mut::EntryMut;
 
 /// The live page.
 const PAGE: &str = include_str!("observer/page.html");
@@ -57,41 +57,33 @@ fn may_ask(host: &[u8], own: &str) -> bool {
 }
 
 /// Whether a connection came from a listener for metrics.
-pub(crate) fn is_observer(connections: &Connections, id: ConnectionId) -> bool {
-    let connection = connections.slab.get(id);
-    connection.is_some_and(|it| connections.settings.is_for_metrics(it.listener.into()))
+pub(crate) fn is_observer(entry: &EntryMut<'_>) -> bool {
+    entry.store.settings.is_for_metrics(entry.listener.into())
 }
 
 /// Responds to a request from there; `rest` is what came behind it.
-pub(crate) fn respond(
-    connections: &mut Connections,
-    id: ConnectionId,
-    request: &Request<'_>,
-    rest: &[u8],
-) {
+pub(crate) fn respond(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
     let has_body = !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
     let is_read = matches!(request.method(), b"GET" | b"HEAD") && !has_body;
     let is_asked = |name: &Option<String>| {
         name.as_deref().is_none_or(|own| request.host().is_none_or(|host| may_ask(host, own)))
     };
-    let is_here = connections.slab.get(id).is_none_or(|connection| {
-        connections.observed_as.get(usize::from(connection.listener)).is_none_or(is_asked)
-    });
+    let listener = usize::from(entry.listener);
+    let is_here = entry.store.observed_as.get(listener).is_none_or(is_asked);
     let is_probe = matches!(request.path(), b"/live" | b"/ready");
     let told = if !is_here && !is_probe {
         Told::text(421, FOREIGN)
     } else if is_read {
-        tell(connections, request.path())
+        tell(entry.store, request.path())
     } else {
         Told::text(405, "only GET and HEAD are for here\n")
     };
-    if let Some(connection) = connections.slab.get_mut(id) {
-        connection.keep(rest, 0);
-    }
+    entry.keep(rest, 0);
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !connections.stage.parts() && !has_body;
-    let Some(ticket) = connections.begin_request(id) else { return };
-    let mut writer = ResponseWriter::new(connections, ticket);
+    constraints.is_persistent &= !entry.store.stage.parts() && !has_body;
+    let ticket = entry.begin_request();
+    let (store, _) = entry.into_parts();
+    let mut writer = ResponseWriter::new(store, ticket);
     let date = writer.date();
     let mut head = Vec::with_capacity(256);
     let mut fields = ResponseHead::new(&mut head, told.status);
@@ -104,17 +96,17 @@ pub(crate) fn respond(
     writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[body]) });
 }
 
-fn tell(connections: &mut Connections, path: &[u8]) -> Told {
-    let has_page = connections.settings.has_status_page;
+fn tell(store: &mut Store, path: &[u8]) -> Told {
+    let has_page = store.settings.has_status_page;
     match path {
         b"/metrics" => {
-            let body = snapshot(connections).prometheus();
+            let body = snapshot(store).prometheus();
             Told { status: 200, media_type: MEDIA_TYPE, body }
         }
-        b"/stats" => Told { status: 200, media_type: JSON, body: snapshot(connections).json() },
+        b"/stats" => Told { status: 200, media_type: JSON, body: snapshot(store).json() },
         b"/live" => Told::text(200, "alive\n"),
         b"/ready" => {
-            let (status, text) = readiness(connections);
+            let (status, text) = readiness(store);
             Told::text(status, &format!("{text}\n"))
         }
         b"/" if has_page => Told { status: 200, media_type: HTML, body: PAGE.to_owned() },
@@ -123,25 +115,25 @@ fn tell(connections: &mut Connections, path: &[u8]) -> Told {
     }
 }
 
-fn readiness(connections: &mut Connections) -> (u16, &'static str) {
-    match admission::health(connections) {
-        (200, _) if snapshot(connections).booted() == 0 => (503, "no worker serves"),
+fn readiness(store: &mut Store) -> (u16, &'static str) {
+    match admission::health(store) {
+        (200, _) if snapshot(store).booted() == 0 => (503, "no worker serves"),
         health => health,
     }
 }
 
 /// What all workers have counted.
-pub(crate) fn snapshot(connections: &Connections) -> Snapshot {
-    let Some(metrics) = &connections.metrics else { return Snapshot::default() };
+pub(crate) fn snapshot(store: &Store) -> Snapshot {
+    let Some(metrics) = &store.metrics else { return Snapshot::default() };
     let here = Present {
-        is_serving: connections.stage.accepts(),
-        is_draining: !connections.stage.accepts(),
-        connections: connections.count() as u64,
-        active: connections.activity.count(),
-        waiting: connections.turns.len() as u64,
+        is_serving: store.stage.accepts(),
+        is_draining: !store.stage.accepts(),
+        connections: store.count() as u64,
+        active: store.activity.count(),
+        waiting: store.turns.len() as u64,
     };
     // The own row may be older than this very request, which it counts as waiting.
-    let sibling = |index| connections.siblings.as_ref().and_then(|all| all.present(index));
+    let sibling = |index| store.siblings.as_ref().and_then(|all| all.present(index));
     let present = |index| sibling(index).unwrap_or(here);
     Snapshot::read(metrics.table(), monotonic_us(), present)
 }

@@ -6,21 +6,21 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::proxy::parse_proxy_head;
 
-use crate::entry::{Connection, Received};
-use crate::events::slab::ConnectionId;
+use crate::entry::{Entry, Received};
 use crate::exchange::closing;
 use crate::listen::listener::Peer;
-use crate::store::Connections;
+use crate::store::entry_mut::EntryMut;
 
-/// Takes the head out of what is kept; true if it is whole and more came behind it.
-pub(crate) fn take_kept(connections: &mut Connections, id: ConnectionId) -> bool {
-    let Some(version) = connections.settings.client_source.proxy_version() else { return false };
-    let Some(connection) = connections.slab.get_mut(id) else { return false };
+/// Takes the head out of the bytes that were kept. Gives the connection back if the head is whole and more came behind
+/// it.
+pub(crate) fn take_kept(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
+    let version = guard.store.settings.client_source.proxy_version()?;
+    let connection = &mut *guard;
     match parse_proxy_head(&connection.input, version) {
-        Ok(None) => return false,
+        Ok(None) => return None,
         Err(error) => {
-            closing::refuse(connections, id, error);
-            return false;
+            closing::refuse(guard, error);
+            return None;
         }
         Ok(Some(head)) => {
             let rest = connection.input.split_off(head.length_bytes);
@@ -28,53 +28,50 @@ pub(crate) fn take_kept(connections: &mut Connections, id: ConnectionId) -> bool
             begin_behind(connection, head.client);
         }
     }
-    !connection.input.is_empty()
+    (!guard.input.is_empty()).then_some(guard)
 }
 
-/// Takes the head from the socket, if one is to come before the handshake; false if that cannot begin yet. Behind the
-/// head nothing is read: the session reads the socket by itself.
-pub(crate) fn take_before_handshake(
-    connections: &mut Connections,
-    id: ConnectionId,
+/// Takes the head from the socket, if one is to come before the handshake. Gives the connection back if the handshake
+/// can begin. Behind the head nothing is read: the session reads the socket by itself.
+pub(crate) fn take_before_handshake<'a>(
+    mut guard: EntryMut<'a>,
     inbox: &mut [u8],
-) -> bool {
-    let version = connections.settings.client_source.proxy_version();
-    let Some(connection) = connections.slab.get_mut(id) else { return false };
-    let Some(version) = version.filter(|_| connection.awaits_proxy_head) else { return true };
+) -> Option<EntryMut<'a>> {
+    let version = guard.store.settings.client_source.proxy_version();
+    let connection = &mut *guard;
+    let Some(version) = version.filter(|_| connection.awaits_proxy_head) else {
+        return Some(guard);
+    };
     let length = match peek(connection, inbox) {
         Received::Bytes(length) => length,
-        Received::Later => return false,
-        Received::Ended => return hang_up(connections, id),
+        Received::Later => return None,
+        Received::Ended => {
+            guard.close();
+            return None;
+        }
     };
     match parse_proxy_head(&inbox[..length], version) {
-        Ok(None) if !connection.is_ended => false,
+        Ok(None) if !connection.is_ended => {}
         Ok(Some(head)) if discard(connection, &mut inbox[..head.length_bytes]) => {
             begin_behind(connection, head.client);
-            true
+            return Some(guard);
         }
-        Ok(_) => hang_up(connections, id),
-        Err(error) => {
-            closing::refuse(connections, id, error);
-            false
-        }
+        Ok(_) => drop(guard.close()),
+        Err(error) => closing::refuse(guard, error),
     }
+    None
 }
 
 /// The proxy has named its client; none if it speaks for itself.
-fn begin_behind(connection: &mut Connection, client: Option<SocketAddr>) {
+fn begin_behind(connection: &mut Entry, client: Option<SocketAddr>) {
     connection.awaits_proxy_head = false;
     if let Some(client) = client {
         connection.peer = Peer::Tcp(client);
     }
 }
 
-fn hang_up(connections: &mut Connections, id: ConnectionId) -> bool {
-    connections.close(id);
-    false
-}
-
 /// Reads what is there, and leaves it there.
-fn peek(connection: &mut Connection, inbox: &mut [u8]) -> Received {
+fn peek(connection: &mut Entry, inbox: &mut [u8]) -> Received {
     // More of it is a new event.
     if !std::mem::take(&mut connection.is_readable) {
         return Received::Later;
@@ -88,7 +85,7 @@ fn peek(connection: &mut Connection, inbox: &mut [u8]) -> Received {
 }
 
 /// Reads as many bytes as `seen` has, which are there. Whether that was done.
-fn discard(connection: &mut Connection, seen: &mut [u8]) -> bool {
+fn discard(connection: &mut Entry, seen: &mut [u8]) -> bool {
     // There may be more.
     connection.is_readable = true;
     let length = seen.len();

@@ -9,8 +9,7 @@ use thruway_http1::{
 };
 
 use crate::entry::upload::{Body, Spool, Upload};
-use crate::entry::{Connection, Payload, Phase, Received};
-use crate::events::slab::ConnectionId;
+use crate::entry::{Payload, Phase, Received};
 use crate::exchange::admission::{self, LATE};
 use crate::exchange::closing;
 use crate::exchange::counting;
@@ -21,7 +20,7 @@ use crate::exchange::observer;
 use crate::exchange::proxy_head;
 use crate::exchange::response::ResponseWriter;
 use crate::output::QUANTUM_BYTES;
-use crate::store::Connections;
+use crate::store::entry_mut::EntryMut;
 
 /// Bytes read at once. A head that has come whole is parsed where it was read.
 const INBOX_BYTES: usize = 64 << 10;
@@ -39,23 +38,19 @@ impl RequestReader {
     }
 
     /// Reads a head, or a piece of one, and goes on with the request when it is whole.
-    pub(crate) fn read_head(
-        &mut self,
-        connections: &mut Connections,
-        id: ConnectionId,
-        handler: &mut impl Handler,
-    ) {
-        let Some(connection) = connections.slab.get_mut(id) else { return };
-        let mut own = std::mem::take(&mut connection.input);
-        let was_whole = std::mem::take(&mut connection.has_head);
-        let (seen, since_ms) = (connection.seen, connection.since_ms);
+    pub(crate) fn read_head(&mut self, mut guard: EntryMut<'_>, handler: &mut impl Handler) {
+        let now_ms = guard.store.clock.now_ms;
+        let entry = &mut *guard;
+        let mut own = std::mem::take(&mut entry.input);
+        let was_whole = std::mem::take(&mut entry.has_head);
+        let (seen, since_ms) = (entry.seen, entry.since_ms);
         if own.is_empty() {
-            connection.since_ms = connections.clock.now_ms;
+            entry.since_ms = now_ms;
         }
         let bytes = if seen < own.len() {
             &own[..]
         } else {
-            match connection.receive(&mut self.inbox) {
+            match entry.receive(&mut self.inbox) {
                 Received::Bytes(length) if own.is_empty() => &self.inbox[..length],
                 Received::Bytes(length) => {
                     own.extend_from_slice(&self.inbox[..length]);
@@ -63,106 +58,113 @@ impl RequestReader {
                 }
                 Received::Later => {
                     // A piece of a record is not yet a byte of a head, which alone begins another time.
-                    (connection.since_ms, connection.input) = (since_ms, own);
+                    (entry.since_ms, entry.input) = (since_ms, own);
                     return;
                 }
-                Received::Ended => return drop(connections.close(id)),
+                Received::Ended => return drop(guard.close()),
             }
         };
-        if connection.awaits_proxy_head {
-            connection.keep(bytes, bytes.len());
-            if proxy_head::take_kept(connections, id) {
-                self.read_head(connections, id, handler);
+        if entry.awaits_proxy_head {
+            entry.keep(bytes, bytes.len());
+            if let Some(entry) = proxy_head::take_kept(guard) {
+                self.read_head(entry, handler);
             }
             return;
         }
-        match self.head.parse(bytes, seen, &connections.settings.limits) {
-            Ok(false) => connection.keep(bytes, bytes.len()),
-            Err(_) if begin::takes(connections, id, bytes) => {}
-            Err(error) => closing::refuse(connections, id, error),
-            Ok(true) => {
-                let request = self.head.request(&bytes[..self.head.length_bytes()]);
-                if observer::is_observer(connections, id) {
-                    let rest = &bytes[self.head.length_bytes()..];
-                    return observer::respond(connections, id, &request, rest);
-                }
-                if admission::is_health_check(connections, &request) {
-                    let rest = &bytes[self.head.length_bytes()..];
-                    return admission::tell_health(connections, id, &request, rest);
-                }
-                fairness::identify(connections, id, &request);
-                // A body comes before the turn.
-                let goes_on = has_body(&self.head, bytes)
-                    || handler.is_present() && fairness::has_turn(connections, id);
-                if goes_on {
-                    begin_request(connections, id, &self.head, bytes, handler);
-                } else if let Some(connection) = connections.slab.get_mut(id) {
-                    connection.keep(bytes, 0);
-                    connection.has_head = true;
-                    if !was_whole {
-                        admission::note_wait(connections, id, &request);
-                    }
-                }
+        let rest = match self.head.parse(bytes, seen, &guard.store.settings.limits) {
+            Ok(true) => take_head(guard, &self.head, bytes, was_whole, handler),
+            Ok(false) => {
+                guard.keep(bytes, bytes.len());
+                None
             }
-        }
-        self.read_what_came_with_the_head(connections, id, handler);
-    }
-
-    /// A body's first bytes often come in one packet with the head.
-    fn read_what_came_with_the_head(
-        &mut self,
-        connections: &mut Connections,
-        id: ConnectionId,
-        handler: &mut impl Handler,
-    ) {
-        let is_waiting = |connection: &Connection| {
-            matches!(connection.phase, Phase::Receiving(_)) && connection.has_work()
+            Err(error) => {
+                if let Some(entry) = begin::take(guard, bytes) {
+                    closing::refuse(entry, error);
+                }
+                None
+            }
         };
-        if connections.slab.get(id).is_some_and(is_waiting) {
-            self.read_body(connections, id, handler);
+        // A body's first bytes often come in one packet with the head.
+        if let Some(entry) = rest {
+            self.read_body(entry, handler);
         }
     }
 
     /// Reads a piece of a body, and hands the request on when it is whole.
-    pub(crate) fn read_body(
-        &mut self,
-        connections: &mut Connections,
-        id: ConnectionId,
-        handler: &mut impl Handler,
-    ) {
-        let Some(connection) = connections.slab.get_mut(id) else { return };
-        if matches!(&connection.phase, Phase::Receiving(upload) if upload.is_whole) {
-            if fairness::has_turn(connections, id) {
-                finish_upload(connections, id, handler);
+    pub(crate) fn read_body(&mut self, mut guard: EntryMut<'_>, handler: &mut impl Handler) {
+        let entry = &mut *guard;
+        if matches!(&entry.phase, Phase::Receiving(upload) if upload.is_whole) {
+            if fairness::has_turn(&mut guard) {
+                finish_upload(guard, handler);
             }
             return;
         }
-        let own = std::mem::take(&mut connection.input);
+        let own = std::mem::take(&mut entry.input);
         let bytes = if own.is_empty() {
-            match connection.receive(&mut self.inbox) {
+            match entry.receive(&mut self.inbox) {
                 Received::Bytes(length) => &self.inbox[..length],
                 Received::Later => return,
-                Received::Ended => return drop(connections.close(id)),
+                Received::Ended => return drop(guard.close()),
             }
         } else {
             &own[..]
         };
-        let Phase::Receiving(upload) = &mut connection.phase else { return };
-        match upload.take(bytes, &connections.settings.limits) {
-            Err(BodyError::Refused(error)) => closing::refuse(connections, id, error),
-            Err(BodyError::Disk(error)) => closing::give_up_body(connections, id, error),
+        let (store, id) = guard.into_parts();
+        let Phase::Receiving(upload) = &mut store.slab[id].phase else {
+            unreachable!("a body is read while a request is received");
+        };
+        let taken = upload.take(bytes, &store.settings.limits);
+        if let Ok(Some(_)) = taken {
+            upload.is_whole = true;
+        }
+        let mut guard = store.at(id);
+        match taken {
+            Err(BodyError::Refused(error)) => closing::refuse(guard, error),
+            Err(BodyError::Disk(error)) => closing::give_up_body(guard, error),
             Ok(None) => {}
             Ok(Some(used)) => {
-                upload.is_whole = true;
-                connection.keep(&bytes[used..], 0);
-                if handler.is_present() && fairness::has_turn(connections, id) {
-                    finish_upload(connections, id, handler);
+                guard.keep(&bytes[used..], 0);
+                if handler.is_present() && fairness::has_turn(&mut guard) {
+                    finish_upload(guard, handler);
                 } else {
-                    admission::note_wait_of_body(connections, id);
+                    admission::note_wait_of_body(&mut guard);
                 }
             }
         }
     }
+}
+
+/// Goes on with a request whose head is whole: the server responds by itself, the request begins, or it waits for its
+/// turn. Gives the connection back if a part of the body has come already.
+fn take_head<'a>(
+    mut entry: EntryMut<'a>,
+    head: &Head,
+    bytes: &[u8],
+    was_whole: bool,
+    handler: &mut impl Handler,
+) -> Option<EntryMut<'a>> {
+    let (head_bytes, rest) = bytes.split_at(head.length_bytes());
+    let request = head.request(head_bytes);
+    if observer::is_observer(&entry) {
+        observer::respond(entry, &request, rest);
+        return None;
+    }
+    if admission::is_health_check(entry.store, &request) {
+        admission::tell_health(entry, &request, rest);
+        return None;
+    }
+    fairness::identify(&mut entry, &request);
+    // A body comes before the turn.
+    let goes_on = has_body(&request) || handler.is_present() && fairness::has_turn(&mut entry);
+    if goes_on {
+        return begin_request(entry, head, bytes, handler);
+    }
+    entry.keep(bytes, 0);
+    entry.has_head = true;
+    if !was_whole {
+        admission::note_wait(&mut entry, &request);
+    }
+    None
 }
 
 /// Why a body was not taken.
@@ -188,32 +190,34 @@ impl Upload {
     }
 }
 
-fn has_body(head: &Head, bytes: &[u8]) -> bool {
-    let request = head.request(&bytes[..head.length_bytes()]);
+fn has_body(request: &Request<'_>) -> bool {
     !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0))
 }
 
-/// Goes on with a request whose head is whole: to its handler, or to its body first.
-fn begin_request(
-    connections: &mut Connections,
-    id: ConnectionId,
+/// Goes on with a request whose head is whole: to its handler, or to its body first. Gives the connection back if a
+/// part of the body can be read now.
+fn begin_request<'a>(
+    mut guard: EntryMut<'a>,
     head: &Head,
     bytes: &[u8],
     handler: &mut impl Handler,
-) {
+) -> Option<EntryMut<'a>> {
     let (head_bytes, rest) = bytes.split_at(head.length_bytes());
     let request = head.request(head_bytes);
-    let decoder = match BodyDecoder::new(request.framing(), &connections.settings.limits) {
+    let decoder = match BodyDecoder::new(request.framing(), &guard.store.settings.limits) {
         Ok(decoder) => decoder,
-        Err(error) => return closing::refuse(connections, id, error),
+        Err(error) => {
+            closing::refuse(guard, error);
+            return None;
+        }
     };
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    connection.keep(rest, 0);
-    if matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0)) {
-        return hand_over(connections, id, &request, Body::empty(), handler);
+    guard.keep(rest, 0);
+    if !has_body(&request) {
+        hand_over(guard, &request, Body::empty(), handler);
+        return None;
     }
     let spool = if handler.wants_body() {
-        Spool::keep(connections.settings.body_memory_bytes_max)
+        Spool::keep(guard.store.settings.body_memory_bytes_max)
     } else {
         Spool::Discard
     };
@@ -224,48 +228,45 @@ fn begin_request(
         spool,
         is_whole: false,
     };
-    connection.phase = Phase::Receiving(Box::new(upload));
+    let entry = &mut *guard;
+    entry.phase = Phase::Receiving(Box::new(upload));
     if request.expects_continue() && rest.is_empty() {
-        let go_on =
-            connection.deliver(b"HTTP/1.1 100 Continue\r\n\r\n", Payload::Empty, QUANTUM_BYTES);
-        connections.after_flush(id, go_on);
+        let go_on = entry.deliver(b"HTTP/1.1 100 Continue\r\n\r\n", Payload::Empty, QUANTUM_BYTES);
+        guard = guard.after_flush(go_on)?;
     }
+    guard.has_work().then_some(guard)
 }
 
 /// Hands a request to its handler when its body is whole.
-fn finish_upload(connections: &mut Connections, id: ConnectionId, handler: &mut impl Handler) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let Phase::Receiving(upload) = std::mem::replace(&mut connection.phase, Phase::Waiting) else {
-        return;
-    };
+fn finish_upload(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
+    let upload = entry.take_upload();
     let Upload { head, head_bytes, spool, .. } = *upload;
     match spool.finish() {
-        Ok(body) => hand_over(connections, id, &head.request(&head_bytes), body, handler),
-        Err(error) => closing::give_up_body(connections, id, error),
+        Ok(body) => hand_over(entry, &head.request(&head_bytes), body, handler),
+        Err(error) => closing::give_up_body(entry, error),
     }
 }
 
 fn hand_over(
-    connections: &mut Connections,
-    id: ConnectionId,
+    mut guard: EntryMut<'_>,
     request: &Request<'_>,
     body: Body,
     handler: &mut impl Handler,
 ) {
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !connections.parts_with(id);
-    let now_ms = connections.clock.now_ms;
-    let is_late = admission::is_late(connections, id, request);
-    let Some(ticket) = connections.begin_request(id) else { return };
-    counting::begin(connections, id, request);
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    connection.since_ms = now_ms;
-    let (peer, listener, is_trusted) =
-        (connection.peer, connection.listener, connection.is_trusted);
-    let source = connections.settings.client_source;
+    constraints.is_persistent &= !guard.ends_after_response();
+    let now_ms = guard.store.clock.now_ms;
+    let is_late = admission::is_late(&guard, request);
+    let ticket = guard.begin_request();
+    counting::begin(&mut guard, request);
+    let entry = &mut *guard;
+    entry.since_ms = now_ms;
+    let (peer, listener, is_trusted) = (entry.peer, entry.listener, entry.is_trusted);
+    let (store, _) = guard.into_parts();
+    let source = store.settings.client_source;
     let is_https = is_trusted && (source.is_https(request) || has_https_before(request));
-    let peer = connections.settings.client_of(request, peer, is_trusted);
-    let writer = ResponseWriter::new(connections, ticket);
+    let peer = store.settings.client_of(request, peer, is_trusted);
+    let writer = ResponseWriter::new(store, ticket);
     let mut exchange =
         Exchange { writer, constraints, peer, is_https, listener, body, is_taken: false };
     if is_late {

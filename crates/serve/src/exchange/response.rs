@@ -10,12 +10,13 @@ use thruway_http1::response::{CHUNK_END, CHUNKS_END, ResponseConstraints, chunk_
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
 
 use crate::entry::ticket::Ticket;
-use crate::entry::{Connection, Payload, Phase, Stream};
+use crate::entry::{Entry, Payload, Phase, Stream};
 use crate::exchange::counting;
 use crate::exchange::http2::output;
 use crate::output::unchunk::Unchunk;
 use crate::output::{Flushed, Part, QUANTUM_BYTES};
-use crate::store::Connections;
+use crate::store::Store;
+use crate::store::entry_mut::EntryMut;
 
 /// A response that is ready to be sent.
 #[derive(Debug)]
@@ -51,15 +52,15 @@ pub enum Written {
 /// Writes the response to one request. Once the request is over, nothing is written.
 #[derive(Debug)]
 pub struct ResponseWriter<'a> {
-    pub(crate) connections: &'a mut Connections,
+    pub(crate) store: &'a mut Store,
     pub(crate) ticket: Ticket,
     /// A short whole response of HTTP/2 may wait for others of its connection.
     corks: bool,
 }
 
 impl<'a> ResponseWriter<'a> {
-    pub(crate) fn new(connections: &'a mut Connections, ticket: Ticket) -> Self {
-        Self { connections, ticket, corks: false }
+    pub(crate) fn new(store: &'a mut Store, ticket: Ticket) -> Self {
+        Self { store, ticket, corks: false }
     }
 
     /// Lets a short whole response of HTTP/2 leave with others of its connection that are still to come. It waits for
@@ -71,20 +72,20 @@ impl<'a> ResponseWriter<'a> {
 
     /// The date for the response.
     pub fn date(&mut self) -> [u8; DATE_BYTES] {
-        self.connections.clock.date()
+        self.store.clock.date()
     }
 
     /// The connection's socket, to wait until it takes bytes. A response of HTTP/2 waits for what the client says of
     /// its windows: until there is something to read.
     #[must_use]
     pub fn socket(self) -> Option<(BorrowedFd<'a>, Direction)> {
-        let connections: &'a Connections = self.connections;
-        let connection = connections.slab.get(self.ticket.connection);
+        let store: &'a Store = self.store;
+        let connection = store.slab.get(self.ticket.connection);
         let connection = connection.filter(|found| found.is_of(self.ticket))?;
         let Some(link) = connection.carrier.stream() else {
             return Some((connection.carrier.socket()?, Direction::Out));
         };
-        let parent = connections.slab.get(link.parent)?;
+        let parent = store.slab.get(link.parent)?;
         let direction = if parent.is_writable { Direction::In } else { Direction::Out };
         Some((parent.carrier.socket()?, direction))
     }
@@ -92,9 +93,9 @@ impl<'a> ResponseWriter<'a> {
     /// Whether the connection wants a turn, such as for its next request: that may be so after the response, too.
     #[must_use]
     pub fn has_work(&mut self) -> bool {
-        let has_news = std::mem::take(&mut self.connections.has_news);
-        let connection = self.connections.slab.get(self.ticket.connection);
-        has_news || connection.is_some_and(Connection::has_work)
+        let has_news = std::mem::take(&mut self.store.has_news);
+        let connection = self.store.slab.get(self.ticket.connection);
+        has_news || connection.is_some_and(Entry::has_work)
     }
 
     /// Sends a whole response. If the client is gone, so is the response.
@@ -117,13 +118,14 @@ impl<'a> ResponseWriter<'a> {
 
     /// Sends an interim response, such as 103 (Early Hints), while nothing of the response itself is sent.
     pub fn inform(&mut self, head: &[u8]) {
-        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
-        if connection.carrier.stream().is_some() {
-            output::inform(self.connections, self.ticket.connection, head);
-        } else if matches!(connection.phase, Phase::Handling) {
-            let flushed = connection.deliver(head, Payload::Empty, QUANTUM_BYTES);
-            self.connections.after_flush(self.ticket.connection, flushed);
-            self.connections.settle(self.ticket.connection);
+        let Some(mut entry) = self.store.find_request(self.ticket) else { return };
+        if entry.carrier.stream().is_some() {
+            output::inform(entry, head);
+        } else if matches!(entry.phase, Phase::Handling) {
+            let flushed = entry.deliver(head, Payload::Empty, QUANTUM_BYTES);
+            if let Some(mut entry) = entry.after_flush(flushed) {
+                entry.settle();
+            }
         }
     }
 
@@ -135,12 +137,12 @@ impl<'a> ResponseWriter<'a> {
         text: &str,
     ) {
         let date = self.date();
-        let mut out = std::mem::take(&mut self.connections.scratch);
+        let mut out = std::mem::take(&mut self.store.scratch);
         let (plan, head_bytes) = text_response(&mut out, constraints, status, text, &date);
         let (head, body) = out.split_at(head_bytes);
         self.respond(Response { head, plan, payload: Payload::Slices(&[body]) });
         out.clear();
-        self.connections.scratch = out;
+        self.store.scratch = out;
     }
 
     /// The same for a request that was not understood; the connection ends with it.
@@ -151,104 +153,95 @@ impl<'a> ResponseWriter<'a> {
     /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
     pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> Written {
-        let parts = self.connections.parts_with(self.ticket.connection);
-        let Some(connection) = self.connections.connection_of(self.ticket) else {
-            return Written::Gone;
-        };
-        if !matches!(connection.phase, Phase::Handling) {
+        let Some(mut guard) = self.store.find_request(self.ticket) else { return Written::Gone };
+        let is_last = guard.ends_after_response();
+        let entry = &mut *guard;
+        if !matches!(entry.phase, Phase::Handling) {
             return Written::Gone;
         }
-        connection.is_persistent = plan.is_persistent && !parts;
-        counting::note_status(connection, head);
+        entry.is_persistent = plan.is_persistent && !is_last;
+        counting::note_status(entry, head);
         let left = match plan.framing {
             ResponseFraming::Length(bytes) => bytes,
             _ => 0,
         };
         let unchunk = if plan.framing.decodes() { Unchunk::new() } else { None };
-        connection.unchunk = unchunk.map(Box::new);
-        connection.phase = Phase::Streaming(Stream { framing: plan.framing, left });
-        connection.hold(head);
-        Written::Backlog(connection.backlog_bytes())
+        entry.unchunk = unchunk.map(Box::new);
+        entry.phase = Phase::Streaming(Stream { framing: plan.framing, left });
+        entry.push_bytes(head);
+        Written::Backlog(entry.backlog_bytes())
     }
 
     /// Sends a piece of the body, or keeps what the client does not take now. A piece that is longer than what is left
     /// of the announced length resets the connection.
     pub fn write(&mut self, piece: &[u8]) -> Written {
-        let connection = self.connections.connection_of(self.ticket);
-        match connection.and_then(|connection| connection.unchunk.as_mut()) {
-            None => self.write_plain(piece),
-            Some(unchunk) => match unchunk.take(piece) {
-                Ok(body) => self.write_plain(&body),
-                Err(_) => {
-                    self.abort_unchunked();
-                    Written::Gone
-                }
-            },
+        let Some(mut entry) = self.store.find_request(self.ticket) else { return Written::Gone };
+        let decoded = entry.unchunk.as_mut().map(|unchunk| unchunk.take(piece));
+        match decoded {
+            None => write_plain(entry, piece),
+            Some(Ok(body)) => write_plain(entry, &body),
+            Some(Err(_)) => {
+                abort_unchunked(entry);
+                Written::Gone
+            }
         }
     }
 
     /// Sends what waits, as far as the client takes it.
     pub fn flush(&mut self) -> Written {
-        if self.connections.connection_of(self.ticket).is_none() {
-            return Written::Gone;
+        match self.store.find_request(self.ticket) {
+            Some(entry) => backlog(flush_waiting(entry)),
+            None => Written::Gone,
         }
-        self.flush_waiting();
-        self.backlog()
     }
 
     /// Ends a body that came in pieces; how many bytes are missing. A body that is shorter than announced resets the
     /// connection.
     pub fn finish(&mut self) -> u64 {
-        let Some(connection) = self.connections.connection_of(self.ticket) else { return 0 };
-        let Phase::Streaming(Stream { framing, left }) = connection.phase else { return 0 };
-        if connection.unchunk.as_ref().is_some_and(|unchunk| !unchunk.is_whole) {
-            self.abort_unchunked();
+        let Some(mut guard) = self.store.find_request(self.ticket) else { return 0 };
+        let entry = &mut *guard;
+        let Phase::Streaming(Stream { framing, left }) = entry.phase else { return 0 };
+        if entry.unchunk.as_ref().is_some_and(|unchunk| !unchunk.is_whole) {
+            abort_unchunked(guard);
             return 0;
         }
         if left > 0 {
-            self.connections.reset(self.ticket.connection);
+            guard.reset();
             return left;
         }
-        connection.phase = Phase::Responding;
+        entry.phase = Phase::Responding;
         if framing.makes_chunks() {
-            connection.hold(CHUNKS_END);
+            entry.push_bytes(CHUNKS_END);
         }
-        counting::end(self.connections, self.ticket.connection);
-        self.flush_waiting();
+        counting::end(&mut guard);
+        flush_waiting(guard);
         0
     }
 
     /// Ends the connection in the middle of a response, so that the client cannot take it for whole.
     pub fn abort(&mut self) {
-        if self.connections.connection_of(self.ticket).is_some() {
-            self.connections.reset(self.ticket.connection);
+        if let Some(entry) = self.store.find_request(self.ticket) {
+            entry.reset();
         }
-    }
-
-    /// The same for a body that does not consist of chunks, or lacks the last one, though its head says so.
-    fn abort_unchunked(&mut self) {
-        let why = "it is not in chunks, as its transfer-encoding says";
-        self.connections.warn("send a body", io::Error::other(why));
-        self.abort();
     }
 
     /// Takes the connection out of the engine, with the bytes that were read and not understood. None if the client is
     /// gone or has not yet taken what was written.
     pub fn detach(&mut self) -> Option<(OwnedFd, Vec<u8>)> {
-        let connection = self.connections.connection_of(self.ticket)?;
-        if connection.output.is_some() || connection.carrier.stream().is_some() {
+        let mut entry = self.store.find_request(self.ticket)?;
+        if entry.output.is_some() || entry.carrier.stream().is_some() {
             return None;
         }
-        counting::give_away(self.connections, self.ticket.connection);
-        let connections = &mut *self.connections;
-        let Connection { carrier, input, tls, .. } = connections.close(self.ticket.connection)?;
+        counting::give_away(&mut entry);
+        let Entry { carrier, input, tls, .. } = entry.close()?;
+        let store = &mut *self.store;
         let socket = carrier.into_socket()?;
-        connections.poller.remove(&socket);
+        store.poller.remove(&socket);
         let Some(session) = tls else { return Some((socket, input)) };
-        match connections.tls.tunnel(socket, session) {
+        match store.tls.tunnel(socket, session) {
             Ok(socket) => Some((socket, input)),
             Err(error) => {
-                connections.warn("hand over a connection", io::Error::other(error));
+                store.warn("hand over a connection", io::Error::other(error));
                 None
             }
         }
@@ -257,89 +250,93 @@ impl<'a> ResponseWriter<'a> {
     /// What may wait of a response before the writer has to wait, in bytes.
     #[must_use]
     pub fn backlog_bytes_max(&self) -> u64 {
-        let settings = &self.connections.settings;
+        let settings = &self.store.settings;
         settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
-    }
-
-    fn backlog(&self) -> Written {
-        let connection = self.connections.slab.get(self.ticket.connection);
-        connection.map_or(Written::Gone, |connection| Written::Backlog(connection.backlog_bytes()))
     }
 
     /// Sends a whole response, or its first quantum.
     fn send(&mut self, response: Response<'_>) {
         let turn_bytes = match &response.payload {
-            Payload::File { .. } | Payload::Parts(_) => self.connections.turn_bytes(),
+            Payload::File { .. } | Payload::Parts(_) => self.store.turn_bytes(),
             Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
         };
-        let parts = self.connections.parts_with(self.ticket.connection);
-        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
-        if !matches!(connection.phase, Phase::Handling) {
+        let Some(mut guard) = self.store.find_request(self.ticket) else { return };
+        if !matches!(guard.phase, Phase::Handling) {
             return;
         }
         // Before it is sent: what a client has seen is counted.
-        counting::note_status(connection, response.head);
-        counting::end(self.connections, self.ticket.connection);
-        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
-        connection.phase = Phase::Responding;
-        connection.is_persistent = response.plan.is_persistent && !parts;
+        counting::note_status(&mut guard, response.head);
+        counting::end(&mut guard);
+        let is_last = guard.ends_after_response();
+        let entry = &mut *guard;
+        entry.phase = Phase::Responding;
+        entry.is_persistent = response.plan.is_persistent && !is_last;
         let payload = match response.plan.framing {
             ResponseFraming::Empty => Payload::Empty,
             _ => response.payload,
         };
-        let flushed = connection.deliver(response.head, payload, turn_bytes);
-        let id = self.ticket.connection;
-        if self.corks && output::parent_of(self.connections, id).is_some() {
-            return output::cork(self.connections, id);
+        let flushed = entry.deliver(response.head, payload, turn_bytes);
+        if self.corks && output::parent_of(entry).is_some() {
+            return output::cork(guard);
         }
-        self.go_on(flushed);
+        go_on(guard, flushed);
     }
+}
 
-    /// Sends what waits.
-    fn flush_waiting(&mut self) {
-        let id = self.ticket.connection;
-        if output::parent_of(self.connections, id).is_some() {
-            return output::flush(self.connections, id);
-        }
-        self.connections.flush(id);
-        self.connections.settle(id);
-    }
+/// What waits of the response, if the connection is still open.
+fn backlog(entry: Option<EntryMut<'_>>) -> Written {
+    entry.map_or(Written::Gone, |entry| Written::Backlog(entry.backlog_bytes()))
+}
 
-    /// Goes on after a delivery.
-    fn go_on(&mut self, flushed: Result<Flushed, Errno>) {
-        let id = self.ticket.connection;
-        if output::parent_of(self.connections, id).is_some() {
-            return output::flush(self.connections, id);
-        }
-        self.connections.after_flush(id, flushed);
-        self.connections.settle(id);
-    }
+/// Ends the connection for a body that does not consist of chunks, or lacks the last one, though its head says so.
+fn abort_unchunked(entry: EntryMut<'_>) {
+    let why = "it is not in chunks, as its transfer-encoding says";
+    entry.store.warn("send a body", io::Error::other(why));
+    entry.reset();
+}
 
-    fn write_plain(&mut self, piece: &[u8]) -> Written {
-        let id = self.ticket.connection;
-        let Some(connection) = self.connections.connection_of(self.ticket) else {
-            return Written::Gone;
-        };
-        let Phase::Streaming(stream) = &mut connection.phase else { return Written::Gone };
-        if !stream.takes(piece) {
-            self.connections.reset(id);
-            return Written::Excess;
-        }
-        if piece.is_empty() || stream.framing == ResponseFraming::Empty {
-            return Written::Backlog(connection.backlog_bytes());
-        }
-        // As much as the client takes, so that the backlog does not grow before a fast client.
-        let most = piece.len() + QUANTUM_BYTES;
-        let flushed = if stream.framing.makes_chunks() {
-            let mut start = Vec::with_capacity(20);
-            chunk_start(&mut start, piece.len());
-            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), most)
-        } else {
-            connection.deliver(piece, Payload::Empty, most)
-        };
-        self.go_on(flushed);
-        self.backlog()
+/// Sends what waits.
+fn flush_waiting(mut entry: EntryMut<'_>) -> Option<EntryMut<'_>> {
+    if output::parent_of(&entry).is_some() {
+        output::flush(entry.reborrow());
+        return entry.if_open();
     }
+    let mut entry = entry.flush()?;
+    entry.settle();
+    Some(entry)
+}
+
+/// Goes on after a delivery.
+fn go_on<'a>(mut entry: EntryMut<'a>, flushed: Result<Flushed, Errno>) -> Option<EntryMut<'a>> {
+    if output::parent_of(&entry).is_some() {
+        output::flush(entry.reborrow());
+        return entry.if_open();
+    }
+    let mut entry = entry.after_flush(flushed)?;
+    entry.settle();
+    Some(entry)
+}
+
+fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> Written {
+    let entry = &mut *guard;
+    let Phase::Streaming(stream) = &mut entry.phase else { return Written::Gone };
+    if !stream.takes(piece) {
+        guard.reset();
+        return Written::Excess;
+    }
+    if piece.is_empty() || stream.framing == ResponseFraming::Empty {
+        return Written::Backlog(entry.backlog_bytes());
+    }
+    // As much as the client takes, so that the backlog does not grow before a fast client.
+    let most = piece.len() + QUANTUM_BYTES;
+    let flushed = if stream.framing.makes_chunks() {
+        let mut start = Vec::with_capacity(20);
+        chunk_start(&mut start, piece.len());
+        entry.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), most)
+    } else {
+        entry.deliver(piece, Payload::Empty, most)
+    };
+    backlog(go_on(guard, flushed))
 }
 
 impl Stream {

@@ -16,7 +16,7 @@ use thruway_tls::{RECORD_BYTES_MAX, Session};
 
 use crate::Error;
 use crate::events::poller::{Event, Events, Poller, Waker};
-use crate::events::slab::{ConnectionId, Slab};
+use crate::events::slab::{EntryId, Slab};
 use crate::output::send_sealed;
 
 /// Bytes that are read at once.
@@ -126,14 +126,14 @@ impl Driver {
                 }
             }
             busy.extend(self.take());
-            busy.sort_unstable_by_key(|id: &ConnectionId| id.to_word());
+            busy.sort_unstable_by_key(|id: &EntryId| id.to_word());
             busy.dedup();
             busy.retain(|id| self.serve(*id, &mut buffer));
         }
     }
 
     /// Takes in the new ones.
-    fn take(&mut self) -> Vec<ConnectionId> {
+    fn take(&mut self) -> Vec<EntryId> {
         let mut new = Vec::new();
         while let Ok(tunnel) = self.coming.try_recv() {
             let id = self.tunnels.insert(tunnel);
@@ -152,7 +152,7 @@ impl Driver {
         new
     }
 
-    fn note(&mut self, word: u64, event: Event) -> Option<ConnectionId> {
+    fn note(&mut self, word: u64, event: Event) -> Option<EntryId> {
         let id = self.tunnels.id_at(u32::try_from(word >> 1).ok()?)?;
         let tunnel = self.tunnels.get_mut(id)?;
         let end = if word & 1 == 0 { &mut tunnel.client } else { &mut tunnel.application };
@@ -162,7 +162,7 @@ impl Driver {
     }
 
     /// Moves bytes both ways; whether more could be moved at once.
-    fn serve(&mut self, id: ConnectionId, buffer: &mut [u8]) -> bool {
+    fn serve(&mut self, id: EntryId, buffer: &mut [u8]) -> bool {
         let Some(tunnel) = self.tunnels.get_mut(id) else { return false };
         match tunnel.serve(buffer) {
             Rest::Nothing => false,

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use super::client_turns::{Client, ClientTurns};
 use super::mean_interval::MeanInterval;
 use super::policy;
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 
 /// A worker's clients that have requests waiting.
 #[derive(Debug)]
 pub(crate) struct ClientQueues {
     turns: Arc<ClientTurns>,
     /// What is parked behind each client's first request.
-    parked: HashMap<Client, VecDeque<ConnectionId>>,
+    parked: HashMap<Client, VecDeque<EntryId>>,
     /// How long a round of clients lasts.
     round: MeanInterval,
 }
@@ -32,7 +32,7 @@ impl ClientQueues {
     }
 
     /// A request of `client` is ready. Its key, if it is the client's first here; none if it is parked.
-    pub(crate) fn enter(&mut self, client: Client, id: ConnectionId, ready_us: u64) -> Option<u64> {
+    pub(crate) fn enter(&mut self, client: Client, id: EntryId, ready_us: u64) -> Option<u64> {
         if let Some(parked) = self.parked.get_mut(&client) {
             parked.push_back(id);
             return None;
@@ -59,8 +59,8 @@ impl ClientQueues {
     pub(crate) fn leave(
         &mut self,
         client: Client,
-        is_there: impl Fn(ConnectionId) -> bool,
-    ) -> Option<ConnectionId> {
+        is_there: impl Fn(EntryId) -> bool,
+    ) -> Option<EntryId> {
         let parked = self.parked.get_mut(&client)?;
         while let Some(id) = parked.pop_front() {
             if is_there(id) {
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use crate::queue::run_queue::RunQueue;
 
-    fn id(slot: u32) -> ConnectionId {
-        ConnectionId::from_word(slot.into())
+    fn id(slot: u32) -> EntryId {
+        EntryId::from_word(slot.into())
     }
 
     fn queues() -> ClientQueues {

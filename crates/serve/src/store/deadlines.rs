@@ -1,6 +1,6 @@
 //! When a connection's time is over.
 
-use crate::entry::{Connection, Phase};
+use crate::entry::{Entry, Phase};
 use crate::events::timer_wheel::TimerWheel;
 use crate::output::pace::{Demand, Pace};
 use crate::settings::{Settings, Timeouts};
@@ -60,7 +60,7 @@ impl Deadlines {
     }
 
     /// Sets the deadline of what a connection waits for now.
-    pub(crate) fn update(&mut self, slot: u32, connection: &mut Connection, now_ms: u64) {
+    pub(crate) fn update(&mut self, slot: u32, connection: &mut Entry, now_ms: u64) {
         if let Some(output) = connection.output.as_mut() {
             output.pace.get_or_insert_with(|| Pace::new(now_ms, self.demand));
         }
@@ -82,17 +82,12 @@ impl Deadlines {
     }
 
     /// Whether a client takes enough of its response: `taken` bytes so far, from an arbitrary start.
-    pub(crate) fn is_fast_enough(
-        &self,
-        connection: &mut Connection,
-        now_ms: u64,
-        taken: i64,
-    ) -> bool {
+    pub(crate) fn is_fast_enough(&self, connection: &mut Entry, now_ms: u64, taken: i64) -> bool {
         let pace = connection.output.as_mut().and_then(|output| output.pace.as_mut());
         pace.is_some_and(|pace| pace.look(now_ms, taken, self.demand))
     }
 
-    fn deadline_ms(&self, connection: &Connection, now_ms: u64) -> Option<u64> {
+    fn deadline_ms(&self, connection: &Entry, now_ms: u64) -> Option<u64> {
         let timeouts = &self.timeouts;
         let since = connection.since_ms;
         if let Some(output) = &connection.output {
@@ -119,7 +114,7 @@ impl Deadlines {
     }
 
     /// The deadline of a connection whose streams have their own.
-    fn multiplexing_ms(&self, connection: &Connection) -> Option<u64> {
+    fn multiplexing_ms(&self, connection: &Entry) -> Option<u64> {
         let (timeouts, since) = (&self.timeouts, connection.since_ms);
         let multiplexer = connection.multiplexer.as_ref()?;
         match multiplexer.head_since_ms {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thruway_tls::{ServerContext, Session, TicketKeys};
 
 use crate::Error;
-use crate::events::slab::ConnectionId;
+use crate::events::slab::EntryId;
 use crate::listen::listener::Listener;
 use crate::output::tunnel::Tunnels;
 
@@ -20,7 +20,7 @@ pub(crate) struct TlsListeners {
     /// By the listener's index; none for those that speak plain HTTP. Empty if all do.
     pub(crate) contexts: Vec<Option<ServerContext>>,
     /// Handshakes that have begun, the oldest first. Some may be over.
-    pub(crate) begun: VecDeque<ConnectionId>,
+    pub(crate) begun: VecDeque<EntryId>,
     looked_ms: u64,
     /// Connections that applications have taken.
     tunnels: Option<Tunnels>,

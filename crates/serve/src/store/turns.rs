@@ -1,6 +1,6 @@
 //! Which connection has the next turn in this worker.
 
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::queue::client_queue::ClientQueues;
 use crate::queue::mean_interval::MeanInterval;
 use crate::queue::policy;
@@ -38,7 +38,7 @@ impl Turns {
     }
 
     /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
-    pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Connection, ready_us: u64) {
+    pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Entry, ready_us: u64) {
         let is_parked = matches!(connection.standing, Standing::Parked(_));
         if self.queue.contains(slot) || is_parked {
             return;
@@ -62,7 +62,7 @@ impl Turns {
     }
 
     /// Enqueues a connection from another worker, with the key that it had there.
-    pub(crate) fn enqueue_moved(&mut self, slot: u32, connection: &Connection) {
+    pub(crate) fn enqueue_moved(&mut self, slot: u32, connection: &Entry) {
         self.queue.enqueue(slot, connection.key_us);
         self.begin_wait(slot, connection.ready_us);
     }
@@ -135,7 +135,7 @@ mod tests {
         let clients = ClientQueues::new(Arc::new(ClientTurns::new().unwrap()));
         let mut turns = Turns::new(clients, false, None);
         let (near, _far) = UnixStream::pair().unwrap();
-        let new = || Connection::new(near.try_clone().unwrap().into(), Peer::Unix, 0, 0);
+        let new = || Entry::new(near.try_clone().unwrap().into(), Peer::Unix, 0, 0);
         let (mut often, mut seldom) = (new(), new());
         let mut credits = Vec::new();
         for round in 1..=130_u64 {

@@ -12,7 +12,7 @@ use super::ends::Ends;
 use super::handover::Handover;
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::Mailbox;
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::events::clock::monotonic_us;
 use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
@@ -108,10 +108,10 @@ impl WorkerHandle {
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.
     pub(crate) fn place(
         &mut self,
-        connection: Connection,
+        connection: Entry,
         connections_max: usize,
         now_us: u64,
-    ) -> Option<Connection> {
+    ) -> Option<Entry> {
         self.table.read_loads(&mut self.loads, now_us);
         let target = balance::placement(&self.loads, self.index, connections_max as u64);
         if target == self.index || self.send(&connection, false, target).is_err() {
@@ -259,7 +259,7 @@ impl WorkerHandle {
     /// The other worker's mailbox is full.
     pub(crate) fn send(
         &self,
-        connection: &Connection,
+        connection: &Entry,
         is_active: bool,
         target: usize,
     ) -> Result<(), Errno> {

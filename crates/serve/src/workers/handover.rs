@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::mailbox::{self, Mailbox, MailboxSender, Message};
 use crate::Error;
-use crate::entry::Connection;
+use crate::entry::Entry;
 
 /// The form of its messages. A server of another form makes a mailbox of its own.
 pub const VERSION: u32 = 1;
@@ -50,7 +50,7 @@ impl Handover {
     ///
     /// # Errors
     /// `EAGAIN` if there is no room now.
-    pub(crate) fn send(&self, connection: &Connection) -> Result<(), Errno> {
+    pub(crate) fn send(&self, connection: &Entry) -> Result<(), Errno> {
         self.sender.send(connection)
     }
 
@@ -58,7 +58,7 @@ impl Handover {
     ///
     /// # Errors
     /// `EAGAIN` if there was none all the while.
-    pub(super) fn send_patiently(&self, connection: &Connection) -> Result<(), Errno> {
+    pub(super) fn send_patiently(&self, connection: &Entry) -> Result<(), Errno> {
         for _ in 0..TRIES_MAX {
             match self.send(connection) {
                 Err(Errno::AGAIN) => std::thread::sleep(PAUSE),
@@ -72,11 +72,7 @@ impl Handover {
     ///
     /// # Errors
     /// `EMFILE` if there was one, and no descriptor is left for it.
-    pub(crate) fn receive(
-        &self,
-        inbox: &mut [u8],
-        now_ms: u64,
-    ) -> Result<Option<Connection>, Errno> {
+    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Entry>, Errno> {
         match self.mailbox.receive(inbox, now_ms)? {
             Some(Message::Connection(connection)) => Ok(Some(*connection)),
             Some(Message::Bell) | None => Ok(None),

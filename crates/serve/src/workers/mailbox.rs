@@ -11,7 +11,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, send, sendmsg, socketpair,
 };
 
-use crate::entry::Connection;
+use crate::entry::Entry;
 use crate::entry::activity::Share;
 use crate::{Error, Peer};
 
@@ -25,7 +25,7 @@ const BELL: [u8; 1] = [0];
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A connection that another worker has sent.
-    Connection(Box<Connection>),
+    Connection(Box<Entry>),
     /// Another worker has written into this one's row.
     Bell,
 }
@@ -51,7 +51,7 @@ impl MailboxSender {
     ///
     /// # Errors
     /// `EAGAIN` if the mailbox is full.
-    pub(super) fn send(&self, connection: &Connection) -> Result<(), Errno> {
+    pub(super) fn send(&self, connection: &Entry) -> Result<(), Errno> {
         let message = write_message(connection);
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = SendAncillaryBuffer::new(&mut room);
@@ -127,7 +127,7 @@ impl AsFd for Mailbox {
 /// when its last response was sent 8, since when it waits for a turn 8.
 ///
 /// All are little-endian, between processes of one binary. What was read of the next request follows.
-pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
+pub(crate) fn write_message(connection: &Entry) -> [u8; MESSAGE_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),
         Peer::Tcp(peer) => match peer.ip() {
@@ -160,11 +160,7 @@ pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     message
 }
 
-pub(crate) fn read_message(
-    message: &[u8; MESSAGE_BYTES],
-    socket: OwnedFd,
-    now_ms: u64,
-) -> Connection {
+pub(crate) fn read_message(message: &[u8; MESSAGE_BYTES], socket: OwnedFd, now_ms: u64) -> Entry {
     let word = |at: usize| {
         let bytes = [message[at], message[at + 1], message[at + 2], message[at + 3]];
         u32::from_le_bytes(bytes)
@@ -182,7 +178,7 @@ pub(crate) fn read_message(
         _ => Peer::Tcp(SocketAddr::new(IpAddr::V6(address), half(2))),
     };
     let time = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    Connection {
+    Entry {
         is_fresh: message[21] == 1,
         is_readable: message[22] == 1,
         is_trusted: message[23] & 1 > 0,
@@ -194,7 +190,7 @@ pub(crate) fn read_message(
         key_us: time(48),
         responded_us: time(56),
         ready_us: time(64),
-        ..Connection::new(socket, peer, half(0), now_ms)
+        ..Entry::new(socket, peer, half(0), now_ms)
     }
 }
 
@@ -205,7 +201,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// The next connection.
-    fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Connection> {
+    fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Entry> {
         match mailbox.receive(&mut [0; 64], now_ms).unwrap()? {
             Message::Connection(connection) => Some(*connection),
             Message::Bell => panic!("a bell"),
@@ -226,7 +222,7 @@ mod tests {
         assert!(mailbox.receive(&mut [], 9).unwrap().is_none());
         let (near, mut far) = UnixStream::pair().unwrap();
         let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
-        let mut connection = Connection::new(near.into(), peer, 3, 7);
+        let mut connection = Entry::new(near.into(), peer, 3, 7);
         connection.is_fresh = false;
         connection.is_readable = true;
         connection.is_trusted = true;
@@ -255,7 +251,7 @@ mod tests {
         for peer in ["127.0.0.1:80", "[::1]:80"] {
             let (near, _far) = UnixStream::pair().unwrap();
             let peer = Peer::Tcp(peer.parse().unwrap());
-            let message = write_message(&Connection::new(near.into(), peer, 0, 0));
+            let message = write_message(&Entry::new(near.into(), peer, 0, 0));
             let (near, _far) = UnixStream::pair().unwrap();
             assert_eq!(read_message(&message, near.into(), 0).peer, peer);
         }
@@ -265,7 +261,7 @@ mod tests {
     fn a_full_mailbox_says_so_and_loses_nothing() {
         let (mailbox, sender) = pair().unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
-        let connection = Connection::new(near.into(), Peer::Unix, 0, 0);
+        let connection = Entry::new(near.into(), Peer::Unix, 0, 0);
         let sent = (0..10_000).take_while(|_| sender.send(&connection).is_ok()).count();
         assert!((10..10_000).contains(&sent), "{sent}");
         assert_eq!(std::iter::from_fn(|| receive(&mailbox, 0)).count(), sent);

@@ -153,7 +153,7 @@ fn the_wait_at_a_proxy_counts_while_no_thread_can_serve_it() {
         let text = attend(&mut rig, client);
         assert!(text.starts_with("HTTP/1.1 503") && text.contains("retry-after: 1\r\n"), "{text}");
     }
-    assert_eq!(rig.engine.connections.turns.len(), 1, "the first one waits on");
+    assert_eq!(rig.engine.store.turns.len(), 1, "the first one waits on");
 }
 
 #[test]
@@ -168,16 +168,16 @@ fn what_a_client_says_of_its_wait_fails_no_health_check() {
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Start: {start}\r\n\r\n");
     client.write_all(request.as_bytes()).unwrap();
     let mut events = Events::new();
-    while rig.engine.connections.turns.is_empty() {
+    while rig.engine.store.turns.is_empty() {
         rig.engine.handle().waiter.wait(&mut events, Some(10));
         rig.engine.take(&mut events);
     }
-    let slot = rig.engine.connections.turns.next().unwrap();
-    let (id, _) = rig.engine.connections.begin_turn(slot).unwrap();
+    let slot = rig.engine.store.turns.next().unwrap();
+    let (id, _) = rig.engine.store.begin_turn(slot).unwrap();
     rig.engine.serve(id, &mut Absent);
-    rig.engine.connections.turns.requeue(slot, 0);
-    assert_eq!(admission::find_late(&mut rig.engine.connections), Some(slot));
-    assert_eq!(admission::health(&mut rig.engine.connections).0, 200);
+    rig.engine.store.turns.requeue(slot, 0);
+    assert_eq!(admission::find_late(&mut rig.engine.store), Some(slot));
+    assert_eq!(admission::health(&mut rig.engine.store).0, 200);
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn the_longest_wait_is_late_first_whatever_client_has_the_next_turn() {
     let mut ask = |rig: &mut Rig, number: usize, name: &str| {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nClient: {name}\r\n\r\n");
         clients[number].write_all(request.as_bytes()).unwrap();
-        let waiting = rig.engine.connections.turns.len() + 1;
-        while rig.engine.connections.turns.len() < waiting {
+        let waiting = rig.engine.store.turns.len() + 1;
+        while rig.engine.store.turns.len() < waiting {
             rig.engine.handle().waiter.wait(&mut events, Some(10));
             rig.engine.take(&mut events);
         }
@@ -204,13 +204,13 @@ fn the_longest_wait_is_late_first_whatever_client_has_the_next_turn() {
     // One request has its turn, one waits for the client's next turn, and one is parked behind that.
     (0..3).for_each(|_| assert!(rig.engine.turn(&mut rig.handler)));
     assert_eq!(rig.handler.tickets.len(), 1);
-    let late = |rig: &mut Rig| admission::oldest(&mut rig.engine.connections).map(|wait| wait.slot);
+    let late = |rig: &mut Rig| admission::oldest(&mut rig.engine.store).map(|wait| wait.slot);
     assert_eq!(late(&mut rig), Some(1));
     ask(&mut rig, 3, "other");
     rig.engine.turn(&mut rig.handler);
-    let next = rig.engine.connections.turns.find_oldest(|_| true).map(|(slot, _)| slot);
+    let next = rig.engine.store.turns.find_oldest(|_| true).map(|(slot, _)| slot);
     assert_eq!((next, late(&mut rig)), (Some(3), Some(2)), "the next turn is the other client's");
-    rig.engine.connections.take_out(2);
+    rig.engine.store.take_out(2);
     rig.engine.attend(&mut Events::new());
     assert_eq!(late(&mut rig), Some(3));
 }

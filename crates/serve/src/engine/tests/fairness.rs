@@ -156,11 +156,11 @@ fn asks(rig: &mut Rig, name: char) -> TcpStream {
 
 /// Sends the only connection of `giver` to the second worker.
 fn send_the_oldest(giver: &mut Rig) {
-    let Engine { connections, migration, .. } = &mut giver.engine;
-    let id = connections.slab.ids().next().unwrap();
+    let Engine { store, migration, .. } = &mut giver.engine;
+    let id = store.slab.ids().next().unwrap();
     let worker = &migration.as_ref().unwrap().worker;
-    worker.send(connections.slab.get(id).unwrap(), false, 1).unwrap();
-    connections.close(id);
+    worker.send(store.slab.get(id).unwrap(), false, 1).unwrap();
+    store.close(id);
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn what_was_asked_for_is_awaited_until_it_should_have_come() {
     let [mut giver, mut taker] = workers();
     let _older = asks(&mut giver, 'o');
     std::thread::sleep(Duration::from_millis(2));
-    giver.engine.migration.as_ref().unwrap().publish(&giver.engine.connections);
-    taker.engine.connections.clock.now_us = monotonic_us();
+    giver.engine.migration.as_ref().unwrap().publish(&giver.engine.store);
+    taker.engine.store.clock.now_us = monotonic_us();
     let migration = taker.engine.migration.as_mut().unwrap();
-    assert!(migration.ask(&taker.engine.connections));
+    assert!(migration.ask(&taker.engine.store));
     // Between the look at the asker and the message to it, nothing else tells that a message comes.
     assert_eq!(giver.engine.migration.as_ref().unwrap().worker.take_asker(), Some(1));
     assert!(taker.engine.awaits_offer());

@@ -5,9 +5,9 @@ use super::*;
 /// A rig whose local peer may begin a connection in so many milliseconds, and when that is.
 fn rig_after_fault(wait_ms: u64) -> (Rig, u64) {
     let rig = Rig::new(hello);
-    let connections = &rig.engine.connections;
-    let fault_ms = connections.clock.now_ms + wait_ms;
-    connections.faulty_peers.note(rig.local_peer(), fault_ms);
+    let store = &rig.engine.store;
+    let fault_ms = store.clock.now_ms + wait_ms;
+    store.faulty_peers.note(rig.local_peer(), fault_ms);
     (rig, fault_ms)
 }
 
@@ -23,7 +23,7 @@ fn a_connection_of_a_faulty_peer_begins_later_and_is_served() {
     let mut client = ask(&rig);
     let response = rig.receive(&mut client, 1);
     assert!(response.contains("hello"), "{response}");
-    let now_ms = rig.engine.connections.clock.now_ms;
+    let now_ms = rig.engine.store.clock.now_ms;
     assert!(now_ms > fault_ms);
     assert_eq!(rig.engine.acceptor.wait_ms(now_ms), None, "nothing is left to wait for");
 }
@@ -31,9 +31,9 @@ fn a_connection_of_a_faulty_peer_begins_later_and_is_served() {
 #[test]
 fn a_connection_to_the_listener_of_metrics_begins_at_once() {
     let mut rig = Rig::with(hello, Settings { metrics_listener: Some(0), ..Settings::default() });
-    let connections = &rig.engine.connections;
-    let fault_ms = connections.clock.now_ms + 60_000;
-    connections.faulty_peers.note(rig.local_peer(), fault_ms);
+    let store = &rig.engine.store;
+    let fault_ms = store.clock.now_ms + 60_000;
+    store.faulty_peers.note(rig.local_peer(), fault_ms);
     let mut client = rig.connect();
     client.write_all(b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let response = rig.receive(&mut client, 1);
@@ -44,12 +44,12 @@ fn a_connection_to_the_listener_of_metrics_begins_at_once() {
 fn it_begins_at_once_when_the_server_stops() {
     let (mut rig, fault_ms) = rig_after_fault(60_000);
     let peer = rig.local_peer();
-    let connections = &mut rig.engine.connections;
-    connections.clock.now_ms = fault_ms;
+    let store = &mut rig.engine.store;
+    store.clock.now_ms = fault_ms;
     let mut client = ask(&rig);
-    rig.engine.acceptor.accept(0, &mut rig.engine.connections, None);
+    rig.engine.acceptor.accept(0, &mut rig.engine.store, None);
     assert_eq!(rig.engine.connection_count(), 0, "it waits");
-    assert!(rig.engine.connections.faulty_peers.begin_ms(peer, fault_ms).is_some());
+    assert!(rig.engine.store.faulty_peers.begin_ms(peer, fault_ms).is_some());
     rig.engine.end(Ending::Drained { closes_for_all: true });
     let response = rig.receive(&mut client, 1);
     assert!(response.contains("hello"), "{response}");

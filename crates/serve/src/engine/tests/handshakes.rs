@@ -28,7 +28,7 @@ fn of_too_many_handshakes_that_wait_for_their_clients_the_oldest_ends() {
     for (open, client) in clients.iter_mut().enumerate() {
         client.write_all(&BEGUN).unwrap();
         let expected = 4 - open.saturating_sub(1);
-        rig.run_until(|rig| !rig.engine.connections.tls.begun.is_empty());
+        rig.run_until(|rig| !rig.engine.store.tls.begun.is_empty());
         rig.run_until(|rig| rig.engine.connection_count() == expected);
     }
     assert_eq!(clients[0].read(&mut [0]).unwrap_or(0), 0, "the oldest was ended");

@@ -214,7 +214,7 @@ fn a_body_is_whole_before_its_request_has_a_turn() {
         client.send(&frame(HEADERS, END_HEADERS, stream, &post));
         client.send(&frame(DATA, 0, stream, &vec![b'x'; size]));
     }
-    rig.run_until(|rig| rig.engine.connections.slab.len() == 3);
+    rig.run_until(|rig| rig.engine.store.slab.len() == 3);
     assert!(client.body(1).is_none());
     for stream in [1, 3] {
         client.send(&frame(DATA, END_STREAM, stream, b"end"));
@@ -223,7 +223,7 @@ fn a_body_is_whole_before_its_request_has_a_turn() {
     assert_eq!(client.body(1).unwrap(), format!("200 OK: {}end\n", "x".repeat(10)));
     let large = format!("200 OK: (file of 1003) {}end\n", "x".repeat(1000));
     assert_eq!(client.body(3).unwrap(), large);
-    assert_eq!(rig.engine.connections.slab.len(), 1, "streams go with their responses");
+    assert_eq!(rig.engine.store.slab.len(), 1, "streams go with their responses");
 }
 
 #[test]
@@ -311,9 +311,9 @@ fn short_responses_wait_for_others_of_their_connection() {
     respond_corked(&mut rig, last, 20_000);
     client.receive();
     assert!(client.body(1).is_some() && client.body(7).is_some(), "a long one takes it along");
-    assert_eq!(rig.engine.connections.corked.len(), 1);
+    assert_eq!(rig.engine.store.corked.len(), 1);
     assert!(rig.engine.begin_wait(Some(1)).is_some());
-    assert_eq!(rig.engine.connections.corked.len(), 0);
+    assert_eq!(rig.engine.store.corked.len(), 0);
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn a_request_that_is_reset_is_not_served() {
     client.send(&frame(HEADERS, END_HEADERS, 3, &head("POST", "/")));
     client.send(&frame(RESET, 0, 3, &8_u32.to_be_bytes()));
     client.send(&frame(RESET, 0, 1, &8_u32.to_be_bytes()));
-    rig.run_until(|rig| rig.engine.connections.slab.len() == 1);
+    rig.run_until(|rig| rig.engine.store.slab.len() == 1);
     let ticket = rig.handler.tickets[0];
     assert!(rig.engine.response(ticket).socket().is_none(), "its ticket has ended");
     assert_eq!(rig.handler.tickets.len(), 1);
@@ -439,7 +439,7 @@ fn streams_of_a_connection_take_turns_with_other_connections() {
     rig.engine.poll(&mut events, Some(0));
     let is_other = |rig: &Rig| {
         rig.handler.tickets.iter().position(|ticket| {
-            let connection = rig.engine.connections.slab.get(ticket.connection);
+            let connection = rig.engine.store.slab.get(ticket.connection);
             connection.is_some_and(|connection| connection.carrier.stream().is_none())
         })
     };
@@ -455,8 +455,8 @@ fn what_a_client_sends_behind_its_goodbye_resets_nothing() {
     let mut client = Client::new(&rig, &[]);
     client.send(&frame(GOAWAY, 0, 0, &[0; 8]));
     rig.run_until(|rig| {
-        let mut parents = rig.engine.connections.slab.ids();
-        let connection = parents.next().and_then(|id| rig.engine.connections.slab.get(id));
+        let mut parents = rig.engine.store.slab.ids();
+        let connection = parents.next().and_then(|id| rig.engine.store.slab.get(id));
         connection.is_some_and(|it| matches!(it.phase, Phase::Lingering { .. }))
     });
     client.send(&frame(PING, 0, 0, &[1; 8]));

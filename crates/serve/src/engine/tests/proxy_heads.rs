@@ -31,7 +31,7 @@ fn client_hello() -> Vec<u8> {
 
 /// The only client's address, as far as the engine knows it.
 fn peer(rig: &Rig) -> Option<Peer> {
-    let slab = &rig.engine.connections.slab;
+    let slab = &rig.engine.store.slab;
     slab.ids().find_map(|id| Some(slab.get(id)?.peer))
 }
 
@@ -106,7 +106,7 @@ fn a_head_that_does_not_come_whole_ends_with_its_time_or_its_client() {
 #[test]
 fn another_address_begins_with_its_handshake() {
     let mut rig = rig(ProxyVersion::V1, 20_000);
-    rig.engine.connections.settings.trust = "192.0.2.0/24".parse().unwrap();
+    rig.engine.store.settings.trust = "192.0.2.0/24".parse().unwrap();
     let mut spoof = rig.connect();
     spoof.write_all(&[LINE, &client_hello()].concat()).unwrap();
     let got = rig.receive(&mut spoof, usize::MAX);

@@ -14,7 +14,7 @@ impl Handler for Sockets {
     fn handle(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) {
         let ticket = exchange.defer();
         let to = UpgradeTo::WebSocket { is_compressed: false };
-        assert!(ResponseWriter::new(exchange.writer.connections, ticket).upgrade(HEAD, to, false));
+        assert!(ResponseWriter::new(exchange.writer.store, ticket).upgrade(HEAD, to, false));
     }
 
     fn socket_event(&mut self, ticket: Ticket, event: SocketEvent) {
@@ -250,7 +250,7 @@ fn a_stream_of_http_2_is_a_socket_beside_others() {
     assert_eq!(all.event(), SocketEvent::Ended(CloseCode::NORMAL));
     client.send(&http2::frame(http2::RESET, 0, 3, &[0, 0, 0, 8]));
     assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
-    assert_eq!(all.rig.engine.connections.slab.len(), 1, "the connection is there for others");
+    assert_eq!(all.rig.engine.store.slab.len(), 1, "the connection is there for others");
     let mut events = Events::new();
     all.rig.engine.poll(&mut events, Some(1));
     while all.rig.engine.turn(&mut all.sockets) {}
@@ -322,7 +322,7 @@ impl Handler for Refused {
     fn handle(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) {
         let ticket = exchange.defer();
         let to = UpgradeTo::WebSocket { is_compressed: false };
-        let mut writer = ResponseWriter::new(exchange.writer.connections, ticket);
+        let mut writer = ResponseWriter::new(exchange.writer.store, ticket);
         self.count += usize::from(!writer.upgrade(HEAD, to, false));
     }
 }

@@ -4,39 +4,37 @@ use thruway_http2::PREFACE;
 
 use crate::entry::Phase;
 use crate::entry::multiplexer::Multiplexer;
-use crate::events::slab::ConnectionId;
-use crate::store::Connections;
+use crate::store::entry_mut::EntryMut;
 
 /// Goes on by HTTP/2 with `bytes`, which were read already.
-pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, bytes: &[u8]) {
-    let now_ms = connections.clock.now_ms;
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let settings = &connections.settings;
+pub(crate) fn begin(mut connection: EntryMut<'_>, bytes: &[u8]) {
+    let now_ms = connection.store.clock.now_ms;
+    let settings = &connection.store.settings;
     let (limits, has_sockets) = (&settings.http2_limits, settings.has_http2_sockets);
-    connection.multiplexer = Some(Box::new(Multiplexer::new(limits, has_sockets, now_ms)));
+    let multiplexer = Multiplexer::new(limits, has_sockets, now_ms);
+    let connection = &mut *connection;
+    connection.multiplexer = Some(Box::new(multiplexer));
     connection.phase = Phase::Multiplexing;
     connection.since_ms = now_ms;
     connection.keep(bytes, 0);
 }
 
-/// Takes what is no head of HTTP/1, if it is the beginning of HTTP/2, or a wrong one, which ends the connection.
-pub(crate) fn takes(connections: &mut Connections, id: ConnectionId, bytes: &[u8]) -> bool {
-    if !connections.settings.has_http2 {
-        return false;
+/// Takes bytes that are no head of HTTP/1 if they begin HTTP/2, or if they are a wrong beginning, which ends the
+/// connection. Gives the connection back if they are neither.
+pub(crate) fn take<'a>(mut connection: EntryMut<'a>, bytes: &[u8]) -> Option<EntryMut<'a>> {
+    if !connection.store.settings.has_http2 {
+        return Some(connection);
     }
     if bytes.starts_with(PREFACE) {
-        begin(connections, id, bytes);
-        return true;
-    }
-    if is_wrong_preface(bytes) {
-        connections.close(id);
-        return true;
-    }
-    let may_follow = PREFACE.starts_with(bytes);
-    if let Some(connection) = connections.slab.get_mut(id).filter(|_| may_follow) {
+        begin(connection, bytes);
+    } else if is_wrong_preface(bytes) {
+        connection.close();
+    } else if PREFACE.starts_with(bytes) {
         connection.keep(bytes, bytes.len());
+    } else {
+        return Some(connection);
     }
-    may_follow
+    None
 }
 
 /// Whether these bytes are a wrong preface of HTTP/2. They are one line of three words and no field, and have no slash:

@@ -5,92 +5,92 @@ use thruway_http2::{Incoming, Progress, Stream};
 
 use crate::entry::socket_state::Upgraded;
 use crate::entry::upload::{Spool, Upload};
-use crate::entry::{self, Connection, Phase, Received};
-use crate::events::slab::ConnectionId;
+use crate::entry::{self, Phase, Received};
 use crate::exchange::admission;
 use crate::exchange::closing;
 use crate::exchange::fairness;
 use crate::exchange::observer;
-use crate::store::Connections;
+use crate::store::entry_mut::EntryMut;
 
 use super::output;
 
 /// A connection's turn: takes what has come in, and sends some of what waits.
-pub(crate) fn go_on(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
-    let has_output = |connections: &Connections| {
-        connections.slab.get(id).is_some_and(|connection| connection.output.is_some())
-    };
-    if has_output(connections) {
-        connections.flush(id);
-        if has_output(connections) {
+pub(crate) fn go_on(mut connection: EntryMut<'_>, inbox: &mut [u8]) {
+    if connection.output.is_some() {
+        let Some(flushed) = connection.flush() else { return };
+        if flushed.output.is_some() {
             return;
         }
+        connection = flushed;
     }
-    if receive(connections, id, inbox) {
-        advance(connections, id);
-        output::pass_on(connections, id);
-        output::send_some(connections, id);
+    let Some(connection) = receive(connection, inbox) else { return };
+    let Some(connection) = advance(connection) else { return };
+    if let Some(connection) = output::pass_on(connection) {
+        output::send_some(connection);
     }
 }
 
-/// Reads what is there; false if the connection is over.
-fn receive(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) -> bool {
-    let now_ms = connections.clock.now_ms;
-    let Some(connection) = connections.slab.get_mut(id) else { return false };
+/// Reads what is there. Gives the connection back unless it is over.
+fn receive<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
+    let now_ms = guard.store.clock.now_ms;
+    let connection = &mut *guard;
     let own = std::mem::take(&mut connection.input);
     let bytes = if own.is_empty() {
         match connection.receive(inbox) {
             Received::Bytes(length) => &inbox[..length],
-            Received::Later => return true,
+            Received::Later => return Some(guard),
             Received::Ended => {
-                connections.close(id);
-                return false;
+                guard.close();
+                return None;
             }
         }
     } else {
         &own[..]
     };
-    let Some(multiplexer) = &mut connection.multiplexer else { return false };
+    let multiplexer = connection.multiplexer.as_mut()?;
     if let Err(excess) = multiplexer.session.receive(bytes, now_ms) {
-        output::give_up(connections, id, &excess.to_string());
-        return false;
+        output::give_up(guard, &excess.to_string());
+        return None;
     }
     let is_in_head = multiplexer.session.is_in_head();
     let since_ms = multiplexer.head_since_ms.unwrap_or(now_ms);
     multiplexer.head_since_ms = is_in_head.then_some(since_ms);
-    true
+    Some(guard)
 }
 
-/// Begins the streams that have come in, and goes on with those about which there is something new.
-fn advance(connections: &mut Connections, id: ConnectionId) {
+/// Begins the streams that have come in, and goes on with those about which there is something new. Gives the
+/// connection back unless it is over.
+fn advance(connection: EntryMut<'_>) -> Option<EntryMut<'_>> {
+    let (store, id) = connection.into_parts();
     loop {
-        let multiplexer = connections.slab.get_mut(id).and_then(|it| it.multiplexer.as_mut());
-        let Some(multiplexer) = multiplexer else { return };
+        let Some(multiplexer) = store.find_multiplexer(id) else { return store.find(id) };
         match multiplexer.session.progress() {
-            Progress::Request(head, stream) => open(connections, id, head, *stream),
+            Progress::Request(head, stream) => open(store.at(id), head, *stream),
             Progress::Idle => break,
-            Progress::Over => return,
+            Progress::Over => return store.find(id),
         }
     }
-    let multiplexer = connections.slab.get_mut(id).and_then(|it| it.multiplexer.as_mut());
-    let Some(multiplexer) = multiplexer else { return };
+    let Some(multiplexer) = store.find_multiplexer(id) else { return store.find(id) };
     let woken = multiplexer.session.take_woken();
     let streams: Vec<_> = woken.iter().filter_map(|number| multiplexer.stream(*number)).collect();
-    streams.into_iter().for_each(|stream| attend(connections, stream));
+    for stream in streams {
+        // A stream may have ended with the one before.
+        if let Some(stream) = store.find(stream) {
+            attend(stream);
+        }
+    }
+    store.find(id)
 }
 
 /// Begins a request.
-fn open(
-    connections: &mut Connections,
-    parent: ConnectionId,
-    head_bytes: Option<Vec<u8>>,
-    stream: Stream,
-) {
-    if connections.stage.parts() {
-        output::leave(connections, parent);
+fn open(mut connection: EntryMut<'_>, head_bytes: Option<Vec<u8>>, stream: Stream) {
+    if connection.store.stage.parts() {
+        output::leave(connection.reborrow());
     }
+    let Some(connection) = connection.if_open() else { return };
+    let (store, parent) = connection.into_parts();
     let (mut head, has_host) = (Head::new(), head_bytes.is_some());
-    let (head_bytes, limits) = (head_bytes.unwrap_or_default(), &connections.settings.limits);
+    let (head_bytes, limits) = (head_bytes.unwrap_or_default(), &store.settings.limits);
     let parsed = match head.parse(&head_bytes, 0, limits) {
         _ if !has_host => Err(ParseError::Host),
         Ok(true) => BodyDecoder::new(head.framing(), limits),
@@ -103,90 +103,95 @@ fn open(
         Err(error) => (BodyDecoder::new(RequestFraming::None, limits), Some(error)),
     };
     // Without a body, there is nothing that could be too long.
-    let Ok(decoder) = decoder else { return };
-    let spool = Spool::keep(connections.settings.body_memory_bytes_max);
+    let Ok(decoder) = decoder else { unreachable!("a request without a body was refused") };
+    let spool = Spool::keep(store.settings.body_memory_bytes_max);
     // What comes behind the head of a WebSocket is no body.
     let is_whole = stream.opens_socket();
     let upload = Upload { head, head_bytes, decoder, spool, is_whole };
-    let Some(id) = connections.open_stream(parent, stream, upload) else { return };
+    let stream = store.open_stream(parent, stream, upload);
     match error {
-        Some(error) => closing::refuse(connections, id, error),
-        None => judge(connections, id),
+        Some(error) => closing::refuse(stream, error),
+        None => judge(stream),
     }
-    if let Some(connection) = connections.slab.get_mut(parent) {
+    if let Some(mut connection) = store.find(parent) {
         connection.is_fresh = false;
     }
 }
 
 /// Goes on with a request whose head is right.
-fn judge(connections: &mut Connections, id: ConnectionId) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let phase = std::mem::replace(&mut connection.phase, Phase::Waiting);
-    let Phase::Receiving(upload) = phase else { return };
+fn judge(mut stream: EntryMut<'_>) {
+    let upload = stream.take_upload();
     let request = upload.head.request(&upload.head_bytes);
-    if observer::is_observer(connections, id) {
-        return observer::respond(connections, id, &request, &[]);
+    if observer::is_observer(&stream) {
+        return observer::respond(stream, &request, &[]);
     }
-    if admission::is_health_check(connections, &request) {
-        return admission::tell_health(connections, id, &request, &[]);
+    if admission::is_health_check(stream.store, &request) {
+        return admission::tell_health(stream, &request, &[]);
     }
-    fairness::identify(connections, id, &request);
+    fairness::identify(&mut stream, &request);
     if request.expects_continue() {
-        output::inform(connections, id, b"HTTP/1.1 100 Continue\r\n\r\n");
+        output::inform(stream.reborrow(), b"HTTP/1.1 100 Continue\r\n\r\n");
     }
-    if let Some(connection) = connections.slab.get_mut(id) {
-        connection.phase = Phase::Receiving(upload);
+    if let Some(mut stream) = stream.if_open() {
+        stream.phase = Phase::Receiving(upload);
+        attend(stream);
     }
-    attend(connections, id);
 }
 
 /// Looks what is new about a stream.
-fn attend(connections: &mut Connections, id: ConnectionId) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    if entry::upgraded(connection).is_some_and(Upgraded::is_over) {
+fn attend(mut guard: EntryMut<'_>) {
+    let stream = &mut *guard;
+    if entry::upgraded(stream).is_some_and(Upgraded::is_over) {
         // Its owner is still to be told of its end.
         return;
     }
-    connection.is_readable |= entry::upgraded(connection).is_some();
-    let Some(link) = connection.carrier.stream_mut() else { return };
+    stream.is_readable |= entry::upgraded(stream).is_some();
+    let Some(link) = stream.carrier.stream_mut() else {
+        unreachable!("a session has woken an entry that is no stream");
+    };
     if link.stream.is_gone() {
-        return drop(connections.close(id));
+        return drop(guard.close());
     }
-    if connection.output.is_some() {
-        output::begin_sending(connections, id);
+    if stream.output.is_some() {
+        output::begin_sending(&mut guard);
     }
-    let was_whole = needs_handler(connections, id);
-    take_body(connections, id);
-    connections.settle(id);
-    if !was_whole && needs_handler(connections, id) {
-        admission::note_wait_of_body(connections, id);
+    let was_whole = guard.needs_handler();
+    let Some(mut stream) = take_body(guard) else { return };
+    stream.settle();
+    if !was_whole && stream.needs_handler() {
+        admission::note_wait_of_body(&mut stream);
     }
-}
-
-fn needs_handler(connections: &Connections, id: ConnectionId) -> bool {
-    connections.slab.get(id).is_some_and(Connection::needs_handler)
 }
 
 /// Takes what is there of a request's body.
-fn take_body(connections: &mut Connections, id: ConnectionId) {
-    let most = connections.settings.limits.body_bytes_max;
+fn take_body(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
+    let most = guard.store.settings.limits.body_bytes_max;
     loop {
-        let Some(connection) = connections.slab.get_mut(id) else { return };
-        let Phase::Receiving(upload) = &mut connection.phase else { return };
-        let Some(link) = connection.carrier.stream_mut().filter(|_| !upload.is_whole) else {
-            return;
+        let stream = &mut *guard;
+        let (Phase::Receiving(upload), Some(link)) =
+            (&mut stream.phase, stream.carrier.stream_mut())
+        else {
+            return Some(guard);
         };
+        if upload.is_whole {
+            return Some(guard);
+        }
         match link.stream.receive() {
-            Incoming::Later => return,
+            Incoming::Later => return Some(guard),
             Incoming::End => upload.is_whole = true,
-            Incoming::Gone => return drop(connections.close(id)),
+            Incoming::Gone => {
+                guard.close();
+                return None;
+            }
             Incoming::Data(data) => {
                 link.received_bytes += data.len() as u64;
                 if link.received_bytes > most {
-                    return closing::refuse(connections, id, ParseError::BodyTooLarge);
+                    closing::refuse(guard.reborrow(), ParseError::BodyTooLarge);
+                    return guard.if_open();
                 }
                 if let Err(error) = upload.spool.write(&data) {
-                    return closing::give_up_body(connections, id, error);
+                    closing::give_up_body(guard.reborrow(), error);
+                    return guard.if_open();
                 }
             }
         }

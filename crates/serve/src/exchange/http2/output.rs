@@ -5,11 +5,11 @@ use std::io;
 use thruway_http2::{Priority, UNSENT_BYTES_MAX};
 
 use crate::entry::carrier::Carrier;
-use crate::entry::multiplexer::Multiplexer;
-use crate::entry::{Payload, Phase};
-use crate::events::slab::ConnectionId;
+use crate::entry::{Entry, Payload, Phase};
+use crate::events::slab::EntryId;
 use crate::output::{Flushed, Output, QUANTUM_BYTES};
-use crate::store::Connections;
+use crate::store::Store;
+use crate::store::entry_mut::EntryMut;
 
 /// Bytes of one stream before another has its turn.
 const SLICE_BYTES: usize = 64 << 10;
@@ -20,142 +20,152 @@ const CORKED_BYTES_MAX: i64 = 8 << 10;
 /// A response waits for others for so long.
 const CORKED_US_MAX: u64 = 500;
 
-/// The connection of a stream.
-pub(crate) fn parent_of(connections: &Connections, id: ConnectionId) -> Option<ConnectionId> {
-    place_of(connections, id).map(|(parent, _)| parent)
+/// The connection of a stream; none if the entry is no stream.
+pub(crate) fn parent_of(entry: &Entry) -> Option<EntryId> {
+    entry.carrier.stream().map(|link| link.parent)
 }
 
 /// Sends what waits on a stream, as far as the client takes it now.
-pub(crate) fn flush(connections: &mut Connections, id: ConnectionId) {
-    let Some(parent) = parent_of(connections, id) else { return };
-    hand_to_session(connections, parent, id);
-    pass_on(connections, parent);
-    settle(connections, parent, id);
+pub(crate) fn flush(stream: EntryMut<'_>) {
+    let Some(parent) = parent_of(&stream) else { return };
+    let (store, id) = stream.into_parts();
+    hand_to_session(store.at(id), parent);
+    pass_on_by_id(store, parent);
+    settle(store, parent, id);
 }
 
 /// The same for a whole response. If it is short, and others of its connection are still to come, it waits for them
 /// until [`send_corked`].
-pub(crate) fn cork(connections: &mut Connections, id: ConnectionId) {
-    let Some(parent) = parent_of(connections, id) else { return };
-    let output = connections.slab.get(id).map(|connection| &connection.output);
-    if output.is_none_or(|output| left_bytes(output) > CORKED_BYTES_MAX) {
-        return flush(connections, id);
+pub(crate) fn cork(stream: EntryMut<'_>) {
+    let Some(parent) = parent_of(&stream) else { return };
+    if left_bytes(&stream.output) > CORKED_BYTES_MAX {
+        return flush(stream);
     }
-    hand_to_session(connections, parent, id);
-    if multiplexer_of(connections, parent).is_none_or(|multiplexer| multiplexer.is_idle()) {
-        pass_on(connections, parent);
-    } else if !connections.corked.contains(&parent) {
-        if connections.corked.is_empty() {
-            connections.corked_us = connections.clock.now_us;
+    let (store, id) = stream.into_parts();
+    hand_to_session(store.at(id), parent);
+    if store.find_multiplexer(parent).is_none_or(|multiplexer| multiplexer.is_idle()) {
+        pass_on_by_id(store, parent);
+    } else if !store.corked.contains(&parent) {
+        if store.corked.is_empty() {
+            store.corked_us = store.clock.now_us;
         }
-        connections.corked.push(parent);
+        store.corked.push(parent);
     }
-    settle(connections, parent, id);
+    settle(store, parent, id);
 }
 
 /// Sends the responses that wait for others of their connection.
-pub(crate) fn send_corked(connections: &mut Connections) {
-    while let Some(parent) = connections.corked.pop() {
-        pass_on(connections, parent);
-        connections.settle(parent);
+pub(crate) fn send_corked(store: &mut Store) {
+    while let Some(parent) = store.corked.pop() {
+        pass_on_by_id(store, parent);
+        store.settle(parent);
     }
 }
 
 /// The same, if the first of them has waited for long.
-pub(crate) fn send_corked_if_due(connections: &mut Connections) {
-    if connections.clock.now_us >= connections.corked_us + CORKED_US_MAX {
-        send_corked(connections);
+pub(crate) fn send_corked_if_due(store: &mut Store) {
+    if store.clock.now_us >= store.corked_us + CORKED_US_MAX {
+        send_corked(store);
     }
 }
 
 /// Hands what waits on a stream to the session, if its turn has come.
-fn hand_to_session(connections: &mut Connections, parent: ConnectionId, id: ConnectionId) {
-    if takes_more(connections, parent) && !is_outranked(connections, id) {
-        feed(connections, id, QUANTUM_BYTES);
-    } else {
-        connections.hold(id, true);
-        begin_sending(connections, id);
+fn hand_to_session(stream: EntryMut<'_>, parent: EntryId) {
+    if takes_more(stream.store, parent) && !is_outranked(&stream) {
+        feed(stream, QUANTUM_BYTES);
+    } else if let Some(mut stream) = stream.account_held(true) {
+        begin_sending(&mut stream);
     }
 }
 
-fn settle(connections: &mut Connections, parent: ConnectionId, id: ConnectionId) {
-    connections.settle(id);
-    connections.settle(parent);
-    connections.has_news = true;
+fn settle(store: &mut Store, parent: EntryId, id: EntryId) {
+    store.settle(id);
+    store.settle(parent);
+    store.has_news = true;
 }
 
 /// Sends an interim response.
-pub(crate) fn inform(connections: &mut Connections, id: ConnectionId, head: &[u8]) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let Some(link) = connection.carrier.stream_mut().filter(|link| link.is_fresh()) else { return };
+pub(crate) fn inform(mut stream: EntryMut<'_>, head: &[u8]) {
+    let link = stream.carrier.stream_mut();
+    let Some(link) = link.filter(|link| link.is_fresh()) else { return };
     let parent = link.parent;
     link.stream.inform(head);
-    pass_on(connections, parent);
+    pass_on_by_id(stream.store, parent);
 }
 
 /// Sends some of what streams have waiting, each in its turn.
-pub(crate) fn send_some(connections: &mut Connections, parent: ConnectionId) {
-    let mut left = connections.turn_bytes();
-    while left > 0 && takes_more(connections, parent) {
-        let multiplexer = multiplexer_of(connections, parent);
+pub(crate) fn send_some(connection: EntryMut<'_>) {
+    let (store, parent) = connection.into_parts();
+    let mut left = store.turn_bytes();
+    while left > 0 && takes_more(store, parent) {
+        let multiplexer = store.find_multiplexer(parent);
         let Some(next) = multiplexer.and_then(|multiplexer| multiplexer.next_sending()) else {
             return;
         };
         left = left.saturating_sub(SLICE_BYTES);
-        feed(connections, next, SLICE_BYTES);
-        connections.set_deadline(next);
-        pass_on(connections, parent);
+        // A stream that has ended keeps its place in the order.
+        let fed = store.find(next).and_then(|stream| feed(stream, SLICE_BYTES));
+        if let Some(mut stream) = fed {
+            stream.set_deadline();
+        }
+        pass_on_by_id(store, parent);
     }
 }
 
 /// Whether the socket has taken all so far.
-fn takes_more(connections: &Connections, parent: ConnectionId) -> bool {
-    let parent = connections.slab.get(parent);
+fn takes_more(store: &Store, parent: EntryId) -> bool {
+    let parent = store.slab.get(parent);
     parent.is_some_and(|connection| connection.is_writable && connection.output.is_none())
 }
 
 /// Notes that a stream sends when its turn comes.
-pub(crate) fn begin_sending(connections: &mut Connections, id: ConnectionId) {
-    let Some((parent, priority)) = place_of(connections, id) else { return };
-    if let Some(multiplexer) = multiplexer_of(connections, parent) {
+pub(crate) fn begin_sending(stream: &mut EntryMut<'_>) {
+    let Some((parent, priority)) = place_of(stream) else { return };
+    let id = stream.id();
+    if let Some(multiplexer) = stream.store.find_multiplexer(parent) {
         multiplexer.begin_sending(priority, id);
     }
 }
 
 /// Whether another stream of the connection is to send first.
-fn is_outranked(connections: &Connections, id: ConnectionId) -> bool {
-    let Some((parent, priority)) = place_of(connections, id) else { return false };
-    let multiplexer = connections.slab.get(parent).and_then(|it| it.multiplexer.as_ref());
+fn is_outranked(stream: &EntryMut<'_>) -> bool {
+    let Some((parent, priority)) = place_of(stream) else { return false };
+    let multiplexer = stream.store.slab.get(parent).and_then(|it| it.multiplexer.as_ref());
     multiplexer.is_some_and(|multiplexer| multiplexer.is_outranked(priority))
 }
 
 /// The connection of a stream, and its priority there.
-fn place_of(connections: &Connections, id: ConnectionId) -> Option<(ConnectionId, Priority)> {
-    let link = connections.slab.get(id)?.carrier.stream()?;
-    Some((link.parent, link.stream.priority()))
+fn place_of(stream: &Entry) -> Option<(EntryId, Priority)> {
+    stream.carrier.stream().map(|link| (link.parent, link.stream.priority()))
 }
 
 /// Hands what waits on a stream to the session, as far as the client's windows let it. With all of a whole response the
 /// stream ends.
-fn feed(connections: &mut Connections, id: ConnectionId, most: usize) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let is_complete = matches!(connection.phase, Phase::Responding);
-    let is_upgraded = matches!(connection.phase, Phase::Upgraded(_));
-    let Carrier::Stream(link) = &mut connection.carrier else { return };
-    let (parent, before) = (link.parent, left_bytes(&connection.output));
-    let fed = link.feed(&mut connection.output, is_complete, most);
-    let fed_bytes = before - left_bytes(&connection.output);
-    if let Some(multiplexer) = multiplexer_of(connections, parent) {
+fn feed(mut guard: EntryMut<'_>, most: usize) -> Option<EntryMut<'_>> {
+    let stream = &mut *guard;
+    let is_complete = matches!(stream.phase, Phase::Responding);
+    let is_upgraded = matches!(stream.phase, Phase::Upgraded(_));
+    let Carrier::Stream(link) = &mut stream.carrier else {
+        unreachable!("only streams are fed to a session");
+    };
+    let (parent, before) = (link.parent, left_bytes(&stream.output));
+    let fed = link.feed(&mut stream.output, is_complete, most);
+    let fed_bytes = before - left_bytes(&stream.output);
+    if let Some(multiplexer) = guard.store.find_multiplexer(parent) {
         multiplexer.fed_bytes = multiplexer.fed_bytes.saturating_add(fed_bytes);
     }
     if fed == Ok(Flushed::Quantum) {
-        begin_sending(connections, id);
+        begin_sending(&mut guard);
     }
     match fed {
-        fed if is_upgraded => connections.after_flush(id, fed),
-        Ok(Flushed::Done) if is_complete => drop(connections.close(id)),
-        Ok(flushed) => connections.hold(id, flushed == Flushed::Blocked),
-        Err(_) => drop(connections.close(id)),
+        fed if is_upgraded => guard.after_flush(fed),
+        Ok(flushed) if !is_complete || flushed != Flushed::Done => {
+            guard.account_held(flushed == Flushed::Blocked)
+        }
+        Ok(_) | Err(_) => {
+            guard.close();
+            None
+        }
     }
 }
 
@@ -165,17 +175,21 @@ fn left_bytes(output: &Option<Box<Output>>) -> i64 {
     i64::try_from(waiting).unwrap_or(i64::MAX)
 }
 
-fn multiplexer_of(connections: &mut Connections, id: ConnectionId) -> Option<&mut Multiplexer> {
-    connections.slab.get_mut(id)?.multiplexer.as_deref_mut()
+/// The same as [`pass_on`], for a connection that may be closed.
+fn pass_on_by_id(store: &mut Store, parent: EntryId) {
+    if let Some(connection) = store.find(parent) {
+        pass_on(connection);
+    }
 }
 
-/// Sends what the session has written, and ends the connection when that is over.
-pub(crate) fn pass_on(connections: &mut Connections, parent: ConnectionId) {
+/// Sends what the session has written, and ends the connection when that is over. Gives the connection back if it is
+/// still open.
+pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     loop {
-        let Some(connection) = connections.slab.get_mut(parent) else { return };
-        let Some(multiplexer) = connection.multiplexer.as_mut() else { return };
+        let connection = &mut *guard;
+        let Some(multiplexer) = connection.multiplexer.as_mut() else { return Some(guard) };
         if connection.output.is_some() {
-            return;
+            return Some(guard);
         }
         multiplexer.needs_flush = false;
         multiplexer.session.flush();
@@ -184,92 +198,101 @@ pub(crate) fn pass_on(connections: &mut Connections, parent: ConnectionId) {
             break;
         }
         let flushed = connection.deliver(&bytes, Payload::Empty, bytes.len());
-        connections.after_flush(parent, flushed);
+        guard = guard.after_flush(flushed)?;
         if bytes.len() < UNSENT_BYTES_MAX {
             // That was all.
             break;
         }
     }
-    let is_sent = takes_more(connections, parent);
-    let multiplexer = multiplexer_of(connections, parent).filter(|_| is_sent);
-    if let Some(multiplexer) = multiplexer.filter(|multiplexer| multiplexer.session.is_over()) {
-        let fault = multiplexer.session.take_fault();
-        multiplexer.is_faulty |= fault.is_some();
-        if let Some(fault) = fault {
-            blame(connections, parent, fault);
-        }
-        end(connections, parent);
+    let connection = &mut *guard;
+    let is_sent = connection.is_writable && connection.output.is_none();
+    let multiplexer = connection.multiplexer.as_mut().filter(|_| is_sent);
+    let Some(multiplexer) = multiplexer.filter(|it| it.session.is_over()) else {
+        return Some(guard);
+    };
+    let fault = multiplexer.session.take_fault();
+    multiplexer.is_faulty |= fault.is_some();
+    if let Some(fault) = fault {
+        blame(&mut guard, fault);
     }
+    end(guard)
 }
 
 /// What its client has sent ends a connection.
-fn blame(connections: &mut Connections, parent: ConnectionId, why: String) {
-    if let Some(connection) = connections.slab.get(parent) {
-        connections.faulty_peers.note(connection.peer, connections.clock.now_ms);
-    }
-    connections.warn("go on with a connection of HTTP/2", io::Error::other(why));
+fn blame(connection: &mut EntryMut<'_>, why: String) {
+    let peer = connection.peer;
+    let store = &mut *connection.store;
+    store.faulty_peers.note(peer, store.clock.now_ms);
+    store.warn("go on with a connection of HTTP/2", io::Error::other(why));
 }
 
-/// Ends a connection whose last bytes are sent.
-fn end(connections: &mut Connections, id: ConnectionId) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let Some(multiplexer) = connection.multiplexer.take() else { return };
-    let now_ms = connections.clock.now_ms;
+/// Ends a connection whose last bytes are sent. Gives it back if it lingers.
+fn end(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
+    let now_ms = guard.store.clock.now_ms;
+    let connection = &mut *guard;
+    let Some(multiplexer) = connection.multiplexer.take() else { return Some(guard) };
     let is_expected = multiplexer.session.is_leaving() && !multiplexer.is_faulty;
     if !is_expected {
         // The client may be sending: a close at once could take back from it what it was told.
         connection.linger(now_ms);
     }
+    let (store, id) = guard.into_parts();
     for stream in multiplexer.streams() {
-        connections.close(stream);
+        store.close(stream);
     }
+    let mut connection = store.at(id);
     if is_expected {
-        return connections.hang_up(id);
+        return connection.hang_up();
     }
-    connections.settle(id);
+    connection.settle();
+    Some(connection)
 }
 
 /// Ends a connection whose client costs too much, and says so in the log.
-pub(crate) fn give_up(connections: &mut Connections, parent: ConnectionId, why: &str) {
-    blame(connections, parent, why.to_owned());
-    if let Some(multiplexer) = multiplexer_of(connections, parent) {
+pub(crate) fn give_up(mut connection: EntryMut<'_>, why: &str) {
+    blame(&mut connection, why.to_owned());
+    if let Some(multiplexer) = connection.multiplexer.as_mut() {
         multiplexer.is_faulty = true;
         multiplexer.session.give_up();
     }
-    pass_on(connections, parent);
+    pass_on(connection);
 }
 
 /// Ends a connection on which nothing happens.
-pub(crate) fn close(connections: &mut Connections, parent: ConnectionId) {
-    if let Some(multiplexer) = multiplexer_of(connections, parent) {
+pub(crate) fn close(mut connection: EntryMut<'_>) {
+    if let Some(multiplexer) = connection.multiplexer.as_mut() {
         multiplexer.session.close();
     }
-    pass_on(connections, parent);
+    pass_on(connection);
 }
 
 /// Bytes that the client of a stream has taken of all its responses, from an arbitrary start. None if it is no stream.
-pub(crate) fn taken_bytes(connections: &Connections, id: ConnectionId) -> Option<i64> {
-    let parent = connections.slab.get(parent_of(connections, id)?)?;
+pub(crate) fn taken_bytes(entry: &EntryMut<'_>) -> Option<i64> {
+    let parent = entry.store.slab.get(parent_of(entry)?)?;
     parent.multiplexer.as_ref().map(|multiplexer| multiplexer.fed_bytes)
 }
 
 /// Tells a client to ask elsewhere from now on.
-pub(crate) fn leave(connections: &mut Connections, parent: ConnectionId) {
-    let now_ms = connections.clock.now_ms;
-    let Some(connection) = connections.slab.get_mut(parent) else { return };
+pub(crate) fn leave(mut guard: EntryMut<'_>) {
+    let now_ms = guard.store.clock.now_ms;
+    let connection = &mut *guard;
     let multiplexer = connection.multiplexer.as_mut();
     let Some(multiplexer) = multiplexer.filter(|it| !it.session.is_leaving()) else { return };
     multiplexer.session.leave();
     connection.since_ms = now_ms;
-    pass_on(connections, parent);
-    connections.settle(parent);
+    if let Some(mut connection) = pass_on(guard) {
+        connection.settle();
+    }
 }
 
 /// Tells all clients that speak HTTP/2.
-pub(crate) fn leave_all(connections: &mut Connections) {
-    let is_parent = |id: &ConnectionId| {
-        connections.slab.get(*id).is_some_and(|connection| connection.multiplexer.is_some())
-    };
-    let parents: Vec<_> = connections.slab.ids().filter(is_parent).collect();
-    parents.into_iter().for_each(|id| leave(connections, id));
+pub(crate) fn leave_all(store: &mut Store) {
+    let is_parent =
+        |id: &EntryId| store.slab.get(*id).is_some_and(|entry| entry.multiplexer.is_some());
+    let parents: Vec<_> = store.slab.ids().filter(is_parent).collect();
+    for id in parents {
+        if let Some(connection) = store.find(id) {
+            leave(connection);
+        }
+    }
 }

@@ -7,8 +7,9 @@ use thruway_websocket::CloseCode;
 
 use crate::entry;
 use crate::entry::socket_state::Farewell;
-use crate::events::slab::ConnectionId;
-use crate::store::Connections;
+use crate::events::slab::EntryId;
+use crate::store::Store;
+use crate::store::entry_mut::EntryMut;
 
 /// Time for each connection.
 const EACH_MS: u64 = 2;
@@ -17,26 +18,27 @@ const EACH_MS: u64 = 2;
 const ALL_MS_MAX: u64 = 10_000;
 
 /// Plans the end of every upgraded connection, with that code for their clients.
-pub(crate) fn say_farewell(connections: &mut Connections, code: CloseCode) {
-    let is_upgraded =
-        |id: &ConnectionId| connections.slab.get(*id).and_then(entry::upgraded).is_some();
-    let ids: Vec<_> = connections.slab.ids().filter(is_upgraded).collect();
+pub(crate) fn say_farewell(store: &mut Store, code: CloseCode) {
+    let is_upgraded = |id: &EntryId| store.slab.get(*id).and_then(entry::upgraded).is_some();
+    let ids: Vec<_> = store.slab.ids().filter(is_upgraded).collect();
     let all_ms = if ids.len() > 1 { (ids.len() as u64 * EACH_MS).min(ALL_MS_MAX) } else { 0 };
     for (id, at) in ids.into_iter().zip(0_u32..) {
         // The multiples of the golden ratio are spread evenly, and in no order of the connections.
         let part = u64::from(at.wrapping_mul(0x9e37_79b9));
-        plan(connections, id, (part * all_ms) >> 32, code);
+        if let Some(mut socket) = store.find(id) {
+            plan(&mut socket, (part * all_ms) >> 32, code);
+        }
     }
 }
 
 /// Plans the end of one connection in so many milliseconds, unless it is under way.
-pub(crate) fn plan(connections: &mut Connections, id: ConnectionId, in_ms: u64, code: CloseCode) {
-    let at_ms = connections.clock.now_ms + in_ms;
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let Some(upgraded) = entry::upgraded_mut(connection) else { return };
-    if upgraded.farewell == Farewell::None {
+pub(crate) fn plan(socket: &mut EntryMut<'_>, in_ms: u64, code: CloseCode) {
+    let at_ms = socket.store.clock.now_ms + in_ms;
+    if let Some(upgraded) = entry::upgraded_mut(socket)
+        && upgraded.farewell == Farewell::None
+    {
         upgraded.farewell =
             if in_ms == 0 { Farewell::Due(code) } else { Farewell::Planned { at_ms, code } };
     }
-    connections.settle(id);
+    socket.settle();
 }

@@ -13,71 +13,72 @@ use thruway_websocket::{self as websocket, CloseCode, Fault, Input, Opcode};
 
 use crate::entry::socket_state::{Protocol, SocketEvent, SocketStage, Upgraded};
 use crate::entry::ticket::Ticket;
-use crate::entry::{self, Connection, Payload, Received};
-use crate::events::slab::ConnectionId;
+use crate::entry::{self, Entry, Payload, Received};
 use crate::exchange::handler::Handler;
 use crate::exchange::http2::output;
 use crate::output::QUANTUM_BYTES;
-use crate::store::{Connections, finish_upgraded};
+use crate::store::entry_mut::EntryMut;
 
 /// A comment in a stream of events, which keeps proxies from ending it.
 const COMMENT: &[u8] = b":\n\n";
 
 /// A turn: it writes, hands an event to the owner, or reads.
-pub(crate) fn turn(
-    connections: &mut Connections,
-    id: ConnectionId,
-    inbox: &mut [u8],
-    handler: &mut impl Handler,
-) {
-    if connections.slab.get(id).is_some_and(entry::can_flush) {
-        return connections.flush(id);
-    }
-    if hand_over(connections, id, handler) {
+pub(crate) fn turn(socket: EntryMut<'_>, inbox: &mut [u8], handler: &mut impl Handler) {
+    if entry::can_flush(&socket) {
+        socket.flush();
         return;
     }
-    if connections.slab.get(id).is_some_and(entry::can_read) {
-        read(connections, id, inbox);
-        hand_over(connections, id, handler);
+    let Err(socket) = hand_over(socket, handler) else { return };
+    if !entry::can_read(&socket) {
+        return;
+    }
+    if let Some(socket) = read(socket, inbox) {
+        // An event that the owner cannot take now waits.
+        let _ = hand_over(socket, handler);
     }
 }
 
-/// Hands an event to the owner; false if there is none, or the owner is not there.
-fn hand_over(connections: &mut Connections, id: ConnectionId, handler: &mut impl Handler) -> bool {
-    let Some(connection) = connections.slab.get_mut(id) else { return false };
-    let ticket = Ticket { connection: id, request: connection.request };
-    let event = entry::upgraded_mut(connection).filter(|_| handler.is_present());
-    let Some(event) = event.and_then(Upgraded::take_event) else { return false };
+/// Hands an event to the owner. Gives the socket back if there is no event, or the owner is not there.
+fn hand_over<'a>(mut socket: EntryMut<'a>, handler: &mut impl Handler) -> Result<(), EntryMut<'a>> {
+    let ticket = Ticket { connection: socket.id(), request: socket.request };
+    let upgraded = entry::upgraded_mut(&mut socket).filter(|_| handler.is_present());
+    let Some(event) = upgraded.and_then(Upgraded::take_event) else { return Err(socket) };
     if matches!(event, SocketEvent::Ended(_)) {
-        connections.close(id);
+        socket.close();
     }
     handler.socket_event(ticket, event);
-    true
+    Ok(())
 }
 
 /// Reads what is there, up to the first message.
-fn read(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let mut own = std::mem::take(&mut connection.input);
-    if connection.seen >= own.len() {
-        match connection.receive(inbox) {
+fn read<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
+    let now_ms = guard.store.clock.now_ms;
+    let socket = &mut *guard;
+    let mut own = std::mem::take(&mut socket.input);
+    if socket.seen >= own.len() {
+        match socket.receive(inbox) {
             Received::Bytes(length) => own.extend_from_slice(&inbox[..length]),
-            Received::Later => return connection.input = own,
-            Received::Ended => return hear_end(connections, id),
+            Received::Later => {
+                socket.input = own;
+                return Some(guard);
+            }
+            Received::Ended => {
+                hear_end(guard.reborrow());
+                return Some(guard);
+            }
         }
-        note_heard(connection, connections.clock.now_ms);
+        note_heard(socket, now_ms);
     }
-    let said = decode(connections, id, own);
-    answer(connections, id, said);
+    let said = decode(&mut guard, own);
+    answer(guard, said)
 }
 
 /// The client is there.
-fn note_heard(connection: &mut Connection, now_ms: u64) {
-    if let Some(upgraded) =
-        entry::upgraded_mut(connection).filter(|state| state.stage == SocketStage::Open)
-    {
+fn note_heard(socket: &mut Entry, now_ms: u64) {
+    let upgraded = entry::upgraded_mut(socket).filter(|state| state.stage == SocketStage::Open);
+    if let Some(upgraded) = upgraded {
         upgraded.is_pinged = false;
-        connection.since_ms = now_ms;
+        socket.since_ms = now_ms;
     }
 }
 
@@ -90,12 +91,14 @@ struct Said {
 }
 
 /// Decodes bytes up to the first message, and keeps the rest.
-fn decode(connections: &mut Connections, id: ConnectionId, bytes: Vec<u8>) -> Said {
-    let (limits, deflater) = (connections.settings.socket_limits, &mut connections.deflater);
+fn decode(guard: &mut EntryMut<'_>, bytes: Vec<u8>) -> Said {
+    let id = guard.id();
+    let store = &mut *guard.store;
+    let (limits, deflater) = (store.settings.socket_limits, &mut store.deflater);
     let mut said = Said::default();
-    let Some(connection) = connections.slab.get_mut(id) else { return said };
-    connection.seen = 0;
-    let Some(upgraded) = entry::upgraded_mut(connection) else { return said };
+    let socket = &mut store.slab[id];
+    socket.seen = 0;
+    let Some(upgraded) = entry::upgraded_mut(socket) else { return said };
     let is_open = upgraded.stage == SocketStage::Open;
     let Protocol::WebSocket { decoder, is_compressed } = &mut upgraded.protocol else {
         return said;
@@ -130,16 +133,14 @@ fn decode(connections: &mut Connections, id: ConnectionId, bytes: Vec<u8>) -> Sa
         }
     }
     let seen = if is_whole { 0 } else { bytes.len() - used };
-    connection.keep(&bytes[used..], seen);
+    socket.keep(&bytes[used..], seen);
     said
 }
 
 /// Responds to what a client has said.
-fn answer(connections: &mut Connections, id: ConnectionId, said: Said) {
+fn answer(mut socket: EntryMut<'_>, said: Said) -> Option<EntryMut<'_>> {
     let Said { pongs, end } = said;
-    let Some(upgraded) = connections.slab.get_mut(id).and_then(entry::upgraded_mut) else {
-        return;
-    };
+    let Some(upgraded) = entry::upgraded_mut(&mut socket) else { return Some(socket) };
     let is_first = upgraded.stage == SocketStage::Open;
     let (stage, last) = match end {
         None => (upgraded.stage, Vec::new()),
@@ -150,67 +151,68 @@ fn answer(connections: &mut Connections, id: ConnectionId, said: Said) {
         }
     };
     upgraded.stage = stage;
-    if !pongs.is_empty() || end.is_some() {
-        send(connections, id, &[pongs, last].concat());
+    if pongs.is_empty() && end.is_none() {
+        return Some(socket);
     }
+    send(socket, &[pongs, last].concat())
 }
 
 /// Sends frames, as far as the client takes them now.
-pub(crate) fn send(connections: &mut Connections, id: ConnectionId, frames: &[u8]) {
-    let now_ms = connections.clock.now_ms;
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let is_open = entry::upgraded(connection).is_some_and(|state| state.stage == SocketStage::Open);
+pub(crate) fn send<'a>(mut guard: EntryMut<'a>, frames: &[u8]) -> Option<EntryMut<'a>> {
+    let now_ms = guard.store.clock.now_ms;
+    let socket = &mut *guard;
+    let is_open = entry::upgraded(socket).is_some_and(|state| state.stage == SocketStage::Open);
     if !is_open {
-        connection.since_ms = now_ms;
+        socket.since_ms = now_ms;
     }
-    let flushed = connection.deliver(frames, Payload::Empty, frames.len() + QUANTUM_BYTES);
-    if connection.carrier.stream().is_some() {
-        return output::flush(connections, id);
+    let flushed = socket.deliver(frames, Payload::Empty, frames.len() + QUANTUM_BYTES);
+    if socket.carrier.stream().is_some() {
+        output::flush(guard.reborrow());
+        return guard.if_open();
     }
-    connections.after_flush(id, flushed);
+    guard.after_flush(flushed)
 }
 
 /// The client sends nothing more.
-fn hear_end(connections: &mut Connections, id: ConnectionId) {
-    let stage = connections.slab.get(id).and_then(entry::upgraded).map(|state| state.stage);
-    let code = match stage {
+fn hear_end(socket: EntryMut<'_>) {
+    let code = match entry::upgraded(&socket).map(|state| state.stage) {
         Some(SocketStage::Leaving(code) | SocketStage::Broken(code)) => code,
         _ => CloseCode::ABNORMAL,
     };
-    finish_upgraded(connections, id, code);
+    socket.finish_upgraded(code);
 }
 
 /// A deadline has come: a ping is due, or the time for something is over.
-pub(crate) fn expire(connections: &mut Connections, id: ConnectionId) {
-    let now_ms = connections.clock.now_ms;
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let since_ms = connection.since_ms;
-    let Some(upgraded) = entry::upgraded_mut(connection) else { return };
-    let is_silent =
-        upgraded.is_pinged && since_ms + 2 * connections.settings.socket_ping_ms <= now_ms;
+pub(crate) fn expire(mut guard: EntryMut<'_>) {
+    let (now_ms, ping_ms) = (guard.store.clock.now_ms, guard.store.settings.socket_ping_ms);
+    let socket = &mut *guard;
+    let since_ms = socket.since_ms;
+    let Some(upgraded) = entry::upgraded_mut(socket) else { return };
+    let is_silent = upgraded.is_pinged && since_ms + 2 * ping_ms <= now_ms;
     match upgraded.stage {
-        SocketStage::Broken(code) => finish_upgraded(connections, id, code),
-        SocketStage::Closing => finish_upgraded(connections, id, CloseCode::ABNORMAL),
-        _ if upgraded.farewell.come(now_ms) => connections.settle(id),
-        _ if is_silent => finish_upgraded(connections, id, CloseCode::ABNORMAL),
-        _ => ping(connections, id),
+        SocketStage::Broken(code) => guard.finish_upgraded(code),
+        SocketStage::Closing => guard.finish_upgraded(CloseCode::ABNORMAL),
+        _ if upgraded.farewell.come(now_ms) => guard.settle(),
+        _ if is_silent => guard.finish_upgraded(CloseCode::ABNORMAL),
+        _ => ping(guard),
     }
 }
 
-fn ping(connections: &mut Connections, id: ConnectionId) {
-    let now_ms = connections.clock.now_ms;
-    let Some(connection) = connections.slab.get_mut(id) else { return };
-    let Some(upgraded) = entry::upgraded_mut(connection) else { return };
+fn ping(mut guard: EntryMut<'_>) {
+    let now_ms = guard.store.clock.now_ms;
+    let socket = &mut *guard;
+    let Some(upgraded) = entry::upgraded_mut(socket) else { return };
     let bytes = match upgraded.protocol {
         Protocol::WebSocket { .. } => {
             upgraded.is_pinged = true;
             websocket::frame(Opcode::Ping, &[])
         }
         Protocol::Events => {
-            connection.since_ms = now_ms;
+            socket.since_ms = now_ms;
             COMMENT.to_vec()
         }
     };
-    send(connections, id, &bytes);
-    connections.set_deadline(id);
+    if let Some(mut socket) = send(guard, &bytes) {
+        socket.set_deadline();
+    }
 }

@@ -6,17 +6,18 @@ use thruway_websocket::{self as websocket, CloseCode};
 
 use crate::entry::socket_state::{Protocol, SocketStage, UpgradeTo, Upgraded};
 use crate::entry::ticket::Ticket;
-use crate::entry::{self, Connection, Phase};
+use crate::entry::{self, Entry, Phase};
 use crate::exchange::counting;
 use crate::exchange::response::ResponseWriter;
 use crate::exchange::upgraded;
 use crate::exchange::upgraded::farewell;
-use crate::store::{Connections, finish_upgraded};
+use crate::store::Store;
+use crate::store::entry_mut::EntryMut;
 
 /// One upgraded connection, as long as it is open.
 #[derive(Debug)]
 pub struct SocketWriter<'a> {
-    connections: &'a mut Connections,
+    store: &'a mut Store,
     ticket: Ticket,
 }
 
@@ -24,35 +25,34 @@ impl ResponseWriter<'_> {
     /// Sends a head and keeps the connection, which speaks another protocol behind it. False if there is no request any
     /// more.
     pub fn upgrade(&mut self, head: &[u8], to: UpgradeTo, wants_drained: bool) -> bool {
-        let id = self.ticket.connection;
-        let now_ms = self.connections.clock.now_ms;
-        let Some(connection) = self.connections.connection_of(self.ticket) else { return false };
+        let now_ms = self.store.clock.now_ms;
+        let Some(mut guard) = self.store.find_request(self.ticket) else { return false };
         let is_websocket = matches!(to, UpgradeTo::WebSocket { .. });
-        let stream = connection.carrier.stream();
+        let stream = guard.carrier.stream();
         let may = stream.is_none_or(|link| link.may_become(is_websocket));
-        if !matches!(connection.phase, Phase::Handling) || !may {
+        if !matches!(guard.phase, Phase::Handling) || !may {
             return false;
         }
-        counting::note_status(connection, head);
-        counting::end(self.connections, id);
-        let Some(connection) = self.connections.connection_of(self.ticket) else { return false };
-        connection.phase = Phase::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
-        connection.seen = 0;
-        connection.since_ms = now_ms;
+        counting::note_status(&mut guard, head);
+        counting::end(&mut guard);
+        let entry = &mut *guard;
+        entry.phase = Phase::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
+        entry.seen = 0;
+        entry.since_ms = now_ms;
         // A stream may have brought something with its head.
-        connection.is_readable |= connection.carrier.stream().is_some();
-        upgraded::send(self.connections, id, head);
-        if self.connections.stage.ends_sockets() {
-            farewell::plan(self.connections, id, 0, CloseCode::RESTART);
+        entry.is_readable |= entry.carrier.stream().is_some();
+        let Some(mut socket) = upgraded::send(guard, head) else { return true };
+        if socket.store.stage.ends_sockets() {
+            farewell::plan(&mut socket, 0, CloseCode::RESTART);
         }
-        self.connections.settle(id);
+        socket.settle();
         true
     }
 }
 
 impl<'a> SocketWriter<'a> {
-    pub(crate) fn new(connections: &'a mut Connections, ticket: Ticket) -> Self {
-        Self { connections, ticket }
+    pub(crate) fn new(store: &'a mut Store, ticket: Ticket) -> Self {
+        Self { store, ticket }
     }
 
     /// Whether messages may be sent.
@@ -71,7 +71,7 @@ impl<'a> SocketWriter<'a> {
     /// Bytes that wait for the client to take them.
     #[must_use]
     pub fn backlog_bytes(&self) -> u64 {
-        self.connection().map_or(0, Connection::backlog_bytes)
+        self.connection().map_or(0, Entry::backlog_bytes)
     }
 
     /// Sends bytes: whole frames, or whole events. False if it is not open. A client that takes too little is cut off,
@@ -80,33 +80,30 @@ impl<'a> SocketWriter<'a> {
         if !self.is_open() {
             return false;
         }
-        let id = self.ticket.connection;
-        let most = self.connections.settings.response_memory_bytes_max as u64;
-        if self.backlog_bytes() > 0 && self.backlog_bytes() + bytes.len() as u64 > most {
+        let most = self.store.settings.response_memory_bytes_max as u64;
+        let is_full = self.backlog_bytes() > 0 && self.backlog_bytes() + bytes.len() as u64 > most;
+        let now_ms = self.store.clock.now_ms;
+        let Some(mut socket) = self.socket() else { return false };
+        if is_full {
             let limit = format!("more than {most} bytes wait, and it was closed");
-            self.connections.warn("go on with a client's socket", io::Error::other(limit));
-            finish_upgraded(self.connections, id, CloseCode::ABNORMAL);
+            socket.store.warn("go on with a client's socket", io::Error::other(limit));
+            socket.finish_upgraded(CloseCode::ABNORMAL);
             return false;
         }
-        if let Some(connection) = self.connections.slab.get_mut(id)
-            && entry::upgraded(connection)
-                .is_some_and(|state| matches!(state.protocol, Protocol::Events))
-        {
-            connection.since_ms = self.connections.clock.now_ms;
+        let is_events = |state: &Upgraded| matches!(state.protocol, Protocol::Events);
+        if entry::upgraded(&socket).is_some_and(is_events) {
+            socket.since_ms = now_ms;
         }
-        upgraded::send(self.connections, id, bytes);
-        self.connections.settle(id);
+        if let Some(mut socket) = upgraded::send(socket, bytes) {
+            socket.settle();
+        }
         self.is_open()
     }
 
     /// Closes it, with a code and a reason for the client.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
-        let id = self.ticket.connection;
-        let Some(connection) = self.connections.slab.get_mut(id) else { return };
-        if connection.request != self.ticket.request {
-            return;
-        }
-        let Some(state) = entry::upgraded_mut(connection) else { return };
+        let Some(mut socket) = self.socket() else { return };
+        let Some(state) = entry::upgraded_mut(&mut socket) else { return };
         if state.stage != SocketStage::Open {
             return;
         }
@@ -120,30 +117,36 @@ impl<'a> SocketWriter<'a> {
                 Vec::new()
             }
         };
-        upgraded::send(self.connections, id, &last);
-        self.connections.settle(id);
+        if let Some(mut socket) = upgraded::send(socket, &last) {
+            socket.settle();
+        }
     }
 
     /// The owner is done with an event: there may be another one. True if there is something to do for the thread that
     /// waits for events: a turn, or an earlier deadline.
     pub fn done(&mut self) -> bool {
-        let id = self.ticket.connection;
-        let Some(connection) = self.connections.slab.get_mut(id) else { return false };
-        if connection.request != self.ticket.request {
-            return false;
-        }
-        let Some(state) = entry::upgraded_mut(connection) else { return false };
+        let Some(mut socket) = self.socket() else { return false };
+        let Some(state) = entry::upgraded_mut(&mut socket) else { return false };
         state.is_busy = false;
         let told = state.farewell.take_told();
         if let Some(code) = told {
             self.close(code, "");
         }
-        self.connections.settle(id);
-        told.is_some() || self.connection().is_some_and(Connection::has_work)
+        if let Some(mut socket) = self.socket() {
+            socket.settle();
+        }
+        told.is_some() || self.connection().is_some_and(Entry::has_work)
     }
 
-    fn connection(&self) -> Option<&Connection> {
-        let connection = self.connections.slab.get(self.ticket.connection);
+    /// The connection, as long as it is the one of the ticket.
+    fn socket(&mut self) -> Option<EntryMut<'_>> {
+        self.store
+            .find(self.ticket.connection)
+            .filter(|socket| socket.request == self.ticket.request)
+    }
+
+    fn connection(&self) -> Option<&Entry> {
+        let connection = self.store.slab.get(self.ticket.connection);
         connection.filter(|connection| connection.request == self.ticket.request)
     }
 

@@ -27,7 +27,7 @@ fn attacked(
     rig.run_client(&mut other, |other| other.body(1).is_some());
     let line = rig.engine.warning().expect("there is a line in the log").to_string();
     assert!(rig.engine.warning().is_none(), "there is one line");
-    let peers = &rig.engine.connections.faulty_peers;
+    let peers = &rig.engine.store.faulty_peers;
     assert_eq!(
         peers.begin_ms(rig.local_peer(), 0),
         None,

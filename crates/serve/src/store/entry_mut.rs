@@ -1,0 +1,368 @@
+//! An open entry together with the store that holds it.
+//!
+//! Most of what happens to a connection changes its entry and the store at once: a write may end the connection, and
+//! a turn sets a deadline and enqueues the entry. [`EntryMut`] is both, so that an id is looked up once and not by each
+//! function. A method that may close the entry consumes the guard, and gives it back only if the entry is still open.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use thruway_http2::Stream;
+use thruway_websocket::CloseCode;
+
+use crate::entry::carrier::StreamLink;
+use crate::entry::socket_state::SocketStage;
+use crate::entry::ticket::Ticket;
+use crate::entry::upload::Upload;
+use crate::entry::{self, Entry, Phase, stream_of};
+use crate::events::clock::monotonic_us;
+use crate::events::slab::EntryId;
+use crate::events::token::Token;
+use crate::output::Flushed;
+use crate::store::Store;
+
+/// A response keeps this much in memory before any of it goes to a file.
+const SPOOLED_BYTES_MIN: usize = 64 << 10;
+
+/// An open entry, and the store that holds it.
+///
+/// While a guard exists, its id is that of an open entry. Code that closes entries by other ways than the guard, such
+/// as a connection with all its streams, consumes the guard first ([`into_parts`](Self::into_parts)), or asks
+/// [`if_open`](Self::if_open) afterwards.
+#[derive(Debug)]
+pub(crate) struct EntryMut<'a> {
+    pub(crate) store: &'a mut Store,
+    id: EntryId,
+}
+
+impl Deref for EntryMut<'_> {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.store.slab[self.id]
+    }
+}
+
+impl DerefMut for EntryMut<'_> {
+    fn deref_mut(&mut self) -> &mut Entry {
+        &mut self.store.slab[self.id]
+    }
+}
+
+impl Store {
+    /// The entry with that id, unless it was closed.
+    pub(crate) fn find(&mut self, id: EntryId) -> Option<EntryMut<'_>> {
+        self.slab.get(id)?;
+        Some(EntryMut::new(self, id))
+    }
+
+    /// The entry with that id, which the caller knows to be open.
+    pub(crate) fn at(&mut self, id: EntryId) -> EntryMut<'_> {
+        EntryMut::new(self, id)
+    }
+
+    /// The entry of a request while its handler has it: there is no whole response yet.
+    pub(crate) fn find_request(&mut self, ticket: Ticket) -> Option<EntryMut<'_>> {
+        let entry = self.slab.get(ticket.connection)?;
+        entry.is_of(ticket).then(|| EntryMut::new(self, ticket.connection))
+    }
+
+    /// Registers a new connection.
+    pub(crate) fn open(&mut self, mut entry: Entry) -> Result<EntryId, Errno> {
+        if self.tls.is_spoken_at(entry.listener) {
+            entry.phase = Phase::Handshaking;
+        }
+        let share = entry.share;
+        let id = self.slab.insert(entry);
+        if let Some(socket) = self.slab[id].carrier.socket() {
+            let word = Token::Connection(id).to_word();
+            if let Err(errno) = self.poller.add_connection(socket, word) {
+                self.slab.remove(id);
+                return Err(errno);
+            }
+        }
+        self.activity.enter(share);
+        EntryMut::new(self, id).set_deadline();
+        Ok(id)
+    }
+
+    /// Registers a stream of the connection `parent`, with a request whose head is whole.
+    pub(crate) fn open_stream(
+        &mut self,
+        parent: EntryId,
+        stream: Stream,
+        upload: Upload,
+    ) -> EntryMut<'_> {
+        let (number, now_ms) = (stream.number(), self.clock.now_ms);
+        let link = StreamLink::new(parent, stream);
+        let entry = stream_of(&self.slab[parent], link, upload, now_ms);
+        let id = self.slab.insert(entry);
+        self.streams += 1;
+        if let Some(multiplexer) = self.find_multiplexer(parent) {
+            multiplexer.enter(number, id);
+        }
+        EntryMut::new(self, id)
+    }
+
+    /// Closes an entry, if it is open.
+    pub(crate) fn close(&mut self, id: EntryId) -> Option<Entry> {
+        self.find(id)?.close()
+    }
+
+    /// Ends a turn of the entry, unless the turn has closed it.
+    pub(crate) fn settle(&mut self, id: EntryId) {
+        if let Some(mut entry) = self.find(id) {
+            entry.settle();
+        }
+    }
+
+    /// Takes an entry out, with its streams.
+    fn remove(&mut self, id: EntryId) -> Option<Entry> {
+        self.turns.remove(id.slot());
+        self.deadlines.remove(id.slot());
+        let is_full = self.count() >= self.settings.connections_max;
+        let mut closed = self.slab.remove(id)?;
+        let streams = closed.multiplexer.as_ref().map_or(Vec::new(), |it| it.streams());
+        for stream in streams {
+            self.close(stream);
+        }
+        if let Some(link) = closed.carrier.stream_mut() {
+            self.leave_parent(link);
+        }
+        self.activity.leave(closed.share);
+        self.held_bytes -= closed.held_bytes;
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| closed.is_counted()) {
+            metrics.abort();
+        }
+        self.leave_client(closed.standing);
+        // A thread may wait that does not watch the listeners, for want of room.
+        self.has_news |= is_full && self.count() < self.settings.connections_max;
+        Some(closed)
+    }
+
+    /// A stream is closed: what is left of it is reset, and its connection has a turn to say so.
+    fn leave_parent(&mut self, link: &mut StreamLink) {
+        self.streams -= 1;
+        let now_ms = self.clock.now_ms;
+        // The connection may be closed already: then all its streams are.
+        let Some(parent) = self.slab.get_mut(link.parent) else { return };
+        let Some(multiplexer) = parent.multiplexer.as_mut() else { return };
+        multiplexer.leave(link.stream.number());
+        parent.since_ms = now_ms;
+        if !link.stream.is_whole() {
+            link.stream.reset();
+            self.let_parent_flush(link.parent);
+        }
+    }
+
+    /// A stream was reset or ended: its connection, if it is still open, has a turn to say so.
+    fn let_parent_flush(&mut self, parent: EntryId) {
+        if let Some(multiplexer) = self.find_multiplexer(parent) {
+            multiplexer.needs_flush = true;
+            EntryMut::new(self, parent).enqueue();
+        }
+    }
+}
+
+impl<'a> EntryMut<'a> {
+    /// The guard of an entry that the caller knows to be open.
+    fn new(store: &'a mut Store, id: EntryId) -> Self {
+        Self { store, id }
+    }
+
+    pub(crate) fn id(&self) -> EntryId {
+        self.id
+    }
+
+    /// Lends the guard to a function that may close the entry; [`if_open`](Self::if_open) tells whether it did.
+    pub(crate) fn reborrow(&mut self) -> EntryMut<'_> {
+        EntryMut { store: &mut *self.store, id: self.id }
+    }
+
+    /// Gives up the guard, for code that goes on with other entries, too.
+    pub(crate) fn into_parts(self) -> (&'a mut Store, EntryId) {
+        (self.store, self.id)
+    }
+
+    /// The guard, unless the entry was closed meanwhile.
+    pub(crate) fn if_open(self) -> Option<Self> {
+        self.store.find(self.id)
+    }
+
+    /// Whether the connection ends after its response: all do, or others go on with them, and this one is bound to
+    /// this process.
+    pub(crate) fn ends_after_response(&self) -> bool {
+        let stage = self.store.stage;
+        stage.parts() || stage.passes_on() && self.is_bound()
+    }
+
+    /// Closes the entry, with its streams. Its socket is closed when the returned entry is dropped. An upgraded
+    /// connection stays until its owner has heard of its end; that is its next turn.
+    pub(crate) fn close(self) -> Option<Entry> {
+        if entry::upgraded(&self).is_some_and(|upgraded| !upgraded.is_over()) {
+            self.finish_upgraded(CloseCode::ABNORMAL);
+            return None;
+        }
+        self.store.remove(self.id)
+    }
+
+    /// Ends a connection in the middle of a response.
+    pub(crate) fn reset(self) {
+        let closed = self.close();
+        if let Some(socket) = closed.as_ref().and_then(|closed| closed.carrier.socket()) {
+            // Without a reset, the end of the connection could pass for the end of the body.
+            let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+        }
+    }
+
+    /// Begins a request. Tickets of the connection's earlier requests end.
+    pub(crate) fn begin_request(&mut self) -> Ticket {
+        let number = self.store.next_request();
+        let entry = &mut **self;
+        entry.request = number;
+        entry.phase = Phase::Handling;
+        let standing = std::mem::take(&mut entry.standing);
+        self.store.leave_client(standing);
+        Ticket { connection: self.id, request: number }
+    }
+
+    /// Ends a turn: sets the next deadline and, if there is more to do, enqueues the entry.
+    pub(crate) fn settle(&mut self) {
+        let entry = &mut self.store.slab[self.id];
+        if entry.has_work() {
+            self.store.turns.enqueue(self.id.slot(), entry, monotonic_us());
+        }
+        self.set_deadline();
+    }
+
+    pub(crate) fn set_deadline(&mut self) {
+        let entry = &mut self.store.slab[self.id];
+        self.store.deadlines.update(self.id.slot(), entry, self.store.clock.now_ms);
+    }
+
+    /// Enqueues the entry now, though nothing has come in for it.
+    pub(crate) fn enqueue(&mut self) {
+        let entry = &mut self.store.slab[self.id];
+        self.store.turns.enqueue(self.id.slot(), entry, self.store.clock.now_us);
+    }
+
+    /// Sends what waits, and goes on with the connection when all is sent.
+    pub(crate) fn flush(mut self) -> Option<Self> {
+        let turn_bytes = self.store.turn_bytes();
+        let flushed = self.send_waiting(turn_bytes);
+        self.after_flush(flushed)
+    }
+
+    /// Goes on after a write: to the next request when the response is sent.
+    pub(crate) fn after_flush(mut self, flushed: Result<Flushed, Errno>) -> Option<Self> {
+        let now_ms = self.store.clock.now_ms;
+        let entry = &mut *self;
+        let still_open = match (flushed, &entry.phase) {
+            (Err(_), _) => {
+                self.close();
+                return None;
+            }
+            (Ok(Flushed::Done), Phase::Responding) => {
+                entry.phase = Phase::Waiting;
+                entry.is_fresh = false;
+                entry.since_ms = now_ms;
+                entry.responded_us = monotonic_us();
+                if entry.is_persistent { Some(self) } else { self.hang_up() }
+            }
+            (Ok(flushed), Phase::Upgraded(_)) => {
+                self.after_flush_upgraded(flushed);
+                Some(self)
+            }
+            (Ok(_), _) => Some(self),
+        };
+        still_open?.account_held(flushed == Ok(Flushed::Blocked))
+    }
+
+    /// Counts what waits in memory for a client, and spools what is too much. That happens when the client takes
+    /// nothing now, or when the other responses alone fill the worker's memory.
+    pub(crate) fn account_held(self, is_blocked: bool) -> Option<Self> {
+        let entry = &mut self.store.slab[self.id];
+        let others = self.store.held_bytes - entry.held_bytes;
+        let settings = &self.store.settings;
+        let mut most = settings.worker_memory_bytes_max.saturating_sub(others);
+        if matches!(entry.phase, Phase::Streaming(_)) {
+            most = most.min(settings.response_memory_bytes_max);
+        }
+        let most = most.max(SPOOLED_BYTES_MIN);
+        let is_due = is_blocked || others >= settings.worker_memory_bytes_max;
+        if is_due
+            && settings.response_file_bytes_max > 0
+            && let Some(output) = entry.output.as_mut()
+            && output.memory_bytes() > most
+            && let Err(error) = output.spool(most)
+        {
+            self.store.warn("keep what a client has not taken, so that it is cut off", error);
+            self.reset();
+            return None;
+        }
+        entry.held_bytes = entry.memory_bytes();
+        self.store.held_bytes = others + entry.held_bytes;
+        Some(self)
+    }
+
+    /// Closes after the last response. While the client may still be sending, a close at once would take the response
+    /// back from it (RFC 9112, 9.6).
+    pub(crate) fn hang_up(mut self) -> Option<Self> {
+        let now_ms = self.store.clock.now_ms;
+        let entry = &mut *self;
+        if entry.input.is_empty() && !entry.is_readable {
+            entry.say_end();
+            self.close();
+            return None;
+        }
+        entry.linger(now_ms);
+        Some(self)
+    }
+
+    /// Goes on after a write to an upgraded connection.
+    fn after_flush_upgraded(&mut self, flushed: Flushed) {
+        let entry = &mut **self;
+        let Some(upgraded) = entry::upgraded_mut(entry) else { return };
+        if flushed != Flushed::Done {
+            upgraded.has_waited = true;
+            return;
+        }
+        upgraded.is_drained |= std::mem::take(&mut upgraded.has_waited) && upgraded.wants_drained;
+        match upgraded.stage {
+            SocketStage::Leaving(code) => self.reborrow().finish_upgraded(code),
+            SocketStage::Broken(_) => {
+                entry.say_end();
+                entry.carrier.shut(Shutdown::Write);
+            }
+            SocketStage::Open | SocketStage::Closing | SocketStage::Ended(_) => {}
+        }
+    }
+
+    /// Closes the socket of an upgraded connection. The entry stays until its owner has heard of the end, in the
+    /// entry's next turn.
+    pub(crate) fn finish_upgraded(mut self, code: CloseCode) {
+        let entry = &mut self.store.slab[self.id];
+        let Some(upgraded) = entry::upgraded_mut(entry) else { return };
+        if upgraded.is_over() {
+            return;
+        }
+        upgraded.stage = SocketStage::Ended(code);
+        entry.say_end();
+        entry.carrier.shut(Shutdown::Both);
+        entry.output = None;
+        entry.input = Vec::new();
+        entry.seen = 0;
+        if let Some(socket) = entry.carrier.socket() {
+            self.store.poller.remove(socket);
+        }
+        self.store.held_bytes -= std::mem::take(&mut entry.held_bytes);
+        if let Some(link) = entry.carrier.stream_mut() {
+            link.end(code != CloseCode::ABNORMAL);
+            let parent = link.parent;
+            self.store.let_parent_flush(parent);
+        }
+        self.settle();
+    }
+}
