@@ -61,6 +61,29 @@ class ErrorTest < Minitest::Test
     end
   end
 
+  # Short pieces wait for the next one. If the body fails meanwhile, they are not sent, though
+  # another thread takes the lead while the application answers for the error.
+  def test_pieces_that_waited_when_the_body_failed_are_not_sent
+    gate = Queue.new
+    handler = lambda do |*|
+      gate.pop
+      [503, {}, ["later"]]
+    end
+    serve(threads: 2, lowlevel_error_handler: handler) do |env|
+      next [200, {}, ["own"]] if env["PATH_INFO"] == "/"
+
+      [200, { "content-length" => "9" }, Failing.new("private")]
+    end
+    stderr_of do
+      failed = connect.send("GET /fails HTTP/1.1\r\nHost: a\r\n\r\n")
+      eventually { gate.num_waiting == 1 }
+      5.times { assert_equal "own", get.body }
+      gate << true
+      response = failed.response
+      assert_equal [503, "later"], [response.status, response.body]
+    end
+  end
+
   def test_a_body_that_fails_in_the_middle_never_looks_whole
     body = Failing.new(*(["x" * 100_000] * 3))
     serve { [200, {}, body] }
