@@ -318,7 +318,8 @@ impl Boot {
         if !self.options.portable {
             return String::new();
         }
-        let mut text = "thruway: in the portable mode: libruby's own calls are not answered\n".to_owned();
+        let mut text =
+            "thruway: in the portable mode: libruby's own calls are not answered\n".to_owned();
         if self.options.trust == Trust::Digest && !self.may_write {
             text.push_str(
                 "thruway: not frozen: portable mode cannot see what the program changes\n",

@@ -1,4 +1,4 @@
-//! A process that runs already and is recorded for some time.
+//! Recording of a process that is already running, for a limited time.
 
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
@@ -18,7 +18,8 @@ use crate::recording::Sink;
 use crate::shared_rings::SharedRings;
 use crate::tracer::AttachedTracer;
 
-/// A process that was attached to. Nothing of ours is in it, and it goes on as before when this ends.
+/// An attachment to a running process. Nothing is injected, and the process continues undisturbed when the
+/// attachment ends.
 #[derive(Debug)]
 pub struct Attachment {
     rings: SharedRings,
@@ -29,17 +30,17 @@ pub struct Attachment {
     name: String,
 }
 
-/// The ring is read this often, and at once where it is full.
+/// The interval at which the ring is read. A full ring is read at once.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Attachment {
-    /// Attaches to all threads of a process, and to whatever comes from them.
+    /// Attaches to all threads of a process and to their descendants.
     ///
-    /// Call this before the first thread is started, and once a process: it forks, and it keeps the
-    /// process's signals for itself.
+    /// Must be called before the first thread is started, and at most once per process: it forks, and it
+    /// blocks the process's signals.
     ///
     /// # Errors
-    /// There is no such process, or the system does not let us trace it.
+    /// The process does not exist, or the system denies tracing.
     pub fn start(process: i32) -> Result<Self, Error> {
         let name = format!("process {process}");
         let failed = |error| Error::system(TRACE, name.as_bytes(), error);
@@ -60,8 +61,8 @@ impl Attachment {
         Ok(Self { rings, doorbell, tracer, drain, signals, name })
     }
 
-    /// Takes every call until the process and all that came from it have ended, or until a signal asks us to end.
-    /// `sink` gets the calls in the order in which they ended.
+    /// Records until the process and its descendants have ended, or until a signal asks this process to end.
+    /// `sink` receives the calls in the order in which they ended.
     ///
     /// # Errors
     /// The tracer failed.
@@ -71,7 +72,7 @@ impl Attachment {
             sink.pause();
             self.sleep();
             if self.signals.is_asked_to_end() {
-                // The kernel detaches then, whatever the threads do at the moment.
+                // Killing the tracer makes the kernel detach from all threads, whatever they are doing.
                 let _ = process::send_signal(self.tracer, number::SIGKILL);
             }
             if let Ok(Some((_, end))) = process::wait(Wait::News(self.tracer)) {
@@ -95,20 +96,21 @@ impl Attachment {
         Ok(outcome)
     }
 
-    /// Until the ring is full, a signal has come or some time is over.
+    /// Waits until the ring is full, a signal arrives, or the interval is over.
     fn sleep(&self) {
         let mut awaited = [
             PollFd::from_borrowed_fd(self.doorbell.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
         ];
         let pause = Timespec::try_from(PAUSE).unwrap_or_default();
-        // Interrupted or not: what there is to do is looked at anyway.
+        // An interrupted wait needs no handling, because the caller checks all sources anyway.
         let _ = poll(&mut awaited, Some(&pause));
-        self.doorbell.hear();
+        self.doorbell.clear();
     }
 }
 
-/// The tracer's process. It ends with ours, in whatever way, and the kernel detaches.
+/// The main function of the tracer's process. The process dies with its parent, for whatever reason, and the
+/// kernel then detaches.
 fn trace(rings: &SharedRings, doorbell: &Doorbell, process: i32, mut attached: PipeWriter) -> u8 {
     process::die_with_parent(true);
     process::set_name(c"thruway-tracer");
@@ -116,10 +118,10 @@ fn trace(rings: &SharedRings, doorbell: &Doorbell, process: i32, mut attached: P
     let mut tracer = AttachedTracer::new(rings, doorbell);
     let outcome = tracer.attach(process);
     let errno = outcome.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(1));
-    // It fails if the recorder has died.
+    // The write fails if the recorder has died.
     let _ = attached.write_all(&errno.to_ne_bytes());
     drop(attached);
     let traced = outcome.and_then(|()| tracer.run());
-    // Error numbers of these calls are below 128.
+    // The error numbers of these calls are below 128.
     traced.map_or_else(|error| u8::try_from(error.raw_os_error().unwrap_or(1)).unwrap_or(1), |()| 0)
 }

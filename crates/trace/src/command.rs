@@ -1,4 +1,4 @@
-//! The command that is traced.
+//! The traced command.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,7 +9,7 @@ use rustix::fs::{Access, access};
 use crate::Error;
 use crate::error::RUN;
 
-/// A program, its arguments and its environment, as `execve` takes them.
+/// A program with its arguments and environment, in the form that `execve` takes.
 #[derive(Debug, Clone)]
 pub struct Command {
     pub(crate) program: CString,
@@ -18,11 +18,11 @@ pub struct Command {
 }
 
 impl Command {
-    /// Finds `words[0]` in `path`, a list of folders as in the variable `PATH`, unless it has a
-    /// slash. `environment` is passed on as it is.
+    /// Finds `words[0]` in `path`, a list of folders in the form of `PATH`, unless it contains a slash.
+    /// `environment` is passed on unchanged.
     ///
     /// # Errors
-    /// No such program, or no right to run it.
+    /// The program does not exist or must not be executed.
     pub fn find(
         words: &[OsString],
         path: &OsStr,
@@ -45,7 +45,7 @@ impl Command {
         })
     }
 
-    /// What a process that runs was started with, as far as that can be read.
+    /// Reads the arguments and environment of a running process from `/proc`. Unreadable parts are empty.
     #[must_use]
     pub fn of_process(process: i32) -> Self {
         let words = |name: &str| -> Vec<CString> {
@@ -58,7 +58,7 @@ impl Command {
         Self { program, arguments, environment: words("environ") }
     }
 
-    /// Its environment, as names and values.
+    /// Returns the environment as names and values.
     #[must_use]
     pub fn variables(&self) -> Vec<(OsString, OsString)> {
         let pair = |variable: &CString| {
@@ -69,7 +69,7 @@ impl Command {
         self.environment.iter().filter_map(pair).collect()
     }
 
-    /// The program's path, as found.
+    /// The path of the program.
     #[must_use]
     pub fn program(&self) -> &[u8] {
         self.program.as_bytes()

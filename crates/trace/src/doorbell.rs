@@ -1,11 +1,11 @@
-//! Wakes the recorder from another process.
+//! A way to wake the recorder from another process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Rings in one process and is heard in another, which shares it by `fork`.
+/// A doorbell that another process rings. The processes share it by `fork`.
 #[derive(Debug)]
 pub(crate) struct Doorbell(OwnedFd);
 
@@ -16,13 +16,13 @@ impl Doorbell {
 
     /// Wakes the thread that polls the descriptor.
     pub(crate) fn ring(&self) {
-        // Full only if it has rung 2^64 times unheard.
+        // The write fails only when the counter is full, after 2^64 rings.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Hears all rings so far.
-    pub(crate) fn hear(&self) {
-        // Empty if it has not rung.
+    /// Clears all rings so far.
+    pub(crate) fn clear(&self) {
+        // The read fails if the doorbell has not rung.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }

@@ -1,11 +1,11 @@
-//! Why a command was not traced, or a recording not read.
+//! The errors of tracing a command or reading a recording.
 
 use std::fmt;
 use std::io;
 
 use thruway_sys::printable;
 
-/// What went wrong, and with what.
+/// An error: its kind, and the name of the command or file.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -35,7 +35,7 @@ impl Error {
         }
     }
 
-    /// Whether the system does not let us trace.
+    /// Whether the system denies tracing (`EPERM` or `ENOSYS`).
     #[must_use]
     pub fn is_refused(&self) -> bool {
         const EPERM: i32 = 1;
@@ -48,14 +48,15 @@ impl Error {
         }
     }
 
-    /// Whether the memory that is shared with the command would be longer than a file may be.
+    /// Whether the shared memory would exceed the limit of file sizes (`EFBIG`).
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         const EFBIG: i32 = 27;
         matches!(&self.kind, ErrorKind::System { error, .. } if error.raw_os_error() == Some(EFBIG))
     }
 
-    /// Of a command that could not be run: whether it is there, and may not be run or is no program.
+    /// Whether a command that could not be run exists; `None` for other errors. An existing command may lack
+    /// permission or be no program.
     #[must_use]
     pub fn is_command_there(&self) -> Option<bool> {
         match &self.kind {
@@ -68,7 +69,7 @@ impl Error {
         }
     }
 
-    /// Whether the program was started and is in no form that the system can run.
+    /// Whether the command has no format that the system can execute (`ENOEXEC`).
     #[must_use]
     pub fn is_no_program(&self) -> bool {
         const ENOEXEC: i32 = 8;
@@ -76,9 +77,9 @@ impl Error {
     }
 }
 
-/// What [`Error::is_refused`] looks for.
+/// The action that [`Error::is_refused`] looks for.
 pub(crate) const TRACE: &str = "trace";
-/// What [`Error::is_command_there`] looks for.
+/// The action that [`Error::is_command_there`] looks for.
 pub(crate) const RUN: &str = "run";
 
 impl fmt::Display for Error {

@@ -1,30 +1,30 @@
-//! What is recorded: system calls with absolute names, and the lives of the threads that make them.
+//! Events of a recording: system calls with absolute names, and the starts and ends of threads.
 
 use crate::call::Call;
 
-/// Something that a thread did: of the command, or of anything that the command started.
+/// An event of a thread that belongs to the command or its descendants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// When it happened, in nanoseconds since the recording began. For a call: when the call began.
+    /// The time in nanoseconds since the start of the recording. For a call: when the call began.
     pub at_ns: u64,
-    /// The process, by the id of its first thread.
+    /// The process, by the ID of its first thread.
     pub process: i32,
-    /// The thread.
+    /// The ID of the thread.
     pub thread: i32,
-    /// What the thread did.
+    /// The kind of event.
     pub kind: EventKind<'a>,
 }
 
-/// What a thread did.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventKind<'a> {
-    /// A system call has ended.
+    /// A system call ended.
     Syscall(Syscall<'a>),
-    /// The thread made a thread or a process.
+    /// The thread created a thread or a process.
     Spawn {
-        /// Its id.
+        /// The ID of the new thread or process.
         child: i32,
-        /// Whether it is a thread of the same process.
+        /// Whether the child is a thread of the same process.
         is_thread: bool,
     },
     /// The thread executed a program with these arguments, as far as they could be read.
@@ -36,20 +36,20 @@ pub enum EventKind<'a> {
 /// A system call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Syscall<'a> {
-    /// Which call.
+    /// The call.
     pub call: &'static Call,
-    /// How long it took, in nanoseconds.
+    /// The duration, in nanoseconds.
     pub duration_ns: u64,
-    /// Its result; -4095 to -1 are errors.
+    /// The result; -4095 to -1 are errors.
     pub result: i64,
-    /// Its flags, if it has any.
+    /// The flags; 0 if the call has none.
     pub flags: u32,
-    /// The names that it asked for, absolute. Empty: there is none, or it asked about a descriptor.
+    /// The absolute names. Empty if the call has no name, or is about a descriptor.
     pub names: [&'a [u8]; 2],
 }
 
 impl Syscall<'_> {
-    /// The error that it ended with.
+    /// Returns the error number, if the call failed.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         let errno = i32::try_from(self.result.checked_neg()?).ok()?;

@@ -1,4 +1,4 @@
-//! The seccomp program: which system calls stop the program that makes them.
+//! The seccomp program that selects the system calls at which a traced program stops.
 
 use thruway_sys::seccomp::{ALLOW, Instruction, TRACE, field};
 
@@ -10,8 +10,8 @@ const JUMP_IF_AT_LEAST: u16 = 0x35;
 const AND: u16 = 0x54;
 const RETURN: u16 = 0x06;
 
-/// The program for this machine. A recorded call stops, unless its sixth argument is `cookie`: the
-/// stub notes it then. Calls of other architectures that the machine runs always stop.
+/// Builds the seccomp program for this machine. A recorded call stops unless its sixth argument is `cookie`,
+/// which marks calls that the stub records. Calls of the machine's other ABIs always stop.
 pub(crate) fn program(cookie: u64) -> Vec<Instruction> {
     let mut program = Assembler::default();
     let [native, compatible, allow, trace, cookie_check, command_check] = program.labels();
@@ -41,7 +41,7 @@ pub(crate) fn program(cookie: u64) -> Vec<Instruction> {
         if is_conditional { command_check } else { trace }
     });
 
-    // fcntl: only the commands that duplicate a descriptor.
+    // Of fcntl, only the commands that duplicate a descriptor are recorded.
     const DUPLICATE: u32 = 0;
     const DUPLICATE_CLOEXEC: u32 = 1030;
     program.put(command_check);
@@ -67,24 +67,24 @@ pub(crate) fn program(cookie: u64) -> Vec<Instruction> {
     program.finish()
 }
 
-/// The numbers of all calls, and whether only some commands of it matter.
+/// Returns the numbers of all recorded calls, and whether only some commands of the call are recorded.
 fn numbers(abi: Abi) -> Vec<(u32, bool)> {
     let calls = Numbers::new(abi);
     calls.iter().map(|(number, call)| (number, !call.is_always_recorded())).collect()
 }
 
-/// A place in the program, known by the time it is finished.
+/// A position in the program that may not be known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Label(usize);
 
-/// An instruction's code and constant, and where it goes if it holds and if it does not.
-type Unfinished = (u16, u32, Option<(Label, Label)>);
+/// An instruction's code and constant, and its targets if the comparison holds or fails.
+type SymbolicInstruction = (u16, u32, Option<(Label, Label)>);
 
-/// Writes forward jumps before their targets are known.
+/// Assembles a program with forward jumps to labels that are placed later.
 #[derive(Debug, Default)]
 struct Assembler {
-    instructions: Vec<Unfinished>,
-    /// Where each label stands.
+    instructions: Vec<SymbolicInstruction>,
+    /// The instruction index of each label.
     places: Vec<usize>,
 }
 
@@ -114,7 +114,7 @@ impl Assembler {
         self.instructions.push((code, value, Some((then, otherwise))));
     }
 
-    /// Goes where the loaded number belongs: a search tree over the places where the answer changes.
+    /// Branches by the loaded number, as a binary search over the numbers at which the target changes.
     fn decide(&mut self, members: &[(u32, bool)], outside: Label, inside: impl Fn(bool) -> Label) {
         let mut steps = vec![(0, outside)];
         for (number, is_conditional) in members {
@@ -141,10 +141,11 @@ impl Assembler {
 
     fn finish(self) -> Vec<Instruction> {
         let distance = |from: usize, to: Label| {
-            // Some hundred instructions; the tests run every path.
+            // The program has a few hundred instructions; the tests cover every path, so a distance never
+            // exceeds `u8`.
             u8::try_from(self.places[to.0] - from - 1).unwrap_or(u8::MAX)
         };
-        let instruction = |(at, (code, value, targets)): (usize, &Unfinished)| {
+        let instruction = |(at, (code, value, targets)): (usize, &SymbolicInstruction)| {
             let jumps =
                 targets.map(|(then, otherwise)| (distance(at, then), distance(at, otherwise)));
             let (jump_true, jump_false) = jumps.unwrap_or_default();
@@ -160,7 +161,7 @@ mod tests {
 
     const COOKIE: u64 = 0x1234_5678_9abc_def0;
 
-    /// What the kernel would do with the program.
+    /// Runs the program as the kernel would.
     fn answer(program: &[Instruction], abi: Abi, number: u32, arguments: [u64; 6]) -> u32 {
         let word = |at: u32| match at {
             field::NUMBER => number,
@@ -194,7 +195,7 @@ mod tests {
             for number in 0..600 {
                 let stops = match calls.call(number) {
                     Some(call) => !call.name.starts_with("fcntl"),
-                    // x32's numbers, which no program of the machine's own ABI uses.
+                    // Numbers of x32 that do not occur in the native ABI.
                     None => abi == Abi::Native && Numbers::new(Abi::X32).call(number).is_some(),
                 };
                 let expected = if stops { TRACE } else { ALLOW };

@@ -1,5 +1,5 @@
-//! The command as a shell's job: it gets the signals that were meant for it, we stop when it stops, and
-//! its end is kept.
+//! Represents the command as a shell's job: forwards the signals meant for it, stops when it stops, and keeps
+//! its exit status.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::signal::{Mask, SignalFd, number};
 
-/// The signals that are held back for the command, before it is there.
+/// Signals that are blocked on behalf of the command, even before it exists.
 #[derive(Debug)]
 pub(crate) struct JobSignals {
     signals: SignalFd,
-    /// What was held back before.
+    /// The mask that was in effect before.
     before: Mask,
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub(crate) struct Job {
     held: JobSignals,
@@ -24,76 +24,76 @@ pub(crate) struct Job {
 }
 
 impl JobSignals {
-    /// Holds signals back from here on.
+    /// Starts blocking signals.
     pub(crate) fn begin() -> io::Result<Self> {
         let held = Mask::of(&HELD);
         let before = held.set();
         Ok(Self { signals: SignalFd::new(&held)?, before })
     }
 
-    /// The signals that the command holds back from its start on.
+    /// The signal mask with which the command starts.
     pub(crate) fn mask(&self) -> &Mask {
         &self.before
     }
 
-    /// Whether a signal came that asks us to end.
+    /// Whether a signal that asks this process to end has arrived.
     pub(crate) fn is_asked_to_end(&self) -> bool {
         const ENDING: [i32; 4] = [number::SIGHUP, number::SIGINT, number::SIGQUIT, number::SIGTERM];
         let received = std::iter::from_fn(|| self.signals.receive().ok().flatten());
         received.fold(false, |asked, received| asked | ENDING.contains(&received.signal))
     }
 
-    /// Holds nothing back any more: there is no command.
+    /// Restores the previous mask, because there is no command.
     pub(crate) fn release(&self) {
         self.before.set();
     }
 }
 
 impl Job {
-    /// The command runs as this process.
+    /// Represents a command that runs as process `command`.
     pub(crate) fn new(held: JobSignals, command: i32) -> Self {
         Self { held, command, end: None }
     }
 
-    /// Its process.
+    /// The process of the command.
     pub(crate) fn command(&self) -> i32 {
         self.command
     }
 
-    /// How it ended, if it has.
+    /// How the command ended; `None` while it runs.
     pub(crate) fn end(&self) -> Option<Change> {
         self.end
     }
 
-    /// Another part of this process took its end.
+    /// Records the end of the command if it was received elsewhere.
     pub(crate) fn ended(&mut self, end: Option<Change>) {
         self.end = self.end.or(end);
     }
 
-    /// There is no command.
+    /// Restores the signal mask, because there is no command.
     pub(crate) fn release(&self) {
         self.held.release();
     }
 
-    /// Passes signals on, stops when the command stops, and keeps its end.
-    pub(crate) fn look_after(&mut self) {
+    /// Forwards signals, stops when the command stops, and records its end.
+    pub(crate) fn update(&mut self) {
         self.pass_signals();
         self.follow();
     }
 
-    /// A signal that was sent to us alone was meant for the command. One from the terminal went to
-    /// the command as well.
+    /// Forwards signals that were sent to this process alone. The terminal sends its signals to the command
+    /// as well.
     fn pass_signals(&mut self) {
         while let Ok(Some(received)) = self.held.signals.receive() {
             let is_passed = received.from_process && !NOT_PASSED.contains(&received.signal);
             if is_passed && self.end.is_none() {
-                // It has just ended if this fails.
+                // A failure means that the command has just ended.
                 let _ = process::send_signal(self.command, received.signal);
             }
         }
     }
 
-    /// Stops with the command, so that a shell sees the job as stopped, and takes its end.
+    /// Stops with the command, so that the shell sees a stopped job, and records the command's end.
     fn follow(&mut self) {
         let command = self.command;
         while self.end.is_none() {
@@ -101,7 +101,7 @@ impl Job {
                 Ok(Some((_, Change::Stopped { .. }))) => {
                     process::stop_here();
                     if matches!(process::wait(Wait::News(command)), Ok(None)) {
-                        // We were continued, and it was not.
+                        // Only this process was continued, so the command has to be continued here.
                         let _ = process::send_signal(command, number::SIGCONT);
                     }
                 }
@@ -114,21 +114,21 @@ impl Job {
 }
 
 impl AsFd for JobSignals {
-    /// Readable when a signal has come.
+    /// Readable when a signal has arrived.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }
 }
 
 impl AsFd for Job {
-    /// Readable when a signal has come, the command's end among them.
+    /// Readable when a signal has arrived, including the `SIGCHLD` of the command's end.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.held.signals.as_fd()
     }
 }
 
-/// Signals that we hold back, to pass them on. `SIGXFSZ` is one because a recording that is as long
-/// as a file may be is an error like any other.
+/// Signals that are blocked in order to be forwarded. `SIGXFSZ` is blocked too, so that a recording that
+/// reaches the limit of file sizes is an ordinary error.
 const HELD: [i32; 9] = [
     number::SIGCHLD,
     number::SIGHUP,

@@ -1,7 +1,7 @@
-//! The start: a command that waits until its tracer has attached, and the tracer.
+//! Starts the command, which waits until its tracer has attached, and the tracer.
 //!
-//! The user's process is the parent of both, so the command's parent, group and terminal are as the
-//! user's shell made them.
+//! The recorder is the parent of both, so that the command's parent, group and terminal are those that the
+//! user's shell set up.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 
@@ -15,27 +15,30 @@ use crate::shared_rings::SharedRings;
 use crate::tracer::{Tracer, TracerContext};
 use crate::{Command, Error, filter};
 
-/// The two processes, by id.
+/// The IDs of the two processes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchedProcesses {
     pub(crate) command: i32,
     pub(crate) tracer: i32,
 }
 
-/// What the steps of a start share.
+/// State shared by the steps of a launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaunchContext<'a> {
     pub(crate) rings: &'a SharedRings,
     pub(crate) doorbell: &'a Doorbell,
     pub(crate) with_stub: bool,
-    /// The signals that the command holds back from its start on.
+    /// The signal mask with which the command starts.
     pub(crate) mask: &'a Mask,
 }
 
-/// Starts the command under its tracer; answers when the command runs.
-pub(crate) fn launch(command: &Command, context: LaunchContext<'_>) -> Result<Launched, Error> {
+/// Starts the command under its tracer. Returns when the command is running.
+pub(crate) fn launch(
+    command: &Command,
+    context: LaunchContext<'_>,
+) -> Result<LaunchedProcesses, Error> {
     let name = command.program();
-    // Each process gets only its ends of the pipes: a read ends when the other process dies.
+    // Each process gets only its own ends of the pipes, so that a read ends when the other process dies.
     let pipe = || io::pipe().map_err(|error| Error::system("start", name, error));
     let ((hello_reader, hello), (go, go_writer)) = (pipe()?, pipe()?);
     let recorder = std::process::id().cast_signed();
@@ -45,15 +48,15 @@ pub(crate) fn launch(command: &Command, context: LaunchContext<'_>) -> Result<La
     let (failed_reader, failed) = pipe()?;
     let start = move || run(command, &program, context.mask, tracer, (hello, go, failed));
     let child = process::fork(start).map_err(|error| Error::system("start", name, error))?;
-    hear_of_start(failed_reader, name)?;
-    Ok(Launched { command: child, tracer })
+    wait_for_start(failed_reader, name)?;
+    Ok(LaunchedProcesses { command: child, tracer })
 }
 
-/// Waits until the command's process is the program, or has told that it cannot be.
-fn hear_of_start(mut failed: PipeReader, name: &[u8]) -> Result<(), Error> {
+/// Waits until the child has executed the program or has reported an error.
+fn wait_for_start(mut failed: PipeReader, name: &[u8]) -> Result<(), Error> {
     let mut failure = [0; 5];
     match failed.read_exact(&mut failure) {
-        // Closed by the start of the program, or by the end of the child.
+        // The pipe was closed by the execution of the program, or by the end of the child.
         Err(_) => Ok(()),
         Ok(()) => {
             let [stage, errno @ ..] = failure;
@@ -67,7 +70,7 @@ fn hear_of_start(mut failed: PipeReader, name: &[u8]) -> Result<(), Error> {
 const FILTER: u8 = 1;
 const RUN: u8 = 2;
 
-/// The tracer's process.
+/// The main function of the tracer's process.
 fn trace(
     context: LaunchContext<'_>,
     recorder: i32,
@@ -78,7 +81,7 @@ fn trace(
     process::set_name(c"thruway-tracer");
     Mask::full().set();
     let LaunchContext { rings, doorbell, with_stub, .. } = context;
-    // Meanwhile the command's process is made.
+    // Prepared while the command's process is being forked.
     let mut tracer = Tracer::new(TracerContext { rings, doorbell, recorder, with_stub });
     let mut root = [0; 4];
     let traced = hello.read_exact(&mut root).and_then(|()| {
@@ -91,12 +94,12 @@ fn trace(
     });
     match traced {
         Ok(()) => 0,
-        // Error numbers of these calls are below 128.
+        // The error numbers of these calls are below 128.
         Err(error) => u8::try_from(error.raw_os_error().unwrap_or(1)).unwrap_or(1),
     }
 }
 
-/// The command's process, until it becomes the program.
+/// The main function of the command's process, until it executes the program.
 fn run(
     command: &Command,
     filter: &[Instruction],
@@ -113,10 +116,10 @@ fn run(
     become_program(command, mask, failed, || seccomp::install(filter))
 }
 
-/// The exit status of a process that is not the program after all.
+/// The exit status of a process that did not become the program.
 const NOT_STARTED: u8 = 125;
 
-/// Becomes the program once `prepare` has been done; tells `failed` if one of them fails.
+/// Calls `prepare` and executes the program. Reports an error of either through `failed`.
 fn become_program(
     command: &Command,
     mask: &Mask,
@@ -132,7 +135,7 @@ fn become_program(
         }
     };
     let errno = error.raw_os_error().unwrap_or(0).to_ne_bytes();
-    // It fails if the recorder has died.
+    // The write fails if the recorder has died.
     let _ = failed.write_all(&[[stage].as_slice(), &errno].concat());
     NOT_STARTED
 }

@@ -1,9 +1,10 @@
-//! Look-ups of a command and of all that it starts: which were wasted, and what would fix it.
+//! Records the file look-ups of a command and its descendants, and reports which were wasted and how to avoid
+//! them.
 //!
-//! Reading order: [`call`] (which system calls ask for a file by name); `record` and `shared_rings` (how
-//! calls are noted, and the memory that all processes share); `tracer` (the process that attaches to the
-//! command) and `launch`; `pipeline` (from the rings to [`Event`]s with absolute names); [`Recorder`],
-//! which joins all of these.
+//! Reading order: [`call`] (the system calls that name a file); `record` and `shared_rings` (the form of a
+//! recorded call, and the memory that all processes share); `tracer` (the process that attaches to the
+//! command) and `launch`; `pipeline` (turns records into [`Event`]s with absolute names); [`Recorder`], which
+//! joins all of these.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(target_arch = "x86_64"),

@@ -1,28 +1,29 @@
-//! What is left to do when the tracer has died: let the programs through.
+//! Keeps traced programs running after the tracer has died.
 //!
-//! Their filter stays, and a stopped call fails without a tracer. The recorder attaches in the
-//! tracer's place, which takes it well below a millisecond. Until then, calls that the stub does not
-//! make can fail with `ENOSYS`. Afterwards the command goes on to its end, unnoted.
+//! The seccomp filter of a program outlives the tracer, and a call that stops without a tracer fails with
+//! `ENOSYS`. The recorder therefore attaches in the tracer's place, within much less than a millisecond. Only
+//! calls outside the stub during that time can fail. Afterwards the command runs to its end without being
+//! recorded.
 
 use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::ptrace::{self, Resume, event};
 
 use crate::shared_rings::SharedRings;
 
-/// Attaches to all that is still running, and lets everything through until the last one ends. Returns
-/// with the end of `command`, if it came now.
+/// Attaches to all running threads and resumes them at each stop until the last one has ended. Returns the
+/// end of `command` if it was seen here.
 pub(crate) fn guard(rings: &SharedRings, command: i32) -> Option<Change> {
     let largest = std::fs::read_to_string("/proc/sys/kernel/pid_max");
     let largest = largest.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 22);
     for thread in rings.threads(largest) {
-        // Those that have ended meanwhile cannot be attached to.
+        // Threads that have ended in the meantime cannot be attached to.
         let _ = ptrace::seize(thread);
     }
     let mut end = None;
     while let Ok(Some((thread, change))) = process::wait(Wait::Any) {
         match change {
             Change::Stopped { signal, event } => {
-                // Killed meanwhile if it fails.
+                // A failure means that the thread was killed in the meantime.
                 let _ = pass(thread, signal, event);
             }
             Change::Continued => {}

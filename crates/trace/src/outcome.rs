@@ -3,34 +3,34 @@
 use serde::{Deserialize, Serialize};
 use thruway_sys::process::Change;
 
-/// How calls are noted.
+/// The mechanism that records calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// The programs note their own calls; the tracer sees the rest.
+    /// Code injected into the programs records their calls; the tracer records the rest.
     #[default]
     Stub,
-    /// The tracer notes every call.
+    /// The tracer records every call.
     Ptrace,
 }
 
-/// How a recording ended.
+/// The end of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// How the command ended; unknown if the recording was cut short.
+    /// How the command ended; `None` if the recording was cut short or the command was attached to.
     pub end: Option<Change>,
-    /// How long it ran, in nanoseconds.
+    /// The run time of the command, in nanoseconds.
     pub wall_ns: u64,
-    /// How often a program was stopped for the tracer.
+    /// The number of times a program stopped for the tracer.
     pub stops: u64,
-    /// How many calls the tracer noted itself.
+    /// The number of calls that the tracer recorded itself.
     pub traced: u64,
-    /// Whether the tracer died before the command's end: later calls are missing.
+    /// Whether the tracer died before the command ended, so that later calls are missing.
     pub is_cut_short: bool,
 }
 
 impl Outcome {
-    /// That of a recording whose end is missing, and whose last event was at `wall_ns`.
+    /// Returns the outcome of a recording without an end, whose last event was at `wall_ns`.
     pub(crate) fn cut_short(wall_ns: u64) -> Self {
         Self { end: None, wall_ns, stops: 0, traced: 0, is_cut_short: true }
     }

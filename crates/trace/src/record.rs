@@ -1,4 +1,4 @@
-//! One noted call as it lies in a ring: the same bytes, whether the stub or the tracer wrote them.
+//! The record of a call as it lies in a ring. The stub and the tracer write the same layout.
 
 use std::ffi::CStr;
 
@@ -6,43 +6,43 @@ use thruway_sys::stub::layout;
 
 use crate::call::{Abi, Argument, Call, Numbers};
 
-/// A call as the tracer notes it.
+/// A call as the tracer records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Which call, as [`number`] puts it.
+    /// The call, encoded by [`number`].
     pub(crate) number: u32,
-    /// The thread that made it.
+    /// The thread that made the call.
     pub(crate) thread: i32,
-    /// When it began and had ended, in ticks.
+    /// When the call began and ended, in ticks.
     pub(crate) started: u64,
     pub(crate) ended: u64,
-    /// Its result; -4095 to -1 are errors.
+    /// The result; -4095 to -1 are errors.
     pub(crate) result: i64,
-    /// The low halves of its first four arguments.
+    /// The low halves of the first four arguments.
     pub(crate) arguments: [u32; 4],
-    /// Its names, without NUL.
+    /// The names, without NUL.
     pub(crate) names: [Vec<u8>; 2],
 }
 
-/// What is noted beside calls; the rest of `number` is then one of these.
+/// Events besides calls. The low bits of `number` are then one of these values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Notice {
-    /// The thread made the one in the first argument, with the `clone` flags of the second.
+    /// The thread created the thread or process in the first argument, with the `clone` flags in the second.
     Fork = 1,
     /// The thread has ended.
     Exit = 2,
-    /// The thread became a program, and had the id in the first argument before.
+    /// The thread executed a program; the first argument is its previous thread ID.
     Program = 3,
 }
 
-/// Ends each argument of a program in the name of its notice, where a NUL would end the name.
+/// Separates a program's arguments in the name of its notice, since a NUL would end the name.
 pub(crate) const ARGUMENT_END: u8 = 0x1f;
 
 const ABI_SHIFT: u32 = 16;
 const NOTICE: u32 = 3 << ABI_SHIFT;
 
-/// A call's number and its ABI in one.
+/// Combines a call's number and its ABI.
 pub(crate) fn number(abi: Abi, number: u32) -> u32 {
     let abi = match abi {
         Abi::Native => 0,
@@ -52,14 +52,14 @@ pub(crate) fn number(abi: Abi, number: u32) -> u32 {
     number & 0xffff | abi << ABI_SHIFT
 }
 
-/// What a number stands for.
+/// The meaning of a record's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Call(&'static Call),
     Notice(Notice),
 }
 
-/// The numbers of all of this machine's ABIs.
+/// The call numbers of all ABIs of this machine.
 #[derive(Debug)]
 pub(crate) struct Calls([Numbers; 3]);
 
@@ -72,7 +72,7 @@ impl Calls {
         self.0[abi as usize].call(number)
     }
 
-    /// What a record is about; `None` if it was damaged.
+    /// Returns the meaning of a record's number; `None` if the record is damaged.
     pub(crate) fn subject(&self, number: u32) -> Option<Subject> {
         if number & NOTICE == NOTICE {
             let notice = match number & 0xffff {
@@ -87,14 +87,15 @@ impl Calls {
         Some(Subject::Call(numbers.call(number & 0xffff)?))
     }
 
-    /// Whether a record is of a call that is not recorded with these arguments.
-    pub(crate) fn is_aside(&self, view: View<'_>) -> bool {
+    /// Whether a record is of a call that is not recorded with its arguments.
+    pub(crate) fn is_unrecorded(&self, view: View<'_>) -> bool {
         let subject = self.subject(view.number());
         matches!(subject, Some(Subject::Call(call)) if !call.is_recorded(view.argument(1).into()))
     }
 
-    /// A byte for each number that the stub notes: see [`Call::shape`]. It knows no commands, so of fcntl it notes all,
-    /// and [`is_aside`](Self::is_aside) tells which of them duplicate nothing.
+    /// Returns a byte for each call number, from which the stub tells how to record the call: see
+    /// [`Call::shape`]. The stub does not distinguish the commands of fcntl, so it records all of them;
+    /// [`is_unrecorded`](Self::is_unrecorded) filters the result.
     pub(crate) fn shapes(&self) -> [u8; layout::SHAPES_MAX] {
         let mut shapes = [0; layout::SHAPES_MAX];
         for (number, call) in self.0[Abi::Native as usize].iter() {
@@ -107,7 +108,7 @@ impl Calls {
 }
 
 impl Record {
-    /// A notice of the tracer's, of this moment.
+    /// Creates a notice of the tracer at the current time.
     pub(crate) fn notice(notice: Notice, thread: i32, now: u64, arguments: [u32; 2]) -> Self {
         Self {
             number: NOTICE | notice as u32,
@@ -120,8 +121,8 @@ impl Record {
         }
     }
 
-    /// The call that a signal interrupted, from the bytes of its unfinished record; the kernel makes
-    /// it again, so it counts for itself.
+    /// Creates the record of a call that a signal interrupted, from the bytes of its unfinished record. The
+    /// kernel restarts the call, which is then recorded a second time.
     pub(crate) fn interrupted(bytes: &[u8], now: u64) -> Option<Self> {
         const RESTARTS: i64 = -512;
         let view = View::new(bytes)?;
@@ -137,7 +138,7 @@ impl Record {
         })
     }
 
-    /// The bytes, a multiple of eight.
+    /// Encodes the record. The length is a multiple of eight.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; layout::NAMES];
         for name in &self.names {
@@ -160,13 +161,12 @@ impl Record {
     }
 }
 
-/// The bytes of a record, looked at in place. Programs can write to the ring, so nothing in it is
-/// taken for granted.
+/// The bytes of a record, read in place. Traced programs can write to the ring, so no field is trusted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a>(&'a [u8]);
 
 impl<'a> View<'a> {
-    /// `None` if the bytes are too few to be a record.
+    /// Returns `None` if there are too few bytes for a record.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         (bytes.len() >= layout::NAMES).then_some(Self(bytes))
     }
@@ -203,7 +203,7 @@ impl<'a> View<'a> {
         if index < 4 { self.half(layout::ARGUMENTS + 4 * usize::from(index)) } else { 0 }
     }
 
-    /// The names, in order; an argument that is none has none here.
+    /// Returns the names in order. Arguments without a name are left out.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = &self.0[layout::NAMES..];
         std::iter::from_fn(move || {
@@ -213,7 +213,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The names of a call, each with its argument.
+    /// Returns the names of a call, each with its argument.
     pub(crate) fn names_of(
         &self,
         call: &'static Call,

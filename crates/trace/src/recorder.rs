@@ -1,5 +1,5 @@
-//! The process that the user started: it launches the command and its tracer, and takes what they
-//! note.
+//! The recorder: the process that the user started. It launches the command and its tracer, and reads their
+//! records.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::recording::Sink;
 use crate::shared_rings::SharedRings;
 use crate::{Command, Error, orphan_guard};
 
-/// A command that runs and is recorded.
+/// A running command that is being recorded.
 #[derive(Debug)]
 pub struct Recorder {
     rings: SharedRings,
@@ -28,19 +28,20 @@ pub struct Recorder {
     drain: Drain,
 }
 
-/// The rings are read this often while something is noted: a busy ring takes six times as long to fill.
+/// The interval at which busy rings are read. A busy ring takes six times as long to fill.
 const PAUSE_SHORTEST: Duration = Duration::from_millis(2);
-/// And this often while nothing is: a thread that begins then does not fill its ring meanwhile either.
+/// The interval at which idle rings are read. Still shorter than the time that a newly busy thread needs to
+/// fill its ring.
 const PAUSE_LONGEST: Duration = Duration::from_millis(8);
 
 impl Recorder {
-    /// Starts the command in the current folder.
+    /// Starts the command in the working directory.
     ///
-    /// Call this before the first thread is started, and once a process. It forks, and it keeps the
-    /// process's signals for itself to pass them on.
+    /// Must be called before the first thread is started, and at most once per process: it forks, and it
+    /// blocks the process's signals in order to forward them.
     ///
     /// # Errors
-    /// The command cannot be run, or the system does not let us trace.
+    /// The command cannot be run, or the system denies tracing.
     pub fn start(command: &Command, backend: Backend) -> Result<Self, Error> {
         let failed = |error| Error::system(TRACE, command.program(), error);
         let signals = JobSignals::begin().map_err(failed)?;
@@ -57,11 +58,11 @@ impl Recorder {
         Ok(Self { rings, doorbell, job, tracer: launched.tracer, drain })
     }
 
-    /// Takes every call until the last traced process has ended: background children of the
-    /// command are waited for. `sink` gets the calls in the order in which they ended.
+    /// Records until the last traced process has ended, including background children of the command. `sink`
+    /// receives the calls in the order in which they ended.
     ///
     /// # Errors
-    /// The system does not let us trace.
+    /// The system denies tracing.
     pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
         let mut pause = PAUSE_SHORTEST;
         let tracer_end = loop {
@@ -69,14 +70,14 @@ impl Recorder {
             sink.pause();
             pause = if taken > 0 { PAUSE_SHORTEST } else { (2 * pause).min(PAUSE_LONGEST) };
             self.sleep(pause);
-            self.job.look_after();
+            self.job.update();
             if let Ok(Some((_, end))) = process::wait(Wait::News(self.tracer)) {
                 break end;
             }
         };
         let is_cut_short = self.end_of_tracer(tracer_end)?;
         self.drain.finish(&self.rings, sink);
-        self.job.look_after();
+        self.job.update();
         let outcome = Outcome {
             end: self.job.end(),
             wall_ns: self.drain.wall_ns(),
@@ -88,19 +89,19 @@ impl Recorder {
         Ok(outcome)
     }
 
-    /// Until a ring is full, a signal has come or `pause` is over.
+    /// Waits until a ring is full, a signal arrives, or `pause` is over.
     fn sleep(&self, pause: Duration) {
         let mut awaited = [
             PollFd::from_borrowed_fd(self.doorbell.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.job.as_fd(), PollFlags::IN),
         ];
         let pause = Timespec::try_from(pause).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
-        // Interrupted or not: what there is to do is looked at anyway.
+        // An interrupted wait needs no handling, because the caller checks all sources anyway.
         let _ = poll(&mut awaited, Some(&pause));
-        self.doorbell.hear();
+        self.doorbell.clear();
     }
 
-    /// Whether the tracer died too early; what it traced is then let through.
+    /// Whether the tracer died early. In that case the traced programs are kept running until they end.
     fn end_of_tracer(&mut self, end: Change) -> Result<bool, Error> {
         match end {
             Change::Exited(0) => Ok(false),

@@ -1,6 +1,6 @@
 //! The memory that the traced programs, the tracer and the recorder share: rings of records.
 //!
-//! One writer a ring and one reader, so no lock is needed. Where things lie is
+//! Each ring has one writer and one reader, so no lock is needed. The layout is
 //! [`thruway_sys::stub::layout`].
 
 use std::hash::{BuildHasher, RandomState};
@@ -15,11 +15,11 @@ use thruway_sys::stub::layout::{self, RECORD_MAX, RING_BYTES, SLOTS_MAX};
 
 use crate::record::Record;
 
-/// One of the rings, by number.
+/// The number of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
-/// What the table says of a thread that is traced and has no slot.
+/// The table's entry for a traced thread without a slot.
 const NO_SLOT: u32 = SLOTS_MAX as u32;
 
 /// The shared memory.
@@ -30,25 +30,25 @@ pub(crate) struct SharedRings {
 }
 
 impl Slot {
-    /// The tracer's own.
+    /// The tracer's own slot.
     pub(crate) const TRACER: Self = Self(0);
 
-    /// All but the tracer's.
+    /// Returns all slots but the tracer's.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (1..SLOTS_MAX).map(Self)
     }
 
-    /// Its number, as the table of threads has it.
+    /// The slot's number, as stored in the table of threads.
     fn number(self) -> u32 {
         u32::try_from(self.0).unwrap_or(0)
     }
 
-    /// Where it lies in a program that has the rings at `base`.
+    /// Returns the slot's address in a program that has mapped the rings at `base`.
     pub(crate) fn address(self, base: u64) -> u64 {
         base + self.head(0) as u64
     }
 
-    /// Where all those lie that threads can have, from the first to the last.
+    /// Returns the addresses of all slots that threads can have.
     pub(crate) fn addresses(base: u64) -> std::ops::RangeInclusive<u64> {
         Self(1).address(base)..=Self(SLOTS_MAX - 1).address(base)
     }
@@ -57,7 +57,7 @@ impl Slot {
         layout::SLOTS + (self.0 << layout::SLOT_SHIFT) + field
     }
 
-    /// Where in the rings a program tells that it has mapped it.
+    /// Returns the offset at which a program reports the address of its mapping.
     pub(crate) fn report(self) -> usize {
         self.head(layout::BASE)
     }
@@ -66,13 +66,14 @@ impl Slot {
         layout::RINGS + self.0 * RING_BYTES
     }
 
-    /// Where in the rings a record at `position` lies; whatever a program wrote there, it is inside.
+    /// Returns the offset of a record at `position`, which lies inside the ring whatever a program has
+    /// written there.
     fn place(self, position: u64) -> usize {
         self.ring() + ((start(position) as usize % RING_BYTES) & !7)
     }
 }
 
-/// Where a record at `position` or after it begins: never so late that it could cross the end.
+/// Returns the start of the first record at or after `position`. A record never crosses the end of the ring.
 fn start(position: u64) -> u64 {
     let mask = RING_BYTES as u64 - 1;
     if position & mask > mask + 1 - RECORD_MAX as u64 {
@@ -83,10 +84,11 @@ fn start(position: u64) -> u64 {
 }
 
 impl SharedRings {
-    /// A new one, in which calls have these shapes.
+    /// Creates the memory. `shapes` tells the stub how to record each call.
     pub(crate) fn new(shapes: &[u8; layout::SHAPES_MAX]) -> io::Result<Self> {
         let memory = Memfd::new(c"thruway-trace", layout::AREA_BYTES / 8)?;
-        // A number that no program passes by chance; it is no secret from the traced programs.
+        // A random number, so that no program passes the filter by chance. Traced programs can read the
+        // number, which is not a secret.
         let cookie = RandomState::new().hash_one(gettid().as_raw_pid()) | 1;
         let rings = Self { memory, cookie };
         #[cfg(target_arch = "x86_64")]
@@ -100,34 +102,34 @@ impl SharedRings {
         Ok(rings)
     }
 
-    /// Writes into the part that is private to each program; programs started later see it.
+    /// Writes to the part that each program maps privately. Only programs that start later see the change.
     pub(crate) fn put(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
         self.memory.file().write_all_at(bytes, at as u64)
     }
 
-    /// What a call carries as its sixth argument to pass the filter.
+    /// The value of the sixth argument with which a call passes the filter.
     pub(crate) fn cookie(&self) -> u64 {
         self.cookie
     }
 
-    /// The descriptor of the rings' file.
+    /// The descriptor of the memory's file.
     pub(crate) fn descriptor(&self) -> i32 {
         self.memory.file().as_raw_fd()
     }
 
-    /// From here on the calling thread is the recorder: when it ends, in whatever way, the stubs go
-    /// on without noting anything.
+    /// Makes the calling thread the recorder. When this thread ends, for whatever reason, the stubs stop
+    /// recording.
     pub(crate) fn hold_open(&self) -> io::Result<()> {
         self.memory.word32(layout::STATE).store(gettid().as_raw_pid().unsigned_abs(), Release);
         self.memory.mark_at_my_end(layout::STATE)
     }
 
-    /// Whether there has been a recorder: before, no command runs.
+    /// Whether there has been a recorder. No command runs before.
     pub(crate) fn was_opened(&self) -> bool {
         self.memory.word32(layout::STATE).load(Acquire) != 0
     }
 
-    /// Tells the stubs that the recorder does not read any more.
+    /// Tells the stubs that the recorder no longer reads.
     pub(crate) fn close(&self) {
         self.memory.word32(layout::STATE).fetch_or(OWNER_DIED, Release);
     }
@@ -137,7 +139,7 @@ impl SharedRings {
         self.memory.word32(layout::STATE).load(Acquire) & OWNER_DIED != 0
     }
 
-    /// Gives a traced thread its slot, or none.
+    /// Assigns a slot, or none, to a traced thread.
     pub(crate) fn assign(&self, thread: i32, slot: Option<Slot>) {
         if let Some(slot) = slot {
             self.memory.word64(slot.head(layout::RING)).store(slot.ring() as u64, Relaxed);
@@ -149,7 +151,7 @@ impl SharedRings {
         self.enter(thread, slot.map_or(NO_SLOT, Slot::number));
     }
 
-    /// A thread is not traced any more.
+    /// Removes a thread that is no longer traced.
     pub(crate) fn forget(&self, thread: i32) {
         self.enter(thread, 0);
     }
@@ -162,48 +164,49 @@ impl SharedRings {
         }
     }
 
-    /// The threads that are traced, of the ids below `limit`.
+    /// Returns the traced threads with IDs below `limit`.
     pub(crate) fn threads(&self, limit: usize) -> Vec<i32> {
         let entry = |id: &usize| self.memory.word32(layout::TABLE + 4 * id).load(Acquire);
         let traced = (0..limit.min(layout::THREADS)).filter(|id| entry(id) != 0);
         traced.filter_map(|id| i32::try_from(id).ok()).collect()
     }
 
-    /// The rings that may hold something.
+    /// Returns the slots whose ring may hold records.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
         let highest = self.memory.word64(layout::SLOTS_USED).load(Acquire) as usize;
         (0..=highest.min(SLOTS_MAX - 1)).map(Slot)
     }
 
-    /// Counts a stop of the tracer's.
+    /// Counts a stop of a traced thread.
     pub(crate) fn count_stop(&self) {
         self.memory.word64(layout::STOPS).fetch_add(1, Relaxed);
     }
 
-    /// How often the tracer was woken.
+    /// Returns the number of stops.
     pub(crate) fn stops(&self) -> u64 {
         self.memory.word64(layout::STOPS).load(Relaxed)
     }
 
-    /// Where the rings lie in the program of the slot's thread, if its start could map it.
+    /// Returns the address of the rings in the program of the slot's thread, if the program could map them.
     pub(crate) fn base(&self, slot: Slot) -> Option<u64> {
         let base = self.memory.word64(slot.report()).load(Acquire);
         (base != 0).then_some(base)
     }
 
-    /// Where its private part lies once more in that program, if it does.
+    /// Returns the address of the second copy of the private part, close to the program's code, if there is
+    /// one.
     pub(crate) fn near(&self, slot: Slot) -> Option<u64> {
         let near = self.memory.word64(slot.head(layout::NEAR)).load(Acquire);
         (near != 0).then_some(near)
     }
 
-    /// Forgets where the rings lie: a new program begins.
+    /// Clears both addresses, because a new program begins.
     pub(crate) fn forget_base(&self, slot: Slot) {
         self.memory.word64(slot.report()).store(0, Release);
         self.memory.word64(slot.head(layout::NEAR)).store(0, Release);
     }
 
-    /// Where the slot's next record goes.
+    /// Returns the position of the slot's next record.
     pub(crate) fn position(&self, slot: Slot) -> u64 {
         self.memory.word64(slot.head(layout::HEAD)).load(Acquire)
     }
@@ -214,12 +217,12 @@ impl SharedRings {
         start(self.position(slot)).wrapping_sub(read) <= (RING_BYTES - RECORD_MAX) as u64
     }
 
-    /// Whether a call is under way in the stub.
+    /// Whether the stub is in the middle of a call.
     pub(crate) fn is_busy(&self, slot: Slot) -> bool {
         self.memory.word64(slot.head(layout::BUSY)).load(Acquire) != 0
     }
 
-    /// Ends the call that is under way in the stub, for a thread that will not come back to it.
+    /// Completes the stub's current call, for a thread that will not return to the stub.
     pub(crate) fn finish(&self, slot: Slot, ended: u64, result: i64) {
         let head = self.memory.word64(slot.head(layout::HEAD));
         let position = head.load(Acquire);
@@ -231,7 +234,7 @@ impl SharedRings {
         self.memory.word64(slot.head(layout::BUSY)).store(0, Release);
     }
 
-    /// The bytes of the call that is under way in the stub.
+    /// Returns the bytes of the stub's current call.
     pub(crate) fn unfinished(&self, slot: Slot) -> Vec<u8> {
         let position = self.memory.word64(slot.head(layout::HEAD)).load(Acquire);
         let at = slot.place(position);
@@ -243,7 +246,7 @@ impl SharedRings {
         bytes
     }
 
-    /// Appends a record to the tracer's ring. `false`: there is no room until the recorder reads.
+    /// Appends a record to the tracer's ring. Returns `false` if the ring is full until the recorder reads.
     pub(crate) fn append(&self, record: &Record) -> bool {
         let slot = Slot::TRACER;
         let bytes = record.bytes();
@@ -257,7 +260,7 @@ impl SharedRings {
         true
     }
 
-    /// Takes all records of a ring: appends their bytes, and where each lies.
+    /// Reads all records of a ring: appends their bytes, and passes the offset and length of each to `each`.
     pub(crate) fn take(&self, slot: Slot, bytes: &mut Vec<u8>, mut each: impl FnMut(usize, usize)) {
         let head = self.memory.word64(slot.head(layout::HEAD)).load(Acquire);
         let tail = self.memory.word64(slot.head(layout::TAIL));
@@ -270,7 +273,7 @@ impl SharedRings {
             let at = slot.place(position);
             let size = self.memory.word32(at + layout::SIZE).load(Relaxed) as usize;
             if !is_size(size) {
-                // A program wrote over it: what follows cannot be told apart any more.
+                // A program overwrote the ring, so the boundaries of later records are lost.
                 position = head;
                 break;
             }

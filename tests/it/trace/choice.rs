@@ -130,7 +130,7 @@ fn a_recording_is_read_from_standard_input() {
     assert!(stdout(&compared).contains("0 names are not asked for any more, 0 are new"));
     let mut command = thruway();
     let output = command.args(["trace", "--from", "-"]).stdin(Stdio::null()).output();
-    let expected = "thruway: standard input, line 1: this is no recording of thruway trace\n";
+    let expected = "thruway: standard input, line 1: not a recording of thruway trace\n";
     assert_eq!(stderr(&output.expect("thruway starts")), expected);
 }
 
@@ -214,7 +214,7 @@ fn a_newer_recording_is_refused_in_a_line() {
     let file = place.file("newer", "{\"thruway\":\"trace\",\"format\":9,\"other\":1}\n");
     let output = from(&file, &[]);
     let expected = format!(
-        "thruway: {}, line 1: its format is 9, and this thruway reads formats up to 1: take a newer one\n",
+        "thruway: {}, line 1: format 9 is too new: this thruway reads formats up to 1\n",
         file.display()
     );
     assert_eq!((stderr(&output), output.status.code()), (expected.as_str(), Some(2)));

@@ -134,7 +134,7 @@ fn other_files_are_refused_with_their_name() {
     let file = place.file("notes.txt", "hello\n");
     let output = show(&[], &file);
     let expected =
-        format!("thruway: {}, line 1: this is no recording of thruway trace\n", file.display());
+        format!("thruway: {}, line 1: not a recording of thruway trace\n", file.display());
     assert_eq!((stderr(&output), output.status.code()), (expected.as_str(), Some(2)));
     let missing = show(&[], &place.path().join("missing"));
     assert!(stderr(&missing).contains("/missing: No such file or directory (os error 2)"));

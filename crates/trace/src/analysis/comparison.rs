@@ -1,4 +1,4 @@
-//! Two recordings side by side: what is asked less, and what is asked more.
+//! Compares two recordings: which look-ups became fewer and which became more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,34 +10,34 @@ use super::report::Report;
 use super::tally::Analysis;
 use super::text::text;
 
-/// A number before and after.
+/// A count before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// What was counted.
+pub struct CountChange {
+    /// The name of the count.
     pub what: String,
-    /// In the first recording.
+    /// The count in the first recording.
     pub before: u64,
-    /// In the second.
+    /// The count in the second recording.
     pub after: u64,
 }
 
-/// What is different between two recordings.
+/// The differences between two recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Comparison {
-    /// The sums, whether they differ or not.
-    pub sums: Vec<Change>,
-    /// Look-ups by searched folder, or by the folder that the name is in, the largest change first.
-    pub folders: Vec<Change>,
-    /// System calls, the largest change first.
-    pub calls: Vec<Change>,
-    /// Names that only the first asked for.
+    /// The totals, whether they differ or not.
+    pub sums: Vec<CountChange>,
+    /// Look-ups by searched folder, or else by the folder of the name; largest change first.
+    pub folders: Vec<CountChange>,
+    /// System calls; largest change first.
+    pub calls: Vec<CountChange>,
+    /// The number of names that only the first recording looked up.
     pub gone: u64,
-    /// Names that only the second asked for.
+    /// The number of names that only the second recording looked up.
     pub new: u64,
 }
 
 impl Comparison {
-    /// Compares two recordings with their reports.
+    /// Compares two recordings, given their reports.
     #[must_use]
     pub fn new(before: (&Analysis, &Report), after: (&Analysis, &Report)) -> Self {
         let bases: HashSet<&str> = [before.1, after.1].into_iter().flat_map(bases).collect();
@@ -53,15 +53,15 @@ impl Comparison {
     }
 }
 
-impl Change {
-    /// By how much, up or down.
+impl CountChange {
+    /// Returns the size of the change, regardless of its direction.
     #[must_use]
     pub fn difference(&self) -> u64 {
         self.before.abs_diff(self.after)
     }
 }
 
-/// Folders that are known to be searched.
+/// Returns the folders of known search paths.
 fn bases(report: &Report) -> impl Iterator<Item = &str> {
     let known = report.searches.iter().filter(|search| search.kind != SearchKind::Other);
     known.flat_map(|search| &search.folders).map(|folder| folder.path.as_str())
@@ -73,9 +73,9 @@ fn asked_names(analysis: &Analysis) -> HashSet<Vec<u8>> {
     asked.map(|name| names.path(name)).collect()
 }
 
-fn sums(before: &Report, after: &Report) -> Vec<Change> {
+fn sums(before: &Report, after: &Report) -> Vec<CountChange> {
     let (before, after) = (&before.totals, &after.totals);
-    let change = |what: &str, before, after| Change { what: what.to_owned(), before, after };
+    let change = |what: &str, before, after| CountChange { what: what.to_owned(), before, after };
     vec![
         change("names asked for", before.lookups, after.lookups),
         change("not there", before.missed, after.missed),
@@ -89,12 +89,12 @@ fn sums(before: &Report, after: &Report) -> Vec<Change> {
     ]
 }
 
-/// Look-ups by the nearest of these folders, or by the folder that the name is in.
+/// Counts look-ups by the nearest of these folders, or else by the folder of the name.
 fn by_folder(analysis: &Analysis, bases: &HashSet<&str>) -> BTreeMap<String, u64> {
     let names = &analysis.names;
     let bases: HashSet<_> = bases.iter().filter_map(|base| names.find(base.as_bytes())).collect();
     let mut sums: HashMap<Name, u64> = HashMap::new();
-    // A folder comes before what is in it, so its own base is known by then.
+    // A folder has a smaller index than its content, so its base is known here.
     let mut nearest: Vec<Option<Name>> = Vec::new();
     for name in names.all() {
         let parent = names.parent(name);
@@ -109,12 +109,12 @@ fn by_call(report: &Report) -> BTreeMap<String, u64> {
     report.calls.iter().map(|count| (count.call.to_owned(), count.calls)).collect()
 }
 
-/// What differs, the largest difference first.
-fn changes(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<Change> {
+/// Returns the counts that differ; largest difference first.
+fn changes(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<CountChange> {
     let all: HashSet<_> = before.keys().chain(after.keys()).collect();
     let count =
         |counts: &BTreeMap<String, u64>, what: &String| counts.get(what).copied().unwrap_or(0);
-    let change = |what: &String| Change {
+    let change = |what: &String| CountChange {
         what: what.clone(),
         before: count(before, what),
         after: count(after, what),

@@ -1,5 +1,5 @@
-//! What advice asks of the disk where the recording does not know: a search that ended early says
-//! nothing about the folders behind.
+//! The state of the disk, which advice consults where the recording leaves a gap: a search that ended early
+//! says nothing about later folders.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -12,51 +12,52 @@ use std::path::Path;
 
 use super::elf;
 
-/// Answers about files as they are now. A test has one of its own.
+/// Queries about the current state of files. Tests implement their own.
 pub trait Disk {
-    /// The names in a folder.
+    /// Lists the names in a folder.
     fn list(&self, folder: &[u8]) -> Listing;
 
     /// Whether two paths lead to the same file or folder.
     fn is_same(&self, one: &[u8], other: &[u8]) -> bool;
 
-    /// Whether there is a file or a folder.
+    /// Whether there is a file or folder at the path.
     fn has(&self, path: &[u8]) -> bool;
 
-    /// Whether a program gets the rights of its owner or group, and is not `user`'s own.
+    /// Whether a program has the set-user-ID or set-group-ID bit and does not belong to `user`.
     fn has_rights(&self, program: &[u8], user: u32) -> bool;
 
-    /// Whether it is the disk of the command, a moment after its end: what is gone was there.
+    /// Whether this is the command's own disk right after its end, so that missing files were there during
+    /// the run.
     fn is_of_command(&self) -> bool {
         false
     }
 
-    /// Where a program of the format ELF looks for libraries: its `RUNPATH`, or its `RPATH`.
+    /// Returns the library folders in an ELF program: its `RUNPATH`, or else its `RPATH`.
     fn run_path(&self, program: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// What is in a folder.
+/// The content of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listing {
-    /// There is no such folder.
+    /// The folder does not exist.
     Missing,
-    /// It may not be read, or holds more than is looked at.
+    /// The folder cannot be read, or has too many names.
     Unknown,
-    /// All its names.
+    /// All names in the folder.
     Names(HashSet<Vec<u8>>),
 }
 
 /// The disk of this machine.
 #[derive(Debug)]
 pub struct LocalDisk {
-    /// How many more names are looked at.
+    /// The number of names that may still be read.
     names_left: Cell<usize>,
     is_of_command: bool,
 }
 
-/// A report looks at no more names than these, some 50 ms of listing; `/usr/bin` has some 2,000.
+/// The most names that a report reads, some 50 ms of listing. `/usr/bin` has about 2,000.
 const NAMES_MAX: usize = 1 << 16;
-/// The largest program that is read for its `RUNPATH`.
+/// The largest program, in bytes, that is searched for its `RUNPATH`.
 const PROGRAM_BYTES_MAX: u64 = 1 << 26;
 
 impl Default for LocalDisk {
@@ -66,7 +67,7 @@ impl Default for LocalDisk {
 }
 
 impl LocalDisk {
-    /// This machine's disk for a command that has just run on it.
+    /// Creates the disk of a command that has just run on this machine.
     #[must_use]
     pub fn of_command() -> Self {
         Self { is_of_command: true, ..Self::default() }
@@ -109,7 +110,7 @@ impl Disk for LocalDisk {
 
     fn has_rights(&self, program: &[u8], user: u32) -> bool {
         const OWNERS: u32 = 0o4000;
-        // Without the right to run, the bit means something else.
+        // Without the group's execute bit, the set-group-ID bit has another meaning.
         const GROUPS: u32 = 0o2010;
         let has = |mode: u32, bits: u32| mode & bits == bits;
         fs::metadata(path(program)).is_ok_and(|file| {

@@ -1,6 +1,6 @@
-//! Where a program says that its libraries are: elf(5), of 64 bits and little-endian.
+//! Reads the library folders in a program: elf(5), 64 bits and little-endian.
 
-/// The value of `DT_RUNPATH`, or else of `DT_RPATH`.
+/// Returns the value of `DT_RUNPATH`, or else of `DT_RPATH`.
 pub(super) fn run_path(file: &[u8]) -> Option<Vec<u8>> {
     const MAGIC: &[u8] = b"\x7fELF\x02\x01";
     let segments = if file.starts_with(MAGIC) { segments(file)? } else { return None };
@@ -72,7 +72,7 @@ mod tests {
         for at in 16..64 {
             let mut damaged = own[..4096].to_vec();
             damaged[at] = 0xff;
-            // Whatever comes of it, it does not panic.
+            // Any result will do as long as nothing panics.
             let _ = run_path(&damaged);
         }
     }

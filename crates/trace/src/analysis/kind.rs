@@ -1,4 +1,4 @@
-//! Which search path a miss belongs to, by the program and the name.
+//! Attributes a look-up to a search path, by the program and the name.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,26 +14,26 @@ pub enum SearchKind {
     Ruby,
     /// The folders of `PATH`.
     Commands,
-    /// A C or C++ compiler's include folders.
+    /// The include folders of a C or C++ compiler.
     Includes,
     /// Python's `sys.path`.
     Python,
-    /// Where node looks for packages.
+    /// Node's package folders.
     Node,
-    /// Where the loader looks for shared libraries.
+    /// The folders in which the loader finds shared libraries.
     Libraries,
-    /// A linker's folders, those of `-L`.
+    /// The folders of a linker's `-L`.
     Link,
     /// Java's class path.
     Java,
-    /// Translations and other data of a language.
+    /// Translations and other data of a locale.
     Locale,
-    /// Any other.
+    /// Any other search.
     Other,
 }
 
 impl SearchKind {
-    /// All of them, in their order.
+    /// All kinds, in order.
     pub(super) const ALL: [Self; 10] = [
         Self::Ruby,
         Self::Commands,
@@ -47,7 +47,7 @@ impl SearchKind {
         Self::Other,
     ];
 
-    /// What a program of this name, without folder, searches for most of all.
+    /// Returns the search that a program is known for. `name` is the program's name without folder.
     pub(super) fn of_program(name: &[u8]) -> Self {
         let starts =
             |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
@@ -68,7 +68,7 @@ impl SearchKind {
         }
     }
 
-    /// What users call it.
+    /// The title for display.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -85,14 +85,13 @@ impl SearchKind {
         }
     }
 
-    /// Whether what is searched is one component, so that the folder of a candidate is where the
-    /// search was.
+    /// Whether searched names have one component, so that the folder of a candidate is the searched folder.
     pub(super) fn is_flat(self) -> bool {
         matches!(self, Self::Commands | Self::Libraries | Self::Link | Self::Node | Self::Locale)
     }
 
-    /// Whether a folder is of use if something in it was asked about and was there; otherwise only
-    /// if something in it was opened.
+    /// Whether a folder counts as used when a file in it was merely found. For other kinds a file must have
+    /// been opened.
     #[must_use]
     pub fn is_satisfied_by_checks(self) -> bool {
         matches!(self, Self::Commands | Self::Other)
@@ -101,24 +100,24 @@ impl SearchKind {
 
 /// A look-up, as far as its kind depends on it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
-    /// What the program that asks searches for.
+pub(super) struct Lookup<'a> {
+    /// The search that the program is known for.
     pub(super) program: SearchKind,
     pub(super) call: CallKind,
     pub(super) folder: FolderKind,
     pub(super) component: &'a [u8],
 }
 
-/// What a folder's path tells of searches in it.
+/// The properties of a folder that determine the kind of searches in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FolderKind {
-    /// One of `PATH`.
+    /// Whether the folder is listed in `PATH`.
     has_commands: bool,
     has_locales: bool,
 }
 
 impl FolderKind {
-    /// `commands` are the folders of `PATH`.
+    /// Examines a folder. `commands` are the folders of `PATH`.
     pub(super) fn of(path: &[u8], commands: &HashSet<Vec<u8>>) -> Self {
         let mut components = path.split(|byte| *byte == b'/');
         let has_locales = components.any(|component| component.starts_with(b"locale"));
@@ -126,7 +125,7 @@ impl FolderKind {
     }
 }
 
-impl Asked<'_> {
+impl Lookup<'_> {
     pub(super) fn kind(&self) -> SearchKind {
         if self.call == CallKind::Execute || self.is_command() {
             SearchKind::Commands
@@ -141,13 +140,13 @@ impl Asked<'_> {
         }
     }
 
-    /// What a linker looks for.
+    /// Whether the name is one that a linker searches for.
     fn is_library(&self) -> bool {
         self.component.starts_with(b"lib") || self.component.ends_with(b".o")
     }
 
-    /// A program without a suffix in a folder of `PATH`. Compilers try names of programs there that
-    /// they can do without.
+    /// Whether a program without a suffix was looked up in a folder of `PATH`. Linkers are excluded, because
+    /// they try names of optional programs there.
     fn is_command(&self) -> bool {
         let is_question = matches!(self.call, CallKind::Status | CallKind::Access)
             && self.program != SearchKind::Link;
@@ -167,7 +166,7 @@ mod tests {
         let commands = HashSet::from_iter([b"/usr/bin".to_vec()]);
         let program = SearchKind::of_program(program.as_bytes());
         let folder = FolderKind::of(folder.as_bytes(), &commands);
-        Asked { program, call, folder, component: component.as_bytes() }.kind()
+        Lookup { program, call, folder, component: component.as_bytes() }.kind()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Maps with a hash that is fast on small keys: some are looked up for every call.
+//! Maps with a hash that is fast for small keys, since some are used for every call.
 
 use hashbrown::DefaultHashBuilder;
 

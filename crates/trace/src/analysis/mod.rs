@@ -1,12 +1,12 @@
-//! What was asked, what of it was wasted, and why. It is counted as events come, so a recording of
-//! any length takes as much memory as it has different names.
+//! Analyses a recording: which look-ups there were, which were wasted, and why. Events are counted as they
+//! arrive, so memory grows only with the number of different names.
 //!
 //! Reading order:
 //!
-//! 1. [`names`]: what was asked of each name.
-//! 2. `search` and `kind`: which folders were searched, and by which programs.
-//! 3. [`report`]: what all that comes to.
-//! 4. `advice`: what would fix it.
+//! 1. [`names`]: counts the look-ups of each name.
+//! 2. `search` and `kind`: detect which folders were searched, and by which programs.
+//! 3. [`report`]: the results.
+//! 4. `advice`: the changes that would avoid wasted look-ups.
 
 mod advice;
 mod comparison;
@@ -23,13 +23,13 @@ mod tally;
 mod text;
 mod timeline;
 
-pub use comparison::{Change, Comparison};
+pub use comparison::{Comparison, CountChange};
 pub use disk::{Disk, Listing, LocalDisk};
 pub use kind::SearchKind;
 pub use names::{Counts, Name, Names};
 pub use report::{
-    Advice, CallCount, Cut, Folder, Program, Repeated, Report, SearchPath, SearchedFolder, Suffix,
-    Totals,
+    Advice, CallCount, Cut, Folder, Program, RepeatedName, Report, SearchPath, SearchedFolder,
+    Suffix, Totals,
 };
 pub use selection::Selection;
 pub use tally::Analysis;

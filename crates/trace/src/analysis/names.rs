@@ -1,64 +1,64 @@
-//! All names that were asked for, as a tree of components, with what was asked of each.
+//! A tree of all names that were looked up, by component, with counts for each.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// How many names are kept apart: 80 bytes each with their text, so at most 80 MiB. What is asked of
-/// further names counts for the folder that they are in.
+/// The most names in the tree. A name takes 80 bytes with its text, so at most 80 MiB. Look-ups of further
+/// names count for their folder.
 const NAMES_MAX: usize = 1 << 20;
 
 /// A name in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(u32);
 
-/// How often something was asked, and what came of it.
+/// Look-ups of a name, by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Questions of any kind.
+    /// All look-ups.
     pub asked: u32,
-    /// Answered by "there is no such file".
+    /// Look-ups that failed because the file does not exist.
     pub missed: u32,
-    /// Answered by "this is no symbolic link".
+    /// Readings of a link that failed because the file is not a link.
     pub unlinked: u32,
-    /// Questions about attributes, access or links that were answered by what is there.
+    /// Successful queries of attributes, permissions or links.
     pub checked: u32,
-    /// The file was opened.
+    /// Opens of the file.
     pub opened: u32,
-    /// Answered by any other error, such as "permission denied".
+    /// Look-ups that failed for any other reason, such as missing permission.
     pub refused: u32,
 }
 
 #[derive(Debug)]
 struct Node {
     parent: Name,
-    /// Where the component's text lies.
+    /// The position and length of the component's text.
     text: (u32, u16),
-    /// Of its folder and component, for a table that grows.
+    /// The hash of folder and component, kept for when the table grows.
     hash: u64,
     counts: Counts,
 }
 
-/// The tree.
+/// A tree of names.
 #[derive(Debug)]
 pub struct Names {
     nodes: Vec<Node>,
     text: Vec<u8>,
     table: HashTable<Name>,
-    /// Folders of late, by their whole paths: most names are asked for in one of them.
+    /// Recently used folders by path, because most names are in one of them.
     recent: Vec<(Vec<u8>, Name)>,
     hasher: DefaultHashBuilder,
     is_full: bool,
 }
 
-/// How many folders are known by their whole paths: a load path has some hundred.
+/// The number of recently used folders. A load path has some hundred.
 const RECENT_FOLDERS: usize = 1 << 9;
 
 impl Name {
-    /// `/`.
+    /// The root, `/`.
     pub const ROOT: Self = Self(0);
 
-    /// Its place among all names.
+    /// The index of the name among all names.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -66,26 +66,26 @@ impl Name {
 }
 
 impl Counts {
-    /// Questions whose answer was of no use: what is not there, what is no link, and what had been
-    /// asked before.
+    /// Returns the number of wasted look-ups: the file does not exist, is not a link, or had been queried
+    /// before.
     #[must_use]
     pub fn wasted(&self) -> u32 {
         self.missed + self.unlinked + self.checked.saturating_sub(1)
     }
 
-    /// Questions that were answered by what is there.
+    /// Returns the number of successful look-ups.
     #[must_use]
     pub fn found(&self) -> u32 {
         self.asked - self.missed - self.unlinked - self.refused
     }
 
-    /// Questions after the first.
+    /// Returns the number of look-ups after the first.
     #[must_use]
     pub fn again(&self) -> u32 {
         self.asked.saturating_sub(1)
     }
 
-    /// Adds what was asked of something else.
+    /// Adds the counts of another name.
     pub fn add(&mut self, other: &Self) {
         self.asked += other.asked;
         self.missed += other.missed;
@@ -111,8 +111,8 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The name of an absolute path, entered if it is new. `false`: there are too many, and this is
-    /// only the folder that it is in.
+    /// Enters an absolute path. Returns the name and `true`, or the name of the nearest folder and `false` if
+    /// the tree is full.
     pub(super) fn enter(&mut self, path: &[u8]) -> (Name, bool) {
         let Some((folder, component)) = split(path) else { return (Name::ROOT, true) };
         let (folder, is_exact) = self.enter_folder(folder);
@@ -131,7 +131,7 @@ impl Names {
     }
 
     fn enter_folder(&mut self, path: &[u8]) -> (Name, bool) {
-        // Any few bits of it will do.
+        // Any bits of the hash will do.
         let place = self.hasher.hash_one(path) as usize % RECENT_FOLDERS;
         let (text, name) = &self.recent[place];
         if text == path {
@@ -157,14 +157,14 @@ impl Names {
         name
     }
 
-    /// The name of a path that was entered before.
+    /// Returns the name of a path, if it was entered.
     #[must_use]
     pub fn find(&self, path: &[u8]) -> Option<Name> {
         let Some((folder, component)) = split(path) else { return Some(Name::ROOT) };
         self.find_in(self.find(folder)?, component)
     }
 
-    /// The name of a component in a folder, if it was entered.
+    /// Returns the name of a component in a folder, if it was entered.
     pub(super) fn find_in(&self, folder: Name, component: &[u8]) -> Option<Name> {
         self.child(self.hash(folder, component), folder, component)
     }
@@ -180,33 +180,33 @@ impl Names {
         self.table.find(hash, is_it).copied()
     }
 
-    /// The last component.
+    /// Returns the last component of a name.
     #[must_use]
     pub fn component(&self, name: Name) -> &[u8] {
         let (start, length) = self.nodes[name.index()].text;
         &self.text[start as usize..][..usize::from(length)]
     }
 
-    /// The folder that a name is in; `/` is in itself.
+    /// Returns the folder of a name. The folder of `/` is `/`.
     #[must_use]
     pub fn parent(&self, name: Name) -> Name {
         self.nodes[name.index()].parent
     }
 
-    /// The folders above a name, nearest first, `/` last.
+    /// Returns the folders above a name, from the nearest to `/`.
     pub fn folders(&self, name: Name) -> impl Iterator<Item = Name> {
         let above = move |name: &Name| (*name != Name::ROOT).then(|| self.parent(*name));
         std::iter::successors(above(&name), above)
     }
 
-    /// Whether a name is in a folder, at any depth.
+    /// Whether a name is below a folder, at any depth.
     pub(super) fn is_below(&self, name: Name, folder: Name) -> bool {
-        // A folder comes before what is in it.
+        // A folder has a smaller index than its content.
         let mut above = self.folders(name).skip_while(|above| *above > folder);
         above.next() == Some(folder)
     }
 
-    /// The absolute path.
+    /// Returns the absolute path of a name.
     #[must_use]
     pub fn path(&self, name: Name) -> Vec<u8> {
         let upwards = || std::iter::once(name).chain(self.folders(name));
@@ -222,7 +222,7 @@ impl Names {
         path
     }
 
-    /// What was asked of this very name.
+    /// Returns the counts of this name, without those below it.
     #[must_use]
     pub fn counts(&self, name: Name) -> &Counts {
         &self.nodes[name.index()].counts
@@ -232,32 +232,32 @@ impl Names {
         &mut self.nodes[name.index()].counts
     }
 
-    /// How many there are, with folders that no call asked for.
+    /// Returns the number of names, including folders that were not looked up themselves.
     #[must_use]
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether each name is one of these.
+    /// Returns a vector that is true at the index of each given name.
     pub(super) fn marks(&self, marked: impl IntoIterator<Item = Name>) -> Vec<bool> {
         let mut marks = vec![false; self.count()];
         marked.into_iter().for_each(|name| marks[name.index()] = true);
         marks
     }
 
-    /// All names; a folder comes before what is in it.
+    /// Returns all names. A folder precedes its content.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = Name> + use<> {
         (0..self.nodes.len() as u32).map(Name)
     }
 
-    /// Whether there were more than are kept apart.
+    /// Whether there were more than [`NAMES_MAX`] names.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 }
 
-/// The folder and the last component; `None` for `/`.
+/// Splits a path into its folder and its last component; `None` for `/`.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let slash = path.iter().rposition(|byte| *byte == b'/');

@@ -1,33 +1,33 @@
-//! Folders that programs are told to search, by options.
+//! Options by which programs are told to search folders.
 
 use super::text::{quoted, text};
 
-/// A folder, or for a class path a list of them.
+/// A folder in an option; for a class path, a list of folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Folder {
+pub(super) struct FolderOption {
     pub(super) kind: ListKind,
-    /// As it was written: `-I`, `-isystem`.
+    /// The option as written, such as `-I` or `-isystem`.
     pub(super) option: String,
     pub(super) folder: String,
-    /// Whether something had gone to another folder before: then a relative one says little.
+    /// Whether a process had changed its working directory before, so that a relative folder is ambiguous.
     pub(super) has_moved: bool,
 }
 
-/// What is searched for.
+/// The kind of files searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListKind {
     /// Headers.
     Include,
-    /// Libraries, by a compiler's linker.
+    /// Libraries, passed to a compiler that runs the linker.
     Link,
-    /// The same, but the linker itself was told.
+    /// Libraries, passed to the linker itself.
     Linker,
-    /// Java's classes.
+    /// Java classes.
     Classes,
 }
 
-impl Folder {
-    /// As a word, or two, of a command.
+impl FolderOption {
+    /// Returns the option as it is written in a command.
     pub(super) fn word(&self) -> String {
         let space = if matches!(self.option.as_str(), "-I" | "-L") { "" } else { " " };
         format!("{}{space}{}", self.option, quoted(&self.folder))
@@ -37,8 +37,8 @@ impl Folder {
 const INCLUDE: [&str; 4] = ["-I", "-isystem", "-iquote", "-idirafter"];
 const CLASSES: [&str; 3] = ["-cp", "-classpath", "--class-path"];
 
-/// The folders in a program's arguments.
-pub(super) fn of(program: &[u8], words: &[&[u8]], has_moved: bool) -> Vec<Folder> {
+/// Returns the folders in a program's arguments.
+pub(super) fn of(program: &[u8], words: &[&[u8]], has_moved: bool) -> Vec<FolderOption> {
     let forms: (&[&str], ListKind) = match program {
         b"java" => (&CLASSES, ListKind::Classes),
         linker if is_linker(linker) => (&["-L"], ListKind::Linker),
@@ -56,20 +56,20 @@ pub(super) fn of(program: &[u8], words: &[&[u8]], has_moved: bool) -> Vec<Folder
             (ListKind::Classes, rest) => rest.strip_prefix('=')?.to_owned(),
             (_, rest) => rest.to_owned(),
         };
-        Some(Folder { kind, option: option.to_owned(), folder, has_moved })
+        Some(FolderOption { kind, option: option.to_owned(), folder, has_moved })
     };
     let words = words.iter().enumerate();
     words.filter_map(|(index, word)| find(index, str::from_utf8(word).ok()?)).collect()
 }
 
-/// Whether a program is a linker, and no compiler that starts one.
+/// Whether a program is a linker, rather than a compiler that runs one.
 fn is_linker(program: &[u8]) -> bool {
     const LINKERS: [&[u8]; 8] =
         [b"ld", b"ld.bfd", b"ld.gold", b"ld.lld", b"lld", b"gold", b"mold", b"collect2"];
     program.split(|byte| *byte == b'-').any(|part| LINKERS.contains(&part))
 }
 
-/// Whether a program is a compiler that starts others, or a linker.
+/// Whether a program is a linker or a compiler that runs one.
 pub(super) fn links(program: &[u8]) -> bool {
     const COMPILERS: [&[u8]; 8] =
         [b"gcc", b"g++", b"cc", b"c++", b"clang", b"clang++", b"gfortran", b"c99"];

@@ -1,4 +1,4 @@
-//! What the counts come to: plain numbers and names, ready to be shown.
+//! The results of an analysis: plain numbers and names, ready for display.
 
 use std::num::NonZeroU32;
 
@@ -14,139 +14,139 @@ use super::timeline::Bucket;
 use crate::call::{CALLS, CallKind};
 use crate::{Backend, Change, Outcome};
 
-/// What a recording shows.
+/// The results of an analysis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Numbers of the whole.
+    /// The totals.
     #[serde(flatten)]
     pub totals: Totals,
-    /// By system call, the most frequent first.
+    /// Counts of each system call; most frequent first.
     #[serde(skip)]
     pub calls: Vec<CallCount>,
-    /// Search paths, the most misses first.
+    /// Search paths; most misses first.
     #[serde(skip)]
     pub searches: Vec<SearchPath>,
-    /// Folders by the look-ups wasted on what is directly in them, the most first.
+    /// Folders by the look-ups wasted on names directly in them; most first.
     #[serde(skip)]
     pub folders: Vec<Folder>,
-    /// Suffixes, the most misses first.
+    /// Suffixes; most misses first.
     #[serde(skip)]
     pub suffixes: Vec<Suffix>,
-    /// Names that were asked for again, the most often first.
+    /// Names that were looked up more than once; most frequent first.
     #[serde(skip)]
-    pub repeated: Vec<Repeated>,
-    /// Programs, the most look-ups first.
+    pub repeated: Vec<RepeatedName>,
+    /// Programs; most look-ups first.
     #[serde(skip)]
     pub programs: Vec<Program>,
-    /// What would fix it, the most saved first.
+    /// Advice on how to avoid wasted look-ups; largest saving first.
     #[serde(skip)]
     pub advice: Vec<Advice>,
-    /// Lists that were longer than is shown.
+    /// Lists that were shortened.
     #[serde(skip)]
     pub cuts: Vec<Cut>,
     /// Look-ups over time.
     #[serde(skip)]
     pub buckets: Vec<Bucket>,
-    /// How long a bucket is.
+    /// The duration of a bucket, in nanoseconds.
     #[serde(skip)]
     pub bucket_ns: u64,
 }
 
-/// A list of which only the beginning is in the report.
+/// A list that was shortened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cut {
-    /// Which list: `folder`, `suffix` or `repeated`.
+    /// The name of the list: `folder`, `suffix` or `repeated`.
     pub list: &'static str,
-    /// How many of it are in the report.
+    /// The number of entries in the report.
     pub shown: u64,
-    /// How many there are.
+    /// The number of entries before shortening.
     pub all: u64,
 }
 
-/// Numbers of a whole recording.
+/// Totals of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Totals {
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// How calls were noted.
+    /// The mechanism that recorded the calls.
     pub backend: Backend,
-    /// The command's exit status, if it had one.
+    /// The exit status of the command, if it exited.
     pub status: Option<u8>,
-    /// The signal that ended it, if one did.
+    /// The signal that killed the command, if any.
     pub signal: Option<i32>,
     /// Whether the recording ends before the command.
     pub is_cut_short: bool,
-    /// How long the command ran, in nanoseconds.
+    /// The run time of the command, in nanoseconds.
     pub wall_ns: u64,
-    /// How long it would have run, as far as one can tell.
+    /// An estimate of the run time without tracing, in nanoseconds.
     pub untraced_ns: u64,
-    /// Calls of strace's class `%file`.
+    /// The number of calls in strace's class `%file`.
     pub calls: u64,
-    /// Those that ended with an error.
+    /// The number of failed calls among them.
     pub failed: u64,
-    /// Calls that asked for a name.
+    /// The number of calls with a name.
     pub lookups: u64,
-    /// Answered by what is there.
+    /// Successful look-ups.
     pub found: u64,
-    /// Answered by "there is no such file".
+    /// Look-ups that failed because the file does not exist.
     pub missed: u64,
-    /// Answered by "this is no symbolic link".
+    /// Readings of a link that failed because the file is not a link.
     pub unlinked: u64,
-    /// Answered by any other error.
+    /// Look-ups that failed for any other reason.
     pub refused: u64,
-    /// Whose answer was of no use: what missed, what is no link, and what had been asked before.
+    /// Look-ups without use: the file does not exist, is not a link, or had been queried before.
     pub wasted: u64,
-    /// For a name that had been asked for before.
+    /// Look-ups of a name that had been looked up before.
     pub again: u64,
-    /// Different names.
+    /// The number of different names.
     pub names: u64,
-    /// Whether there were more names than are kept apart; `again` and `wasted` are then too small.
+    /// Whether there were more names than the analysis can distinguish, in which case `again` and `wasted`
+    /// are too small.
     pub is_names_full: bool,
-    /// Files that were opened: how often, and how many of them for the second or a later time.
+    /// The number of opens of files.
     pub opened: u64,
     /// Opens of a file that had been opened before.
     pub opened_again: u64,
-    /// Files opened or started that the same thread had checked just before.
+    /// Files opened or executed just after the same thread had queried them.
     pub checked_then_opened: u64,
-    /// Links that were read, or taken for links.
+    /// Readings of links, including of files that are not links.
     pub link_reads: u64,
-    /// In how many walks along a path.
+    /// Walks along a path that read links.
     pub link_walks: u64,
-    /// Different names among them.
+    /// Different names among these readings.
     pub link_names: u64,
     /// Readings of a folder's entries.
     pub lists: u64,
-    /// The sum of the time of all look-ups, in nanoseconds; none where stops for the tracer are in
-    /// it.
+    /// The total duration of all look-ups, in nanoseconds; `None` if it includes stops for the tracer.
     pub lookups_ns: Option<u64>,
-    /// The part of those that missed.
+    /// The part of `lookups_ns` spent on missing files.
     pub missed_ns: Option<u64>,
-    /// Processes, the command among them.
+    /// The number of processes, including the command.
     pub processes: u64,
-    /// Further threads.
+    /// The number of additional threads.
     pub threads: u64,
-    /// How often a program was stopped for the tracer.
+    /// The number of times a program stopped for the tracer.
     pub stops: u64,
-    /// Calls that the tracer noted itself.
+    /// The number of calls that the tracer recorded itself.
     pub traced: u64,
-    /// Rings of io_uring that were made. Look-ups through them are no calls, and in no count.
+    /// The number of io_uring instances. Look-ups through them bypass system calls and are not counted.
     pub rings: u64,
-    /// Programs with set-user-ID or set-group-ID bits, which ran without the rights that these give.
+    /// Programs with the set-user-ID or set-group-ID bit, which ran without the rights that these grant.
     pub without_rights: Vec<String>,
 }
 
-/// A system call's numbers.
+/// Counts of a system call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallCount {
-    /// Its name.
+    /// The name of the call.
     pub call: &'static str,
-    /// Whether strace counts it in its class `%file`.
+    /// Whether the call is in strace's class `%file`.
     pub is_file_class: bool,
-    /// How often it was made.
+    /// The number of calls.
     pub calls: u64,
-    /// How often it failed.
+    /// The number of failed calls.
     pub failed: u64,
-    /// How long all took together, in nanoseconds.
+    /// The total duration of all calls, in nanoseconds.
     #[serde(rename = "took_ns")]
     pub duration_ns: u64,
     /// Failures by error number.
@@ -156,97 +156,97 @@ pub struct CallCount {
 /// A list of folders that were searched for names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SearchPath {
-    /// Which search path it is.
+    /// The kind of search path.
     pub kind: SearchKind,
-    /// Misses in all of them.
+    /// Misses in all folders.
     pub missed: u64,
-    /// Its folders, the most misses first.
+    /// The folders; most misses first.
     pub folders: Vec<SearchedFolder>,
-    /// How many of them gave nothing at all.
+    /// The number of folders in which nothing was found.
     pub unused: u64,
-    /// The misses of those.
+    /// Misses in those folders.
     pub unused_missed: u64,
 }
 
 /// A folder of a search path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SearchedFolder {
-    /// Its path.
+    /// The path of the folder.
     pub path: String,
-    /// Misses in it and below, as far as no other folder is nearer.
+    /// Misses in the folder and below, except those closer to another folder of a search path.
     pub missed: u64,
-    /// Files opened there.
+    /// Opens of files there.
     pub opened: u64,
-    /// Other questions that were answered by what is there.
+    /// Successful look-ups there.
     pub found: u64,
-    /// Whether it gave anything that was searched for.
+    /// Whether a search found something in the folder.
     pub is_used: bool,
 }
 
-/// A folder and what was asked of the names directly in it.
+/// A folder, with the look-ups of names directly in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Folder {
-    /// Its path.
+    /// The path of the folder.
     pub path: String,
-    /// Look-ups.
+    /// The number of look-ups.
     pub asked: u64,
-    /// Those that missed.
+    /// Look-ups that missed.
     pub missed: u64,
-    /// Those whose answer was of no use.
+    /// Look-ups without use.
     pub wasted: u64,
-    /// Files opened.
+    /// Opens of files.
     pub opened: u64,
 }
 
-/// A suffix, with its dot; empty for names without one.
+/// A suffix with its dot; empty for names without a suffix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Suffix {
     /// The suffix.
     pub suffix: String,
     /// Look-ups that missed.
     pub missed: u64,
-    /// Look-ups that were answered by what is there.
+    /// Successful look-ups.
     pub found: u64,
 }
 
-/// A name that was asked for more than once.
+/// A name that was looked up more than once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Repeated {
+pub struct RepeatedName {
     /// The name.
     pub name: String,
-    /// How often it was asked for, other than as a link that it is not.
+    /// The number of look-ups, except readings as a link when the file is not a link.
     pub asked: u64,
-    /// How often it was not there.
+    /// The number of misses.
     pub missed: u64,
-    /// How often it was opened.
+    /// The number of opens.
     pub opened: u64,
 }
 
-/// A program, whatever processes it ran in.
+/// A program, summed over its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Program {
-    /// Its name, without folder.
+    /// The name without folder.
     pub program: String,
-    /// How often it was started.
+    /// The number of starts.
     pub starts: u64,
-    /// Its look-ups.
+    /// The number of look-ups.
     pub lookups: u64,
-    /// Those that missed.
+    /// Look-ups that missed.
     pub missed: u64,
 }
 
-/// Something that would save look-ups.
+/// Advice that would avoid look-ups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What is to be done, in a few words.
+    /// The change, in a few words.
     pub title: String,
-    /// How many look-ups it saves, at most.
+    /// The number of look-ups saved, at most.
     pub saves: u64,
-    /// The command or the setting.
+    /// The command or setting.
     pub how: String,
-    /// The title of the advice that saves these as well.
+    /// The title of other advice that includes this saving.
     pub part_of: Option<String>,
-    /// What else is to be known before it is followed.
+    /// A caveat to consider before following the advice.
     pub note: Option<String>,
 }
 
@@ -256,11 +256,11 @@ impl Advice {
     }
 }
 
-/// What is shown of long lists is taken from this many.
+/// The most entries of a list in the report.
 const LIST_MAX: usize = 1000;
 
 impl Analysis {
-    /// What has come so far, of a recording with this outcome, without advice.
+    /// Returns the report without advice, for a recording with this outcome.
     pub(super) fn findings(&mut self, outcome: &Outcome, disk: &dyn Disk) -> Report {
         for thread in std::mem::take(&mut self.threads).into_values() {
             self.bases.push(&thread.search, &self.names);
@@ -289,7 +289,7 @@ impl Analysis {
         for name in self.names.all() {
             whole.add(self.names.counts(name));
         }
-        // Where every other call stopped, its time says more about the tracer.
+        // If many calls stopped, their durations measure the tracer rather than the calls.
         let is_timed = outcome.traced * 10 <= tally.events;
         let (status, signal) = match outcome.end {
             Some(Change::Exited(status)) => (Some(status), None),
@@ -333,7 +333,8 @@ impl Analysis {
         }
     }
 
-    /// The kernel takes those rights from a program that is traced, unless the tracer is root.
+    /// Returns programs that lost their rights: the kernel withholds set-user-ID rights from a traced program
+    /// unless the tracer is root.
     fn without_rights(&self, disk: &dyn Disk) -> Vec<String> {
         let Some(user) = self.header.user.filter(|user| *user != 0) else {
             return Vec::new();
@@ -389,7 +390,7 @@ impl Analysis {
 
     fn folders(&self, cuts: &mut Vec<Cut>) -> Vec<Folder> {
         let mut sums: Vec<(Name, Counts64)> = Vec::new();
-        // Where each folder's sum is.
+        // The position of each folder's sum, counted from 1.
         let mut places: Vec<Option<NonZeroU32>> = vec![None; self.names.count()];
         for name in self.names.all().filter(|name| *name != Name::ROOT) {
             let folder = self.names.parent(name);
@@ -429,8 +430,8 @@ impl Analysis {
         suffixes
     }
 
-    fn repeated(&self, cuts: &mut Vec<Cut>) -> Vec<Repeated> {
-        // Walks along a path ask for the folders at its start most often, and are told of elsewhere.
+    fn repeated(&self, cuts: &mut Vec<Cut>) -> Vec<RepeatedName> {
+        // Walks along a path read the folders at its start most often, and are reported separately.
         let asked = |name: &Name| {
             let counts = self.names.counts(*name);
             counts.asked - counts.unlinked
@@ -440,7 +441,7 @@ impl Analysis {
         cut(&mut again, "repeated", cuts);
         let repeated = |name: Name| {
             let counts = self.names.counts(name);
-            Repeated {
+            RepeatedName {
                 name: text(&self.names.path(name)),
                 asked: asked(&name).into(),
                 missed: counts.missed.into(),
@@ -467,7 +468,7 @@ impl Analysis {
     }
 }
 
-/// Shortens a list that is too long, and notes it.
+/// Shortens a list that is too long, and records the fact.
 fn cut<T>(all: &mut Vec<T>, list: &'static str, cuts: &mut Vec<Cut>) {
     if all.len() > LIST_MAX {
         cuts.push(Cut { list, shown: LIST_MAX as u64, all: all.len() as u64 });
@@ -475,7 +476,7 @@ fn cut<T>(all: &mut Vec<T>, list: &'static str, cuts: &mut Vec<Cut>) {
     }
 }
 
-/// Sums that may exceed what one name can have.
+/// Sums over many names, which may exceed the counters of one name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts64 {
     names: u64,
@@ -499,14 +500,14 @@ impl Counts64 {
     }
 }
 
-/// What was asked below each of these folders, as far as no other of them is nearer.
+/// Returns the sums below each of these folders, except for names closer to another of them.
 pub(super) fn below(
     names: &Names,
     bases: impl IntoIterator<Item = Name>,
 ) -> HashMap<Name, Counts64> {
     let is_base = names.marks(bases);
     let mut sums = vec![(Name::ROOT, Counts64::default())];
-    // Where the sum of what is in each name is; a folder comes before what is in it.
+    // The position of the sum for the content of each name. A folder precedes its content.
     let mut places: Vec<u32> = Vec::with_capacity(is_base.len());
     for name in names.all() {
         let above = if name == Name::ROOT { 0 } else { places[names.parent(name).index()] };
@@ -533,7 +534,8 @@ fn path(kind: SearchKind, mut folders: Vec<SearchedFolder>) -> SearchPath {
     }
 }
 
-/// The command's time without what noting costs: a stop, and a call that is noted without one.
+/// Returns the run time without the cost of recording: that of stops, and that of calls recorded without a
+/// stop.
 fn untraced_ns(events: u64, outcome: &Outcome) -> u64 {
     const STOP_NS: u64 = 12_000;
     const NOTED_NS: u64 = 180;

@@ -1,23 +1,23 @@
-//! Finds out which folders are searched: one name is asked for in folder after folder, until it is
-//! there or there are no more.
+//! Detects which folders are searched. In a search, one name is looked up in folder after folder, until it is
+//! found or the folders are exhausted.
 //!
-//! A folder is known by what its candidates have in common. Of `/a/lib/x/y.rb` and `/b/x/y.rb` the
-//! longest common end is `x/y`, so the bases are `/a/lib` and `/b`. Two candidates alone may have
-//! more in common than the name, so their bases count only where longer searches say nothing.
+//! The bases of a search are what is left of its candidates without their common end. The longest common end
+//! of `/a/lib/x/y.rb` and `/b/x/y.rb` is `x/y`, so the bases are `/a/lib` and `/b`. Two candidates alone may
+//! share more than the name, so their bases count only where longer searches give no evidence.
 
 use super::kind::SearchKind;
 use super::maps::{HashMap, HashSet};
 use super::names::{Name, Names};
 
-/// A search of a thread's that is under way.
+/// The current search of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// The name's last component without suffix.
+    /// The last component of the name, without suffix.
     stem: Vec<u8>,
-    /// The folders of its candidates so far, each once.
+    /// The different folders of the candidates so far.
     folders: Vec<Name>,
     kind: Option<SearchKind>,
-    /// Other names that were asked for meanwhile.
+    /// The number of other names looked up in between.
     gap: u8,
 }
 
@@ -27,21 +27,21 @@ pub(super) struct Bases(HashMap<Name, Base>);
 
 #[derive(Debug, Default)]
 struct Base {
-    /// How often it was part of a search of each kind, in the order of the kinds.
+    /// The number of searches of each kind that included the folder, in the order of the kinds.
     kinds: [u32; SearchKind::ALL.len()],
-    /// The most folders of a search that it was part of.
+    /// The number of folders in the longest search that included this one.
     breadth: usize,
 }
 
-/// A search goes on after this many questions about other names; RubyGems asks some.
+/// The most other names in between before a search is considered over. RubyGems looks up a few.
 const GAP_MAX: u8 = 3;
-/// A search is looked at as a whole, up to this many folders.
+/// The most folders of a search that are recorded.
 const FOLDERS_MAX: usize = 1024;
-/// Bases of searches with fewer folders count only where others say nothing.
+/// Searches with fewer folders count only where others give no evidence.
 const BREADTH_SURE: usize = 3;
 
 impl Search {
-    /// A candidate that is not there. Answers with the search that has ended, if one has.
+    /// Adds a candidate that does not exist. Returns the previous search, if it has ended.
     pub(super) fn missed(
         &mut self,
         names: &Names,
@@ -55,7 +55,7 @@ impl Search {
         before
     }
 
-    /// A candidate that is there ends the search. Answers with the search that has ended, if one has.
+    /// Adds a candidate that exists, which ends the search. Returns the search that has ended, if any.
     pub(super) fn found(&mut self, folder: Name, component: &[u8]) -> Option<Self> {
         if self.is_about(component) {
             self.extend(folder);
@@ -65,7 +65,8 @@ impl Search {
         (self.gap > GAP_MAX && !self.folders.is_empty()).then(|| std::mem::take(self))
     }
 
-    /// Begins another search, unless this is the one under way; answers with what has ended.
+    /// Starts another search, unless the candidate belongs to the current one. Returns the search that has
+    /// ended, if any.
     fn begin(&mut self, names: &Names, folder: Name, component: &[u8]) -> Option<Self> {
         self.gap = 0;
         if self.is_about(component) && !self.is_next(names, folder) {
@@ -76,9 +77,10 @@ impl Search {
         (!before.folders.is_empty()).then_some(before)
     }
 
-    /// Where `a` was searched, `sub/a` may be next: a folder below the first one, or above it.
+    /// Whether a candidate starts a new search for another name: after `a`, a search for `sub/a` starts in a
+    /// folder below or above the first one.
     fn is_next(&self, names: &Names, folder: Name) -> bool {
-        // The last one is part of this search.
+        // The last folder is part of the current search.
         let first = self.folders.first().filter(|_| self.folders.last() != Some(&folder));
         first.is_some_and(|first| names.is_below(folder, *first) || names.is_below(*first, folder))
     }
@@ -88,8 +90,8 @@ impl Search {
     }
 
     fn extend(&mut self, folder: Name) {
-        // With suffixes in the inner loop the same folder comes again at once; in the outer loop,
-        // after all others.
+        // If suffixes vary in the inner loop, the same folder repeats at once; in the outer loop, after all
+        // others.
         let is_new = self.folders.last() != Some(&folder) && !self.folders.contains(&folder);
         if is_new && self.folders.len() < FOLDERS_MAX {
             self.folders.push(folder);
@@ -97,14 +99,14 @@ impl Search {
     }
 }
 
-/// A component without its suffix; a dot at the start begins none.
+/// Returns a component without its suffix. A leading dot does not start a suffix.
 fn stem(component: &[u8]) -> &[u8] {
     let dot = component.iter().skip(1).position(|byte| *byte == b'.');
     dot.map_or(component, |dot| &component[..=dot])
 }
 
 impl Bases {
-    /// Takes a search that has ended.
+    /// Adds a search that has ended.
     pub(super) fn push(&mut self, search: &Search, names: &Names) {
         let (Some(kind), [first, others @ ..]) = (search.kind, search.folders.as_slice()) else {
             return;
@@ -119,7 +121,7 @@ impl Bases {
         };
         for folder in &search.folders {
             let base = std::iter::once(*folder).chain(names.folders(*folder)).nth(common);
-            // Everything is below the root, so it says nothing.
+            // Every folder is below the root, so the root is no evidence.
             let Some(base) = base.filter(|base| *base != Name::ROOT) else { continue };
             let base = self.0.entry(base).or_default();
             base.kinds[kind as usize] += 1;
@@ -127,11 +129,11 @@ impl Bases {
         }
     }
 
-    /// The bases that count, with the kind of most of their searches.
+    /// Returns the bases with sufficient evidence, with the most frequent kind of each.
     pub(super) fn all(&self, names: &Names) -> HashMap<Name, SearchKind> {
         let is_sure =
             |name: &Name| self.0.get(name).is_some_and(|base| base.breadth >= BREADTH_SURE);
-        // An unsure base next to a sure one is most likely a part of it, or contains it.
+        // A base without sufficient evidence that is above or below one with it is most likely an artefact.
         let sure = self.0.keys().filter(|name| is_sure(name));
         let above_sure: HashSet<_> = sure.flat_map(|name| names.folders(*name)).collect();
         let is_alone = |name: &Name| {
@@ -146,7 +148,7 @@ impl Bases {
     }
 }
 
-/// How many components two folders have in common at their ends.
+/// Returns the number of components that two folders share at their ends.
 fn common_end(names: &Names, one: Name, other: Name) -> usize {
     let (mut one, mut other, mut count) = (one, other, 0);
     while one != Name::ROOT && other != Name::ROOT && names.component(one) == names.component(other)
@@ -160,7 +162,7 @@ fn common_end(names: &Names, one: Name, other: Name) -> usize {
 mod tests {
     use super::*;
 
-    /// Asks for candidates in order, the last of which is there if `ends_well`.
+    /// Looks up candidates in order. The last one exists if `ends_well`.
     fn bases(kind: SearchKind, searches: &[(&[&str], bool)]) -> Vec<(String, SearchKind)> {
         let (mut names, mut bases, mut search) =
             (Names::default(), Bases::default(), Search::default());

@@ -1,5 +1,4 @@
-//! What of a recording is looked at: calls for some paths, of some programs or processes, or some
-//! system calls.
+//! Selects part of a recording: calls with certain paths, programs, processes or system calls.
 
 use std::collections::HashMap;
 
@@ -8,22 +7,22 @@ use crate::call::Call;
 use crate::event::{Event, EventKind, Syscall};
 use crate::recording::Sink;
 
-/// What is looked at. Of each kind one has to fit, where there are any.
+/// A selection. An event must match at least one criterion of each kind that has criteria.
 #[derive(Debug, Default, Clone)]
 pub struct Selection {
     paths: Vec<Pattern>,
-    /// By name, without folder.
+    /// Names of programs, without folder.
     programs: Vec<Vec<u8>>,
     processes: Vec<i32>,
     calls: Vec<&'static str>,
-    /// By process: the program that it runs, as far as that is one of those.
+    /// Whether each process runs one of `programs`.
     fitting: HashMap<i32, bool>,
     was_any: bool,
 }
 
-/// A pattern as in `.gitignore`: it fits a name and all that is below it. One with a slash, other than
-/// at its end, is the whole path; one without fits in every folder. `*` and `?` stand for no slash,
-/// `**` for any folders, `[…]` for one of some characters.
+/// A pattern as in `.gitignore`, which matches a name and everything below it. A pattern with a slash before
+/// its end matches the whole path; one without matches in every folder. `*` and `?` do not match a slash,
+/// `**` matches any folders, and `[…]` one of several characters.
 #[derive(Debug, Clone)]
 struct Pattern {
     is_whole: bool,
@@ -31,7 +30,7 @@ struct Pattern {
 }
 
 impl Selection {
-    /// Adds a pattern; a relative one starts at `folder`.
+    /// Adds a pattern. A relative pattern starts at `folder`.
     pub fn path(&mut self, pattern: &[u8], folder: &[u8]) {
         let is_whole = pattern.strip_suffix(b"/").unwrap_or(pattern).contains(&b'/');
         let base = if is_whole && !pattern.starts_with(b"/") { folder } else { b"" };
@@ -39,12 +38,12 @@ impl Selection {
             base.split(|byte| *byte == b'/').chain(pattern.split(|byte| *byte == b'/'));
         let components = components.filter(|component| !matches!(*component, b"" | b"."));
         let mut components: Vec<_> = components.map(<[u8]>::to_vec).collect();
-        // Several of them mean what one does.
+        // Repeated `**` would only slow matching down.
         components.dedup_by(|one, other| one == b"**" && other == b"**");
         self.paths.push(Pattern { is_whole, components });
     }
 
-    /// Adds a program by its name, or a process by its id.
+    /// Adds a program by its name, or a process by its ID.
     pub fn process(&mut self, name: &[u8]) {
         let id = str::from_utf8(name).ok().and_then(|name| name.parse().ok());
         match id {
@@ -53,14 +52,14 @@ impl Selection {
         }
     }
 
-    /// Adds a system call. `false`: there is none of that name among those that are recorded.
+    /// Adds a system call. Returns `false` if no recorded call has that name.
     pub fn call(&mut self, name: &str) -> bool {
         let call = Call::named(name).filter(|call| !call.name.starts_with('('));
         self.calls.extend(call.map(|call| call.name));
         call.is_some()
     }
 
-    /// Passes an event on if it fits.
+    /// Passes an event to `sink` if it matches.
     pub fn pass(&mut self, event: &Event<'_>, sink: &mut impl Sink) {
         match &event.kind {
             EventKind::Syscall(syscall) => {
@@ -97,7 +96,7 @@ impl Selection {
         if !self.fits_process(event.process) {
             return;
         }
-        // Its parent, which made it, is none of those that are looked at.
+        // The event that created the process did not match, so it is replaced.
         if !did_fit && self.was_any {
             let kind = EventKind::Spawn { child: event.process, is_thread: false };
             sink.event(&Event { kind, ..*event });
@@ -132,7 +131,7 @@ impl Pattern {
     }
 }
 
-/// Whether a path begins as a pattern says.
+/// Whether the beginning of a path matches a pattern.
 fn begins(pattern: &[Vec<u8>], path: &[&[u8]]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (None, _) => true,
@@ -146,9 +145,9 @@ fn begins(pattern: &[Vec<u8>], path: &[&[u8]]) -> bool {
     }
 }
 
-/// Whether a component is as a pattern says.
+/// Whether a component matches a pattern.
 fn fits(mut pattern: &[u8], mut text: &[u8]) -> bool {
-    // Where the last star was, and what it has taken so far ends here.
+    // The rest of the pattern after the last star, and the text that the star has not consumed.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         let step = match (pattern, text) {
@@ -178,13 +177,13 @@ fn fits(mut pattern: &[u8], mut text: &[u8]) -> bool {
     }
 }
 
-/// Whether a byte is in a set, and what follows the set.
+/// Whether a byte is in a set. Also returns the pattern after the set.
 fn one_of(set: &[u8], byte: u8) -> (bool, &[u8]) {
     let (is_not, set) = match set {
         [b'!' | b'^', rest @ ..] => (true, rest),
         set => (false, set),
     };
-    // A bracket that comes first is one of the set.
+    // A leading bracket is a member of the set.
     let end = set.iter().skip(1).position(|one| *one == b']').map_or(set.len(), |end| end + 1);
     let mut members = &set[..end];
     let mut is_in = false;
@@ -240,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Keeps calls, programs and how many processes were made.
+    /// Collects calls, programs and the number of created processes.
     #[derive(Default)]
     struct Keeper(Vec<String>);
 

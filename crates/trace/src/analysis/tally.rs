@@ -1,6 +1,6 @@
-//! Counting: what was asked, and what came of it.
+//! Counts the events of a recording.
 
-use super::kind::{Asked, FolderKind, SearchKind};
+use super::kind::{FolderKind, Lookup, SearchKind};
 use super::maps::{HashMap, HashSet};
 use super::names::{Name, Names};
 use super::options;
@@ -11,7 +11,7 @@ use crate::call::{CALLS, CallKind};
 use crate::event::{Event, EventKind, Syscall};
 use crate::recording::{Header, Sink};
 
-/// Counts what comes.
+/// An analysis in progress.
 #[derive(Debug)]
 pub struct Analysis {
     pub(super) header: Header,
@@ -26,16 +26,16 @@ pub struct Analysis {
     pub(super) threads: HashMap<i32, Thread>,
     pub(super) processes: HashMap<i32, usize>,
     pub(super) programs: Vec<ProgramTally>,
-    /// Files that were started as programs.
+    /// Files that were executed.
     pub(super) executed: HashSet<Name>,
-    /// Commands that were not there.
+    /// Commands that were not found.
     pub(super) commands_missed: HashSet<Name>,
-    /// What is known of the folders in which something was not there.
+    /// The properties of folders in which something was not found.
     pub(super) folders: HashMap<Name, FolderKind>,
     pub(super) timeline: Timeline,
 }
 
-/// One call's numbers.
+/// Counts of a call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallTally {
     pub(super) calls: u64,
@@ -43,7 +43,7 @@ pub(super) struct CallTally {
     pub(super) errors: HashMap<i32, u64>,
 }
 
-/// Numbers of the whole recording.
+/// Counts of the whole recording.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) events: u64,
@@ -72,53 +72,53 @@ pub(super) struct SuffixTally {
     pub(super) found: u64,
 }
 
-/// A program, whatever process it ran in.
+/// A program, summed over its processes.
 #[derive(Debug, Clone)]
 pub(super) struct ProgramTally {
-    /// Its name without folder.
+    /// The name without folder.
     pub(super) name: Vec<u8>,
-    /// What it searches for most of all.
+    /// The search that the program is known for.
     pub(super) searches: SearchKind,
     pub(super) starts: u64,
     pub(super) lookups: u64,
     pub(super) missed: u64,
-    /// Folders that it was told to search, by `-I` and the like.
-    pub(super) options: Vec<options::Folder>,
+    /// Folders in its options, such as `-I`.
+    pub(super) options: Vec<options::FolderOption>,
 }
 
-/// What a thread did last.
+/// The latest look-ups of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
     pub(super) search: Search,
-    /// The name that it has just found to be there.
+    /// The name that was just queried successfully.
     pub(super) checked: Option<Name>,
-    /// The name that it has just read as a link.
+    /// The name that was just read as a link.
     pub(super) link: Option<Name>,
 }
 
-/// What came of a look-up.
+/// The result of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Found,
-    /// There is no such file.
+    /// The file does not exist.
     Missed,
-    /// It is no symbolic link.
+    /// The file is not a link.
     Unlinked,
-    /// Any other error: it is there, or that is unknown.
+    /// Any other error: the file exists, or this is unknown.
     Refused,
 }
 
-/// Programs that look for a command because a script, or a person, names it.
+/// Programs that search for a command because a script or a person named it.
 const SHELLS: [&[u8]; 8] = [b"sh", b"dash", b"bash", b"zsh", b"ksh", b"mksh", b"busybox", b"fish"];
-/// Different suffixes that are kept apart.
+/// The most suffixes that are distinguished.
 const SUFFIXES_MAX: usize = 1 << 12;
-/// Different programs that are kept apart; the last stands for all others.
+/// The most programs that are distinguished; the last one stands for all others.
 const PROGRAMS_MAX: usize = 1 << 10;
-/// Different options of a program that are kept.
+/// The most different options kept for a program.
 const OPTIONS_MAX: usize = 1 << 12;
 
 impl Analysis {
-    /// Of a recording with this header.
+    /// Creates the analysis of a recording with this header.
     #[must_use]
     pub fn new(header: Header) -> Self {
         let path = header.variable("PATH").unwrap_or_default();
@@ -143,30 +143,30 @@ impl Analysis {
         }
     }
 
-    /// What was recorded.
+    /// The description of the recording.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// All names, with what was asked of each.
+    /// The tree of names with their counts.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// How many calls of strace's class `%file` there were so far, and how many look-ups missed.
+    /// The number of calls in strace's class `%file` and the number of misses so far.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.tally.file_calls, self.tally.missed)
     }
 
-    /// Whether anything has gone to another folder so far.
+    /// Whether any process has changed its working directory so far.
     pub(super) fn has_moved(&self) -> bool {
         self.made(CallKind::ChangeDirectory) > 0
     }
 
-    /// How many calls of this kind did what was asked.
+    /// Returns the number of successful calls of a kind.
     pub(super) fn made(&self, kind: CallKind) -> u64 {
         let of_kind = CALLS.iter().zip(&self.calls).filter(|(call, _)| call.kind == kind);
         of_kind.map(|(_, tally)| tally.calls - tally.errors.values().sum::<u64>()).sum()
@@ -255,7 +255,7 @@ impl Analysis {
         }
     }
 
-    /// What a look-up has to do with the one before it in the same thread.
+    /// Relates a look-up to the previous one of the same thread.
     fn follow(
         &mut self,
         thread: i32,
@@ -290,11 +290,11 @@ impl Analysis {
             && component == b"package.json"
             && names.component(names.parent(folder)) == b"node_modules"
         {
-            // Node asks for a package by what describes it.
+            // Node looks up a package by the file that describes it.
             let path = path.strip_suffix(b"/package.json").unwrap_or(path);
             (folder, component) = (names.parent(folder), base_name(path));
         }
-        // Where a look-up is refused, programs go on to the next folder.
+        // After a refused look-up, programs continue with the next folder.
         let is_question = matches!(
             kind,
             CallKind::Open | CallKind::Status | CallKind::Access | CallKind::Execute
@@ -304,14 +304,14 @@ impl Analysis {
             let above = &path[..path.len() - base_name(path).len()];
             let above = || FolderKind::of(above.strip_suffix(b"/").unwrap_or(above), commands);
             let folder_kind = *folders.entry(names.parent(name)).or_insert_with(above);
-            let asked = Asked { program, call: kind, folder: folder_kind, component };
-            let asked = asked.kind();
-            // Other programs may look for helpers that they can do without, as Go does for gccgo.
+            let lookup = Lookup { program, call: kind, folder: folder_kind, component };
+            let search_kind = lookup.kind();
+            // Other programs may try optional helpers, as Go does with gccgo.
             let is_wanted = kind == CallKind::Execute || is_shell;
-            if asked == SearchKind::Commands && is_wanted {
+            if search_kind == SearchKind::Commands && is_wanted {
                 commands_missed.insert(name);
             }
-            thread.search.missed(names, folder, component, asked)
+            thread.search.missed(names, folder, component, search_kind)
         } else {
             thread.search.found(folder, component)
         };

@@ -4,19 +4,19 @@ use std::borrow::Cow;
 
 use thruway_sys::printable;
 
-/// What can be shown of a name.
+/// Returns a name as text, with replacement characters for bytes that are not UTF-8.
 pub(super) fn text(bytes: &[u8]) -> String {
     str::from_utf8(bytes)
         .map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
-/// Words as a shell takes them, on one line.
+/// Returns words as a shell command on one line.
 #[must_use]
 pub fn shell_line(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell takes it, and as a terminal can show it.
+/// Quotes a word for a shell, and escapes characters that a terminal cannot show.
 pub(super) fn quoted(word: &str) -> String {
     let is_plain =
         |character: char| character.is_alphanumeric() || "-_./:=,+@%~".contains(character);
@@ -30,12 +30,12 @@ pub(super) fn quoted(word: &str) -> String {
     format!("$'{}'", printable::text(&escaped))
 }
 
-/// The last component of a path.
+/// Returns the last component of a path.
 pub(super) fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// The suffix with its dot; none for a name that begins with its only dot.
+/// Returns the suffix with its dot; empty if the only dot is the first character.
 pub(super) fn suffix(path: &[u8]) -> &[u8] {
     let component = base_name(path);
     let dot = component.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);

@@ -1,24 +1,24 @@
-//! How look-ups are spread over the time of a recording.
+//! The distribution of look-ups over the time of a recording.
 
 use serde::Serialize;
 
-/// A stretch of time.
+/// The look-ups in an interval of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
-    /// Look-ups that began in it.
+    /// Look-ups that began in the interval.
     pub asked: u64,
-    /// Those of them that missed.
+    /// Misses among them.
     pub missed: u64,
 }
 
-/// Stretches of equal length, from the start of the recording on.
+/// Intervals of equal length, from the start of the recording.
 #[derive(Debug)]
 pub(super) struct Timeline {
     width_ns: u64,
     buckets: Vec<Bucket>,
 }
 
-/// The line is kept at no more stretches than this: they grow with the recording.
+/// The most intervals. With more, neighbours are merged and the length doubles.
 const BUCKETS_MAX: usize = 512;
 const WIDTH_SMALLEST_NS: u64 = 1 << 16;
 
@@ -33,7 +33,7 @@ impl Timeline {
         while at_ns / self.width_ns >= BUCKETS_MAX as u64 {
             self.widen();
         }
-        // Below BUCKETS_MAX, as was just seen to.
+        // Less than `BUCKETS_MAX` because of the loop above.
         let index = (at_ns / self.width_ns) as usize;
         if index >= self.buckets.len() {
             self.buckets.resize(index + 1, Bucket::default());
@@ -52,7 +52,7 @@ impl Timeline {
         self.buckets = pairs.map(sum).collect();
     }
 
-    /// The stretches, and how long each is.
+    /// Returns the length of an interval, in nanoseconds, and the intervals.
     pub(super) fn buckets(&self) -> (u64, &[Bucket]) {
         (self.width_ns, &self.buckets)
     }

@@ -1,4 +1,4 @@
-//! The system calls that ask for a file by its name, and those that tell what names are relative to.
+//! The system calls that name a file, and those that change what names are relative to.
 
 mod numbers;
 
@@ -8,62 +8,61 @@ pub use numbers::{Abi, Numbers};
 /// A system call, the same for every architecture that has it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The kernel's name for it.
+    /// The kernel's name of the call.
     pub name: &'static str,
-    /// Whether strace counts it in its class `%file`.
+    /// Whether the call belongs to strace's class `%file`.
     pub is_file_class: bool,
-    /// What it does.
+    /// The kind of call.
     pub kind: CallKind,
-    /// Its arguments that are file names.
+    /// The arguments that are file names.
     pub names: [Argument; 2],
 }
 
-/// What a call does, as far as look-ups are concerned.
+/// The effect of a call on files and names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallKind {
     /// Opens a file.
     Open,
-    /// Asks for a file's attributes.
+    /// Queries a file's attributes.
     Status,
-    /// Asks whether a file may be used.
+    /// Queries permissions.
     Access,
     /// Reads a symbolic link.
     ReadLink,
     /// Starts a program.
     Execute,
-    /// Moves to another folder.
+    /// Changes the working directory.
     ChangeDirectory,
-    /// Changes what `/` means.
+    /// Changes the root.
     ChangeRoot,
-    /// Makes a file, a folder, a link or a node.
+    /// Creates a file, a folder, a link or a node.
     Make,
     /// Removes a name.
     Remove,
-    /// Gives a file another name.
+    /// Renames or links a file.
     Rename,
     /// Changes a file's attributes.
     Change,
-    /// Reads a folder's entries.
+    /// Reads the entries of a folder.
     List,
-    /// Gives an open file another descriptor.
+    /// Duplicates a descriptor.
     Duplicate,
-    /// Stops sharing something with other processes.
+    /// Stops sharing state with other processes.
     Unshare,
-    /// Makes a ring, through which requests pass that are no calls.
+    /// Creates an io_uring, whose requests bypass system calls.
     Ring,
-    /// Everything else that takes a name.
+    /// Any other call with a name.
     Other,
 }
 
 /// An argument that is a file name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
-    /// There is none.
+    /// No name.
     None,
-    /// The argument of this place, relative to the current folder.
+    /// The argument at this index, relative to the working directory.
     Plain(u8),
-    /// Relative to the folder that the descriptor in the first place stands for; the name is in the
-    /// second.
+    /// The second index is the name's, relative to the folder of the descriptor at the first index.
     At(u8, u8),
 }
 
@@ -73,14 +72,14 @@ use CallKind::{
     ReadLink, Remove, Rename, Ring, Status, Unshare,
 };
 
-/// Builds the table: the calls of a class and a kind, and where they have their names.
+/// Builds the table of calls: for each line the class, the kind, the arguments with names, and the calls.
 macro_rules! calls {
     ($($class:ident $kind:ident $names:tt: $($name:literal)+;)+) => {
         &[$($(Call { name: $name, is_file_class: $class, kind: $kind, names: $names }),+),+]
     };
 }
 
-/// Every call that is recorded. The order is not significant; recordings hold names.
+/// All recorded calls. The order does not matter, since recordings hold names.
 pub static CALLS: &[Call] = calls! {
     FILE Open [Plain(0), No]: "open" "creat";
     FILE Open [At(0, 1), No]: "openat" "openat2" "open_tree" "open_tree_attr";
@@ -101,7 +100,7 @@ pub static CALLS: &[Call] = calls! {
     FILE ChangeRoot [Plain(0), Plain(1)]: "pivot_root";
     FILE Make [Plain(0), No]: "mkdir" "mknod";
     FILE Make [At(0, 1), No]: "mkdirat" "mknodat";
-    // What a symbolic link says is not looked up when it is made.
+    // The target of a symbolic link is not looked up when the link is created.
     FILE Make [Plain(1), No]: "symlink";
     FILE Make [At(1, 2), No]: "symlinkat";
     FILE Remove [Plain(0), No]: "rmdir" "unlink";
@@ -120,34 +119,34 @@ pub static CALLS: &[Call] = calls! {
     FILE Other [Plain(0), No]: "umount" "umount2" "acct" "swapon" "swapoff";
     FILE Other [At(0, 1), No]: "mount_setattr" "fspick";
     FILE Other [At(0, 1), At(2, 3)]: "move_mount";
-    ASIDE ChangeDirectory [No, No]: "fchdir";
-    ASIDE List [No, No]: "getdents" "getdents64";
-    ASIDE Duplicate [No, No]: "dup" "dup2" "dup3" "fcntl" "fcntl64";
-    ASIDE Unshare [No, No]: "unshare" "setns";
-    ASIDE Ring [No, No]: "io_uring_setup";
-    // What the recorder itself notes: see `record`.
-    ASIDE Other [No, No]: "(fork)" "(exit)" "(program)" "(signal)" "(unknown)";
+    NOT_FILE ChangeDirectory [No, No]: "fchdir";
+    NOT_FILE List [No, No]: "getdents" "getdents64";
+    NOT_FILE Duplicate [No, No]: "dup" "dup2" "dup3" "fcntl" "fcntl64";
+    NOT_FILE Unshare [No, No]: "unshare" "setns";
+    NOT_FILE Ring [No, No]: "io_uring_setup";
+    // Pseudo-calls written by the recorder itself: see `record`.
+    NOT_FILE Other [No, No]: "(fork)" "(exit)" "(program)" "(signal)" "(unknown)";
 };
 
-/// What strace's class `%file` holds, and what is recorded besides.
+/// Whether a call belongs to strace's class `%file`.
 const FILE: bool = true;
-const ASIDE: bool = false;
+const NOT_FILE: bool = false;
 
 impl Call {
-    /// The call of that name.
+    /// Returns the call with that name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         CALLS.iter().find(|call| call.name == name)
     }
 
-    /// Its place in [`CALLS`].
+    /// Returns the index of the call in [`CALLS`].
     #[must_use]
     pub fn index(&self) -> usize {
         let distance = std::ptr::from_ref(self).addr() - CALLS.as_ptr().addr();
         distance / size_of::<Self>()
     }
 
-    /// Which argument holds the flags that are recorded, if any.
+    /// Returns the index of the argument that holds recorded flags.
     #[must_use]
     pub fn flags_at(&self) -> Option<u8> {
         match self.name {
@@ -158,8 +157,7 @@ impl Call {
         }
     }
 
-    /// Whether every call of this number is recorded; of the others the filter finds the commands
-    /// that are.
+    /// Whether every call of this number is recorded. Otherwise the filter selects by the command argument.
     #[must_use]
     pub fn is_always_recorded(&self) -> bool {
         !matches!(self.name, "fcntl" | "fcntl64")
@@ -174,8 +172,9 @@ impl Call {
             || [DUPLICATE, DUPLICATE_CLOEXEC].contains(&(second_argument as u32))
     }
 
-    /// How the stub reads the call's names: the highest bit, and in three bits each which argument
-    /// is a name, counted from 1. `None`: the stub cannot note it, and the tracer does.
+    /// Describes to the stub how to read the call's names: the highest bit is set, and two groups of three
+    /// bits hold the index of an argument with a name, counted from 1. `None` if the stub cannot record the
+    /// call and the tracer must.
     #[must_use]
     pub fn shape(&self) -> Option<u8> {
         let needs_six = self.name.ends_with("xattrat");

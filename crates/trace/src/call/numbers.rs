@@ -1,43 +1,44 @@
-//! Which number a call has, by architecture.
+//! The numbers of calls, for each architecture.
 
 use thruway_sys::seccomp::architecture;
 
 use super::{CALLS, Call};
 
-/// Whose numbers count.
+/// The ABI that determines the number of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Abi {
-    /// The machine's own.
+    /// The machine's own ABI.
     Native,
     /// 32-bit calls on a 64-bit machine.
     Compatible,
-    /// x32: 32-bit pointers with x86-64's calls.
+    /// x32: the calls of x86-64 with 32-bit pointers.
     X32,
 }
 
-/// Set in the numbers of x32.
+/// The bit that is set in call numbers of x32.
 pub(crate) const X32_BIT: u32 = 0x4000_0000;
 
-/// From number to call, for one ABI.
+/// The mapping from numbers to calls for one ABI.
 #[derive(Debug)]
 pub struct Numbers {
     calls: &'static Places,
 }
 
-/// The place in [`CALLS`] of each number's call. Made while this is compiled: each start of a command
-/// needs all of them.
+/// For each number the index of its call in [`CALLS`]. Computed at compile time, because every start of a
+/// command needs all tables.
 type Places = [u8; NUMBERS_MAX];
 
-/// No call has this number or a larger one.
+/// An upper bound of all call numbers.
 const NUMBERS_MAX: usize = 576;
-/// Stands where a number has no call that is recorded.
+/// The entry of a number whose call is not recorded.
 const NO_CALL: u8 = u8::MAX;
 
 impl Abi {
-    /// All of them.
+    /// All ABIs.
     pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Compatible, Self::X32];
 
-    /// The ABI of a call, by the kernel's word for the architecture. Takes x32's bit away.
+    /// Returns the ABI of a call, given the kernel's constant for the architecture. Removes the x32 bit from
+    /// the number.
     pub(crate) fn of(architecture: u32, number: u64) -> Option<(Self, u32)> {
         let number = u32::try_from(number).ok()?;
         match architecture {
@@ -48,7 +49,7 @@ impl Abi {
         }
     }
 
-    /// The kernel's word for the architecture of this machine's ABI.
+    /// Returns the kernel's constant for the architecture of an ABI of this machine.
     pub(crate) const fn architecture(self) -> u32 {
         match (self, cfg!(target_arch = "aarch64")) {
             (Self::Native | Self::X32, false) => architecture::X86_64,
@@ -71,20 +72,20 @@ impl Abi {
 }
 
 impl Numbers {
-    /// The numbers of one of this machine's ABIs.
+    /// Returns the numbers of one of this machine's ABIs.
     #[must_use]
     pub const fn new(abi: Abi) -> Self {
         Self { calls: abi.places() }
     }
 
-    /// The call of that number.
+    /// Returns the call with that number.
     #[must_use]
     pub fn call(&self, number: u32) -> Option<&'static Call> {
         let place = self.calls.get(usize::try_from(number).ok()?)?;
         CALLS.get(usize::from(*place))
     }
 
-    /// All numbers and their calls, smallest first.
+    /// Returns all numbers and their calls, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &'static Call)> {
         (0..)
             .zip(self.calls)
@@ -92,7 +93,7 @@ impl Numbers {
     }
 }
 
-/// Reads a table of numbers and names.
+/// Parses a table of numbers and names.
 const fn places(table: &str) -> Places {
     let mut places = [NO_CALL; NUMBERS_MAX];
     let mut rest = table.as_bytes().trim_ascii();
@@ -105,7 +106,7 @@ const fn places(table: &str) -> Places {
     places
 }
 
-/// The first word, and what comes after it.
+/// Splits off the first word.
 const fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let mut length = 0;
     while length < text.len() && !text[length].is_ascii_whitespace() {
@@ -124,7 +125,7 @@ const fn decimal(digits: &[u8]) -> usize {
     number
 }
 
-/// Where a call is in [`CALLS`].
+/// Returns the index of a call in [`CALLS`].
 const fn place(name: &[u8]) -> u8 {
     let mut place = 0;
     while place < CALLS.len() {
@@ -159,7 +160,7 @@ const X86_64: &str = "
     442 mount_setattr 452 fchmodat2 463 setxattrat 464 getxattrat 465 listxattrat
     466 removexattrat 467 open_tree_attr 468 file_getattr 469 file_setattr";
 
-/// x86-64's, but for the calls that x32 has in its own range.
+/// The numbers of x86-64, except for calls that have their own number in x32.
 const X32: &str = "
     2 open 4 stat 6 lstat 21 access 32 dup 33 dup2 72 fcntl 76 truncate 78 getdents 79 getcwd
     80 chdir 81 fchdir 82 rename 83 mkdir 84 rmdir 85 creat 86 link 87 unlink 88 symlink 89 readlink
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Against the kernel's own list, where the system has it.
+    /// Compares with the kernel's own list, if the system has one.
     #[test]
     fn numbers_are_the_kernels() {
         let folder = "/usr/include/x86_64-linux-gnu/asm";

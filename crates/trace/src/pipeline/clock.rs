@@ -1,9 +1,9 @@
-//! From the ticks in records to nanoseconds since the start.
+//! Converts the ticks in records to nanoseconds since the start.
 
 use std::time::Instant;
 
-/// The clock of the records. Its rate is measured over the whole time so far, so that its
-/// error never exceeds that of one reading of the system's clock.
+/// The clock of the records. Its rate is measured over the whole time so far, so that the error stays below
+/// that of a single reading of the system's clock.
 #[derive(Debug)]
 pub(crate) struct Clock {
     read: fn() -> u64,
@@ -18,7 +18,7 @@ impl Clock {
     }
 
     /// Measures the rate again.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn calibrate(&mut self) {
         let (ticks, elapsed) = ((self.read)() - self.start_ticks, self.start.elapsed());
         self.ns_per_tick = elapsed.as_nanos() as f64 / ticks.max(1) as f64;
     }
@@ -46,7 +46,7 @@ mod tests {
     fn ticks_become_nanoseconds() {
         let mut clock = Clock::start(ticks);
         std::thread::sleep(std::time::Duration::from_millis(20));
-        clock.look();
+        clock.calibrate();
         let now = clock.now_ns();
         assert!(now >= 20_000_000, "{now}");
     }

@@ -1,4 +1,4 @@
-//! From the rings to events, in the order in which the calls ended.
+//! Reads the rings and produces events in the order in which the calls ended.
 
 use thruway_sys::ticks::ticks;
 
@@ -9,12 +9,12 @@ use crate::record::Calls;
 use crate::recording::Sink;
 use crate::shared_rings::{SharedRings, Slot};
 
-/// Reads the rings.
+/// A reader of all rings.
 #[derive(Debug)]
 pub(crate) struct Drain {
     events: EventStream,
     buffer: MergeBuffer,
-    /// Records that the tracer wrote, notices among them.
+    /// Records written by the tracer, including notices.
     by_tracer: u64,
 }
 
@@ -24,10 +24,10 @@ impl Drain {
         Self { events, buffer: MergeBuffer::default(), by_tracer: 0 }
     }
 
-    /// Takes what is in the rings and passes on what is in order. Answers with the count taken.
+    /// Reads the rings and passes on the records whose order is final. Returns the number of records read.
     pub(crate) fn take(&mut self, rings: &SharedRings, sink: &mut impl Sink) -> usize {
         let cut = ticks();
-        self.events.look_at_clock();
+        self.events.calibrate_clock();
         let mut taken = 0;
         for slot in rings.slots() {
             let count = self.buffer.take(rings, slot);
@@ -38,33 +38,33 @@ impl Drain {
         taken
     }
 
-    /// Passes on the rest, after the last writer has ended.
+    /// Passes on the remaining records, after the last writer has ended.
     pub(crate) fn finish(&mut self, rings: &SharedRings, sink: &mut impl Sink) {
         self.take(rings, sink);
         self.pass(u64::MAX, sink);
     }
 
-    /// Whether nothing was noted so far.
+    /// Whether nothing has been recorded so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// How many calls the tracer noted.
+    /// The number of calls that the tracer recorded.
     pub(crate) fn traced(&self) -> u64 {
         self.by_tracer - self.events.notices()
     }
 
-    /// The command's process, as soon as there is one.
+    /// Sets the command's process, once it exists.
     pub(crate) fn watch(&mut self, command: i32) {
         self.events.watch(command);
     }
 
-    /// The process that was attached to.
+    /// Sets the process that was attached to.
     pub(crate) fn watch_process(&mut self, process: i32) {
         self.events.watch_process(process);
     }
 
-    /// How long the command ran, as far as we know.
+    /// The run time of the command so far, in nanoseconds.
     pub(crate) fn wall_ns(&self) -> u64 {
         self.events.wall_ns()
     }

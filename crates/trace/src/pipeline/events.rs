@@ -1,4 +1,4 @@
-//! From records to events: names become absolute, and times count from the start.
+//! Turns records into events: makes names absolute and times relative to the start.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,14 +8,14 @@ use crate::event::{Event, EventKind};
 use crate::record::{Calls, View};
 use crate::recording::Sink;
 
-/// What is known of the threads from the records so far.
+/// The state of all threads, as far as the records tell.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     calls: Calls,
     paths: PathTracker,
     clock: Clock,
     records: u64,
-    /// Those of them that are no calls.
+    /// Records that are not calls.
     notices: u64,
     command: i32,
     /// When the command began and ended, in nanoseconds.
@@ -23,21 +23,23 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    /// For a command that starts in the current folder, of records by this clock.
+    /// Creates a stream for a command that starts in the working directory. `clock` is the clock of the
+    /// records.
     pub(crate) fn new(calls: Calls, clock: Clock) -> Self {
         let paths = PathTracker::new(b"", Descriptors::new());
         Self { calls, paths, clock, records: 0, notices: 0, command: 0, span: (0, 0) }
     }
 
-    /// The command's process, as soon as there is one. It has our folder and our
-    /// descriptors, which do not change meanwhile, so we look at them while it runs.
+    /// Sets the command's process, once it exists. The command inherits this process's working directory and
+    /// descriptors, which do not change in the meantime, so they are read here while the command already
+    /// runs.
     pub(crate) fn watch(&mut self, command: i32) {
         let folder = std::env::current_dir().unwrap_or_default();
         self.paths = PathTracker::new(folder.as_os_str().as_bytes(), open_folders("self"));
         self.command = command;
     }
 
-    /// A process that was attached to, which has a folder and descriptors of its own.
+    /// Sets the process that was attached to, which has a working directory and descriptors of its own.
     pub(crate) fn watch_process(&mut self, process: i32) {
         let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
         let descriptors = open_folders(&process.to_string());
@@ -45,15 +47,15 @@ impl EventStream {
         self.command = process;
     }
 
-    /// Measures the clock's rate again, so that later times are more exact.
-    pub(crate) fn look_at_clock(&mut self) {
-        self.clock.look();
+    /// Measures the clock's rate again, for more exact times.
+    pub(crate) fn calibrate_clock(&mut self) {
+        self.clock.calibrate();
     }
 
-    /// Takes the next record, in the order in which the calls ended.
+    /// Processes the next record. Records must come in the order in which the calls ended.
     pub(crate) fn pass(&mut self, view: View<'_>, sink: &mut impl Sink) {
         self.records += 1;
-        if self.calls.is_aside(view) {
+        if self.calls.is_unrecorded(view) {
             return;
         }
         let (thread, at_ns) = (view.thread(), self.clock.ns(view.started()));
@@ -70,17 +72,17 @@ impl EventStream {
         sink.event(&Event { at_ns, process, thread, kind });
     }
 
-    /// Whether nothing was noted so far.
+    /// Whether nothing has been recorded so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// How many records were no calls.
+    /// The number of records that are not calls.
     pub(crate) fn notices(&self) -> u64 {
         self.notices
     }
 
-    /// How long the command ran, as far as we know.
+    /// The run time of the command so far, in nanoseconds.
     pub(crate) fn wall_ns(&self) -> u64 {
         let (start, end) = self.span;
         let end = if end == 0 { self.clock.now_ns() } else { end };
@@ -88,8 +90,8 @@ impl EventStream {
     }
 }
 
-/// The folders that a process has open. Those of ours are what a command inherits: what we opened for
-/// ourselves is no folder.
+/// Returns the folders that a process has open. Those of this process are inherited by the command;
+/// descriptors of the recorder itself are not folders.
 fn open_folders(process: &str) -> Descriptors {
     let entries = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let folder = |entry: std::fs::DirEntry| {

@@ -1,18 +1,18 @@
-//! Records of all rings, put into the order in which the calls ended.
+//! Merges the records of all rings in the order in which the calls ended.
 
 use crate::record::View;
 use crate::shared_rings::{SharedRings, Slot};
 
-/// What was taken from the rings and not yet passed on.
+/// Records that were read from the rings but not passed on yet.
 #[derive(Debug, Default)]
 pub(crate) struct MergeBuffer {
     bytes: Vec<u8>,
-    /// When each record's call had ended, and where the record lies in `bytes`.
+    /// The end time of each record's call, with the record's offset and length in `bytes`.
     places: Vec<(u64, usize, usize)>,
 }
 
 impl MergeBuffer {
-    /// Takes what is in a ring; answers with the count of records.
+    /// Reads the records of a ring. Returns their number.
     pub(crate) fn take(&mut self, rings: &SharedRings, slot: Slot) -> usize {
         let Self { bytes, places } = self;
         let before = places.len();
@@ -20,9 +20,9 @@ impl MergeBuffer {
         places.len() - before
     }
 
-    /// Passes on all records of calls that ended before `cut`, in that order.
+    /// Passes on all records of calls that ended before `cut`, in order.
     ///
-    /// What a call causes begins after that call was noted. So if `cut` is a time before the rings were
+    /// A call's effects begin only after the call was recorded. If `cut` is a time before the rings were
     /// read, no effect is passed on before its cause.
     pub(crate) fn pass(&mut self, cut: u64, mut each: impl FnMut(View<'_>)) {
         for (ended, at, size) in &mut self.places {

@@ -1,11 +1,11 @@
-//! From the rings to events, in four steps.
+//! The pipeline from rings to events, in four steps:
 //!
-//! 1. `drain` takes the records of all rings.
+//! 1. `drain` reads the records of all rings.
 //! 2. `merge` puts them into the order in which the calls ended.
-//! 3. `clock` turns ticks into nanoseconds.
+//! 3. `clock` converts ticks to nanoseconds.
 //! 4. `paths` makes names absolute.
 //!
-//! `events` joins the last two.
+//! `events` joins the last two steps.
 
 mod clock;
 mod drain;

@@ -1,4 +1,4 @@
-//! From what a program asked for to absolute names: follows every process's folder and descriptors.
+//! Makes the names in calls absolute, by following the working directory and descriptors of every process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,21 +12,21 @@ use crate::event::{EventKind, Syscall};
 use crate::record::{ARGUMENT_END, Calls, Notice, Subject, View};
 use crate::tracer::flag;
 
-/// `AT_FDCWD`: the current folder in the place of a descriptor.
+/// `AT_FDCWD`: the working directory in place of a descriptor.
 const CURRENT_FOLDER: i32 = -100;
 
-/// Where the names of a process start.
+/// The folders from which the names of a process are resolved.
 #[derive(Debug, Clone)]
 struct Folder {
     current: Rc<[u8]>,
-    /// What `/` means; empty: the real one.
+    /// The root of the process; empty for the real root.
     root: Rc<[u8]>,
 }
 
-/// From descriptor to the name that it was opened by.
+/// The name by which each descriptor was opened.
 pub(crate) type Descriptors = HashMap<i32, Rc<[u8]>>;
 
-/// A thread, as far as names are concerned.
+/// The state of a thread on which names depend.
 #[derive(Debug, Clone)]
 struct Context {
     process: i32,
@@ -34,17 +34,17 @@ struct Context {
     descriptors: Rc<RefCell<Descriptors>>,
 }
 
-/// All threads.
+/// The state of all threads.
 #[derive(Debug)]
 pub(crate) struct PathTracker {
     contexts: HashMap<i32, Context, DefaultHashBuilder>,
     initial: Context,
-    /// The names of the call at hand.
+    /// The names of the current call.
     names: [Vec<u8>; 2],
 }
 
 impl PathTracker {
-    /// For a command that starts in `folder` with these descriptors open.
+    /// Creates a tracker for a command that starts in `folder` with the given descriptors open.
     pub(crate) fn new(folder: &[u8], descriptors: Descriptors) -> Self {
         let folder = Folder { current: folder.into(), root: Rc::default() };
         let initial = Context {
@@ -55,8 +55,8 @@ impl PathTracker {
         Self { contexts: HashMap::default(), initial, names: [Vec::new(), Vec::new()] }
     }
 
-    /// Takes the next record, in the order in which the calls ended. Answers with the process and
-    /// what it did, unless the record was damaged.
+    /// Processes the next record; records must come in the order in which the calls ended. Returns the
+    /// process and its event, unless the record is damaged.
     pub(crate) fn push<'a>(
         &'a mut self,
         calls: &Calls,
@@ -112,7 +112,7 @@ impl PathTracker {
         }
     }
 
-    /// Makes the names of a call absolute, into `self.names`.
+    /// Stores the absolute names of a call in `self.names`.
     fn resolve(&mut self, context: &Context, call: &'static Call, view: View<'_>) {
         self.names.iter_mut().for_each(Vec::clear);
         for (name, (argument, asked)) in self.names.iter_mut().zip(view.names_of(call)) {
@@ -124,7 +124,7 @@ impl PathTracker {
         }
     }
 
-    /// Keeps what later names depend on.
+    /// Applies the effects of a call on later names.
     fn apply(&mut self, context: &Context, call: &'static Call, view: View<'_>) {
         let Some(result) = i32::try_from(view.result()).ok().filter(|result| *result >= 0) else {
             return;
@@ -155,7 +155,7 @@ impl PathTracker {
 }
 
 impl Context {
-    /// What a child begins with that was made with these `clone` flags.
+    /// Returns the state of a child that was created with the given `clone` flags.
     fn child(&self, id: i32, flags: u32) -> Self {
         let has = |flag| flags & flag != 0;
         Self {
@@ -185,7 +185,8 @@ impl Context {
         };
     }
 
-    /// Writes the absolute form of `asked` into `name`. `..` stays: what is before it may be a link.
+    /// Writes the absolute form of `asked` to `name`. `..` is kept, because the component before it may be a
+    /// link.
     fn absolute(&self, descriptor: i32, asked: &[u8], name: &mut Vec<u8>) {
         if asked.is_empty() {
             return;
@@ -198,14 +199,14 @@ impl Context {
         } else if let Some(path) = self.descriptors.borrow().get(&descriptor) {
             name.extend_from_slice(path);
         } else {
-            // What the kernel calls it.
+            // The kernel's own name for the descriptor.
             name.extend_from_slice(format!("/proc/{}/fd/{descriptor}", self.process).as_bytes());
         }
         append(name, asked);
     }
 }
 
-/// Adds what was asked for to a folder's path, without components that mean nothing.
+/// Appends a name to a folder's path, without empty components and dots.
 fn append(name: &mut Vec<u8>, asked: &[u8]) {
     if is_plain(asked) {
         match (name.last() == Some(&b'/'), asked[0] == b'/') {
@@ -229,8 +230,8 @@ fn append(name: &mut Vec<u8>, asked: &[u8]) {
     }
 }
 
-/// Whether a path surely has no empty component and no dot alone. All bytes are looked at, whatever
-/// was found before: so the processor looks at many at once.
+/// Whether a path certainly has no empty component and no single dot. The loop does not stop at the first
+/// match, so that the compiler can vectorize it.
 fn is_plain(path: &[u8]) -> bool {
     let is_suspect = |(byte, next): (&u8, &u8)| *byte == b'/' && matches!(next, b'/' | b'.');
     let is_any = |any, pair| any | is_suspect(pair);
@@ -245,7 +246,7 @@ impl Folder {
     }
 }
 
-/// The arguments of a program, which lie in one name.
+/// Returns the arguments of a program, which are joined in one name.
 fn words(view: View<'_>) -> Vec<&[u8]> {
     let joined = view.names().next().unwrap_or_default();
     if joined.is_empty() {
@@ -265,7 +266,7 @@ mod tests {
     use crate::call::Numbers;
     use crate::record::{self, Record};
 
-    /// Plays records of one machine and answers with the names of the last call.
+    /// Feeds records to a tracker and returns the names of the last call.
     struct Player {
         paths: PathTracker,
         calls: Calls,
@@ -309,12 +310,12 @@ mod tests {
             })
         }
 
-        /// The absolute form of `name` for a thread, relative to its current folder.
+        /// Returns the absolute form of `name` for a thread, relative to its working directory.
         fn here(&mut self, thread: i32, name: &str) -> String {
             self.calls(thread, "openat", [CURRENT_FOLDER, 0, 0, 0], &[name], -2)[0].clone()
         }
 
-        /// The same, relative to a descriptor.
+        /// Like `here`, relative to a descriptor.
         fn at(&mut self, thread: i32, descriptor: i32, name: &str) -> String {
             self.calls(thread, "openat", [descriptor, 0, 0, 0], &[name], -2)[0].clone()
         }
@@ -372,7 +373,7 @@ mod tests {
         player.calls(1, "dup", [5, 0, 0, 0], &[], 6);
         player.calls(1, "fcntl", [6, 1030, 10, 0], &[], 10);
         assert_eq!(player.at(1, 10, "a"), "/home/folder/a");
-        // Something that was never opened by name takes the number over.
+        // A descriptor that was never opened by name takes over the number.
         player.calls(1, "dup3", [40, 10, 0, 0], &[], 10);
         assert_eq!(player.at(1, 10, "a"), "/proc/1/fd/10/a");
     }

@@ -1,4 +1,4 @@
-//! One line of a recording.
+//! The lines of a recording.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(super) struct Line<'a> {
     pub(super) at: u64,
     #[serde(skip_serializing_if = "is_default")]
     process: i32,
-    /// Left out where it is the process's first.
+    /// Left out for the first thread of a process.
     #[serde(skip_serializing_if = "is_default")]
     thread: i32,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub(super) struct Line<'a> {
     pub(super) end: Option<End>,
 }
 
-/// The last line's content.
+/// The content of the last line.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct End {
@@ -59,7 +59,7 @@ pub(super) struct End {
     is_cut_short: bool,
 }
 
-/// A name: text where it is text, and its bytes in hexadecimal where it is not.
+/// A name: as text if it is UTF-8, otherwise as hexadecimal bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Name<'a> {
@@ -112,7 +112,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The event of the line. `names` keeps what is not text. `None`: it is none that we know.
+    /// Decodes the event of the line; `None` for an unknown kind. `names` provides storage for names that are
+    /// not UTF-8.
     pub(super) fn event<'b>(&'b self, names: &'b mut Vec<Vec<u8>>) -> Option<Event<'b>> {
         let all = [self.name.as_ref(), self.second.as_ref()].into_iter().flatten();
         names.clear();
@@ -173,7 +174,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// The bytes of what is not text; none for a digit that is no digit.
+    /// Decodes hexadecimal bytes, up to the first invalid digit.
     fn decoded(&self) -> Option<Vec<u8>> {
         let Self::Bytes { hex } = self else { return None };
         let digits = hex.as_bytes().chunks(2);
@@ -182,22 +183,22 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The first line.
+/// Decodes the first line.
 pub(super) fn header(line: &[u8]) -> Result<Header, String> {
-    /// What every format has.
+    /// The fields that the first line of every format has.
     #[derive(Deserialize)]
     struct FormatLine {
         thruway: String,
         format: u32,
     }
-    const OTHER: &str = "this is no recording of thruway trace";
+    const OTHER: &str = "not a recording of thruway trace";
     let kind: FormatLine = serde_json::from_slice(line).map_err(|_| OTHER)?;
     if kind.thruway != "trace" {
         return Err(OTHER.to_owned());
     }
     if kind.format > super::FORMAT {
         return Err(format!(
-            "its format is {}, and this thruway reads formats up to {}: take a newer one",
+            "format {} is too new: this thruway reads formats up to {}",
             kind.format,
             super::FORMAT
         ));

@@ -1,7 +1,7 @@
-//! Recordings as files: a line of JSON a fact. The first is the [`Header`], the last the
-//! [`Outcome`]; between them stands an [`Event`] a line, in the order in which calls ended.
+//! Recordings as files of JSON lines. The first line is the [`Header`], the last the [`Outcome`]. Each line
+//! between them is an [`Event`], in the order in which the calls ended.
 //!
-//! A file whose end is missing is a recording all the same: what is there counts.
+//! A file without an end is still a valid recording of its events.
 
 mod line;
 mod perfetto;
@@ -25,38 +25,38 @@ pub use writer::Writer;
 /// The format that this version writes, and the newest that it reads.
 const FORMAT: u32 = 1;
 
-/// What was recorded, where and how.
+/// The description of a recording: what was recorded, where and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Always `trace`: what kind of file this is.
+    /// The type of the file, always `trace`.
     pub thruway: String,
     /// The version of the format.
     pub format: u32,
-    /// The version of the program that wrote it.
+    /// The version of the program that wrote the file.
     pub version: String,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The folder that it was started in.
+    /// The folder in which the command was started.
     pub folder: String,
-    /// A hash of its whole environment, in hexadecimal: the same for the same variables.
+    /// A hash of the whole environment, in hexadecimal, independent of the order of variables.
     pub environment: String,
-    /// The variables that decide where things are searched.
+    /// The variables that decide where files are searched.
     pub variables: BTreeMap<String, String>,
-    /// How calls were noted.
+    /// The mechanism that recorded the calls.
     pub backend: Backend,
-    /// The kernel's name and version.
+    /// The name and version of the kernel.
     pub kernel: String,
     /// The machine's architecture.
     pub machine: String,
-    /// When it started, in seconds since 1970.
+    /// The start time, in seconds since 1970.
     pub started: u64,
-    /// The effective user id that it was recorded with; older recordings do not have it.
+    /// The effective user ID of the recorder; missing in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
 }
 
 impl Header {
-    /// The header of a recording that starts now, of a command with this environment.
+    /// Creates the header of a recording that starts now, for a command with this environment.
     #[must_use]
     pub fn new(command: &Command, backend: Backend, environment: &[(OsString, OsString)]) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -86,14 +86,14 @@ impl Header {
         }
     }
 
-    /// The value of a variable that decides where things are searched.
+    /// Returns the value of a variable in [`variables`](Self::variables).
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 }
 
-/// Whether a variable says where to search, or in which language.
+/// Whether a variable decides where, or in which language, files are searched.
 fn is_about_searches(name: &str) -> bool {
     const NAMES: [&str; 20] = [
         "PATH",
@@ -120,7 +120,7 @@ fn is_about_searches(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with("LC_")
 }
 
-/// FNV-1a over the variables in the order of their names.
+/// Returns the FNV-1a hash of the variables, sorted by name.
 fn hash(environment: &[(OsString, OsString)]) -> u64 {
     let mut variables: Vec<_> = environment.iter().collect();
     variables.sort();
@@ -131,15 +131,16 @@ fn hash(environment: &[(OsString, OsString)]) -> u64 {
     })
 }
 
-/// Takes what is recorded as it comes.
+/// A consumer of events.
 pub trait Sink {
-    /// Takes the next event.
+    /// Receives the next event.
     fn event(&mut self, event: &crate::Event<'_>);
 
-    /// There is nothing more right now: the time for what should not be done event by event.
+    /// Called when no further event is available at the moment. The right time for work that would cost too
+    /// much per event, such as flushing.
     fn pause(&mut self) {}
 
-    /// The recording has ended.
+    /// Called at the end of the recording.
     fn end(&mut self, _outcome: &Outcome) {}
 }
 

@@ -1,5 +1,5 @@
-//! Writing a recording as trace events, the JSON that Perfetto (ui.perfetto.dev) and other viewers
-//! load: a track a thread, a slice a call.
+//! Writes a recording as trace events, the JSON format of Perfetto (ui.perfetto.dev) and other viewers: a
+//! track for each thread, a slice for each call.
 
 use std::io::{self, BufWriter, Write};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Sink;
 use crate::{Event, EventKind, Outcome, Syscall};
 
-/// Writes trace events as they come. After the first error it writes no more.
+/// A writer of trace events. Stops writing after the first error.
 #[derive(Debug)]
 pub struct TraceEvents<W: Write> {
     output: BufWriter<W>,
@@ -17,12 +17,12 @@ pub struct TraceEvents<W: Write> {
 }
 
 impl<W: Write> TraceEvents<W> {
-    /// Writes to `output`.
+    /// Creates a writer to `output`.
     pub fn new(output: W) -> Self {
         Self { output: BufWriter::new(output), is_first: true, error: None }
     }
 
-    /// The error after which nothing more was written.
+    /// The error at which writing stopped.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }
@@ -70,7 +70,7 @@ impl<W: Write> Sink for TraceEvents<W> {
     }
 }
 
-/// Times are microseconds here.
+/// Returns a call as a slice. The format counts time in microseconds.
 fn slice(event: &Event<'_>, syscall: &Syscall<'_>) -> Value {
     let microseconds = |ns: u64| ns as f64 / 1e3;
     let category = match syscall.errno() {

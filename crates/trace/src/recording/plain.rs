@@ -1,10 +1,10 @@
-//! The line of a call as our own writer writes it, read without a parser of JSON: nearly all lines of
-//! a recording are such. Whatever looks different in the least is left to that parser.
+//! A fast parser for the lines that [`Writer`](super::Writer) produces, which are nearly all lines of a
+//! recording. Any deviation is left to the JSON parser.
 
 use crate::call::Call;
 use crate::event::{Event, EventKind, Syscall};
 
-/// The event of a line. `None`: the line is not plain, or is damaged.
+/// Parses the event of a line; `None` if the line needs the JSON parser or is damaged.
 pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
     let mut rest = Rest(line);
     let at_ns = rest.number_after(b"{\"at\":")?;
@@ -29,15 +29,15 @@ pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
         thread: thread.unwrap_or(process),
         kind: EventKind::Syscall(syscall),
     };
-    // A field that could not be taken is still there, and then this is not the end.
+    // A field that could not be parsed is still here, so that the rest differs.
     (rest.0 == b"}\n").then_some(event)
 }
 
-/// What is left of a line. What cannot be taken stays.
+/// The unparsed rest of a line. A failed parse leaves the rest unchanged.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    /// Digits, as many as surely fit, without a zero before others.
+    /// Parses a number without leading zeros, of no more digits than fit in any case.
     fn number_after(&mut self, key: &[u8]) -> Option<u64> {
         const DIGITS_MAX: usize = 19;
         let after = self.0.strip_prefix(key)?;
@@ -57,7 +57,7 @@ impl<'a> Rest<'a> {
         None
     }
 
-    /// Of a process or a thread; none has the number 0.
+    /// Parses the ID of a process or thread, which is never 0.
     fn id_after(&mut self, key: &[u8]) -> Option<i32> {
         let before = self.0;
         let id = self.number_after(key).and_then(|number| number.try_into().ok());
@@ -76,7 +76,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// ASCII without anything that JSON would escape, up to its closing quote.
+    /// Parses ASCII text up to its closing quote; `None` if it contains a character that JSON escapes.
     fn text_after(&mut self, key: &[u8]) -> Option<&'a [u8]> {
         let after = self.0.strip_prefix(key)?;
         let length = plain_length(after)?;
@@ -86,8 +86,8 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// How many bytes stand before the first that is not plain: printable ASCII but a quote and a backslash.
-/// `None`: all are plain.
+/// Returns the length of the plain prefix: printable ASCII except quotes and backslashes. `None` if all bytes
+/// are plain.
 fn plain_length(bytes: &[u8]) -> Option<usize> {
     let words = bytes.chunks_exact(8);
     let rest = words.remainder();
@@ -103,7 +103,8 @@ fn plain_length(bytes: &[u8]) -> Option<usize> {
     Some(bytes.len() - rest.len() + end)
 }
 
-/// The highest bit of each byte that is not plain. A borrow may mark bytes behind the first one falsely.
+/// Returns the highest bit of each byte that is not plain. Because of borrows, bytes after the first one may
+/// be marked wrongly.
 fn marks_of_not_plain(word: u64) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHEST: u64 = ONES << 7;
@@ -125,7 +126,7 @@ mod tests {
         r#"{"at":1,"process":3,"call":"getcwd","took":5,"result":-9223372036854775807}"#,
     ];
 
-    /// What the parser of JSON says of a line.
+    /// Returns the result of the JSON parser for a line.
     fn parsed(line: &[u8]) -> Option<String> {
         let line: Line<'_> = serde_json::from_slice(line).ok()?;
         line.event(&mut Vec::new()).map(|event| format!("{event:?}"))
@@ -186,7 +187,7 @@ mod tests {
             for place in 0..20 {
                 let mut text = [b'~'; 24];
                 text[place] = byte;
-                // What stands behind it may be anything.
+                // Any byte may follow.
                 text[place + 1] = b'"';
                 text[place + 2] = byte.wrapping_add(1);
                 let expected = if is_plain { place + 1 } else { place };

@@ -1,4 +1,4 @@
-//! Reading a recording.
+//! Reads a recording.
 
 use std::io::{self, BufRead};
 
@@ -6,11 +6,11 @@ use super::line::{Line, header};
 use super::{Header, Sink, plain};
 use crate::{Error, Outcome};
 
-/// Reads a recording, line by line.
+/// A reader of a recording, line by line.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
-    /// What messages call it.
+    /// The name of the file in messages.
     name: Vec<u8>,
     header: Header,
     buffer: Vec<u8>,
@@ -18,10 +18,10 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header; `name` is what messages call the file.
+    /// Reads the header. `name` is the name of the file in messages.
     ///
     /// # Errors
-    /// The file cannot be read, or is no recording that we know.
+    /// The file cannot be read, or is not a recording in a known format.
     pub fn new(input: R, name: &[u8]) -> Result<Self, Error> {
         let placeholder = Header::default();
         let mut reader =
@@ -31,16 +31,15 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// What was recorded.
+    /// The description of the recording.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Passes every event to `sink`, and the outcome. A recording whose end is missing counts as cut
-    /// short.
+    /// Passes every event, and then the outcome, to `sink`. A recording without an end counts as cut short.
     ///
     /// # Errors
-    /// The file cannot be read, or a line in it is none of a recording.
+    /// The file cannot be read, or has an invalid line.
     pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
         let mut names = Vec::new();
         let mut last_ns = 0;
@@ -52,7 +51,7 @@ impl<R: BufRead> Reader<R> {
             }
             let line: Line<'_> = match serde_json::from_slice(&self.buffer) {
                 Ok(line) => line,
-                // The writer was stopped in the middle of it.
+                // The writer was stopped in the middle of the line.
                 Err(_) if !self.buffer.ends_with(b"\n") => break,
                 Err(error) => return Err(self.malformed(error)),
             };
@@ -64,7 +63,7 @@ impl<R: BufRead> Reader<R> {
             last_ns = last_ns.max(line.at);
             match line.event(&mut names) {
                 Some(event) => sink.event(&event),
-                None => return Err(self.malformed("neither a call nor anything else we know")),
+                None => return Err(self.malformed("unknown kind of event")),
             }
         }
         let outcome = Outcome::cut_short(last_ns);
@@ -72,7 +71,7 @@ impl<R: BufRead> Reader<R> {
         Ok(outcome)
     }
 
-    /// Reads the next line into the buffer. `false`: there is none.
+    /// Reads the next line into the buffer. Returns `false` at the end of the file.
     fn next_line(&mut self) -> Result<bool, Error> {
         self.buffer.clear();
         self.lines += 1;
@@ -93,7 +92,7 @@ mod tests {
     use crate::event::{EventKind, Syscall};
     use crate::{Backend, Change, Event, Writer};
 
-    /// Keeps what it gets, as text.
+    /// Stores events as text.
     #[derive(Default)]
     struct Keeper(Vec<String>);
 
@@ -179,7 +178,7 @@ mod tests {
         let mut file = written();
         let text = String::from_utf8(file.clone()).unwrap().replace("renameat2", "fly");
         let error = read(text.as_bytes()).unwrap_err();
-        assert_eq!(error, "file, line 3: neither a call nor anything else we know");
+        assert_eq!(error, "file, line 3: unknown kind of event");
         let second = file.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         file[second] = b'!';
         assert!(read(&file).unwrap_err().starts_with("file, line 2: expected value"));
@@ -189,8 +188,7 @@ mod tests {
     fn a_newer_format_is_refused_whatever_else_is_in_it() {
         let line = b"{\"thruway\":\"trace\",\"format\":2,\"command\":\"other\"}\n";
         let error = Reader::new(&line[..], b"f").unwrap_err().to_string();
-        let expected =
-            "f, line 1: its format is 2, and this thruway reads formats up to 1: take a newer one";
+        let expected = "f, line 1: format 2 is too new: this thruway reads formats up to 1";
         assert_eq!(error, expected);
     }
 
@@ -198,7 +196,7 @@ mod tests {
     fn other_files_are_no_recordings() {
         for text in ["", "{}", "x\n", "{\"thruway\":\"load\"}\n"] {
             let error = Reader::new(text.as_bytes(), b"f").unwrap_err().to_string();
-            assert_eq!(error, "f, line 1: this is no recording of thruway trace");
+            assert_eq!(error, "f, line 1: not a recording of thruway trace");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writing a recording.
+//! Writes a recording.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,8 +6,8 @@ use super::line::Line;
 use super::{Header, Sink};
 use crate::{Event, Outcome};
 
-/// Writes a recording as it comes. After the first error it writes no more: the command is not to
-/// notice, and what was written stays readable.
+/// A writer of a recording. Stops writing after the first error, so that the command is not disturbed and the
+/// written part stays readable.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     output: BufWriter<W>,
@@ -18,7 +18,7 @@ impl<W: Write> Writer<W> {
     /// Writes the header to `output`.
     ///
     /// # Errors
-    /// Whatever writing reports.
+    /// The error of writing.
     pub fn new(output: W, header: &Header) -> io::Result<Self> {
         const BUFFER_BYTES: usize = 1 << 16;
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
@@ -28,7 +28,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { output, error: None })
     }
 
-    /// The error after which nothing more was written.
+    /// The error at which writing stopped.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }

@@ -1,8 +1,8 @@
-//! Attaching to a process that runs already. It has no filter and no stub, and gets none: each system call of its
-//! threads, and of all that come from it, stops twice.
+//! Traces a process that is already running. The process gets neither filter nor stub, so each system call of
+//! its threads and their descendants stops twice.
 //!
-//! Nothing may be left behind in it. When this process ends, in whatever way, the kernel lets all threads go on
-//! as if they had not been traced.
+//! Nothing may be left behind in the process. When the tracer ends, for whatever reason, the kernel detaches
+//! and all threads continue.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,33 +12,33 @@ use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::ptrace::{self, Phase, Resume, event};
 use thruway_sys::ticks::ticks;
 
-use super::thread::{self, Pending, clone_flags, flag};
+use super::thread::{self, PendingCall, clone_flags, flag};
 use crate::call::Abi;
 use crate::doorbell::Doorbell;
 use crate::record::{Calls, Notice, Record};
 use crate::shared_rings::SharedRings;
 
-/// Notes the calls of a process that was attached to.
+/// Records the calls of a process that was attached to.
 pub(crate) struct AttachedTracer<'a> {
     rings: &'a SharedRings,
     doorbell: &'a Doorbell,
     calls: Calls,
-    /// The call that each thread is in, if it is noted.
-    threads: HashMap<i32, Option<Pending>>,
-    /// Children that stopped before their parent told of them.
-    early: HashSet<i32>,
+    /// The recorded call that each thread is in, if any.
+    threads: HashMap<i32, Option<PendingCall>>,
+    /// Children that stopped before their parent's event arrived.
+    early_children: HashSet<i32>,
 }
 
 impl<'a> AttachedTracer<'a> {
     pub(crate) fn new(rings: &'a SharedRings, doorbell: &'a Doorbell) -> Self {
-        let (threads, early) = (HashMap::new(), HashSet::new());
-        Self { rings, doorbell, calls: Calls::new(), threads, early }
+        let (threads, early_children) = (HashMap::new(), HashSet::new());
+        Self { rings, doorbell, calls: Calls::new(), threads, early_children }
     }
 
     /// Attaches to all threads of a process.
     pub(crate) fn attach(&mut self, process: i32) -> io::Result<()> {
         let mut is_done = false;
-        // A thread that is not attached to yet may make others meanwhile.
+        // Threads that are not attached to yet may create others in the meantime.
         while !is_done {
             is_done = true;
             for id in tasks(process)? {
@@ -52,7 +52,7 @@ impl<'a> AttachedTracer<'a> {
                         is_done = false;
                     }
                     Err(error) if id == process => return Err(error),
-                    // It has ended, or its parent was attached to before it was made.
+                    // The thread has ended, or was attached to automatically by way of its parent.
                     Err(_) => {}
                 }
             }
@@ -77,7 +77,8 @@ impl<'a> AttachedTracer<'a> {
                 Change::Exited(_) | Change::Killed(_) => self.end(id),
                 Change::Stopped { signal, event } => {
                     if self.stopped(id, signal, event).is_err() {
-                        // Killed meanwhile, most likely; otherwise it goes on unnoted.
+                        // Most likely the thread was killed in the meantime. Otherwise it continues without
+                        // being recorded.
                         let _ = ptrace::resume(id, Resume::Run, 0);
                     }
                 }
@@ -88,7 +89,7 @@ impl<'a> AttachedTracer<'a> {
     }
 
     fn end(&mut self, id: i32) {
-        self.early.remove(&id);
+        self.early_children.remove(&id);
         if self.threads.remove(&id).is_some() {
             self.note(&Record::notice(Notice::Exit, id, ticks(), [0; 2]));
         }
@@ -96,7 +97,7 @@ impl<'a> AttachedTracer<'a> {
 
     fn stopped(&mut self, id: i32, signal: i32, event: i32) -> io::Result<()> {
         if !self.threads.contains_key(&id) && event != event::EXECUTE {
-            self.early.insert(id);
+            self.early_children.insert(id);
             return Ok(());
         }
         match event {
@@ -118,7 +119,7 @@ impl<'a> AttachedTracer<'a> {
         let arguments = [child.unsigned_abs(), clone_flags(id, event)];
         self.note(&Record::notice(Notice::Fork, id, ticks(), arguments));
         self.threads.insert(child, None);
-        if self.early.remove(&child) {
+        if self.early_children.remove(&child) {
             ptrace::resume(child, Resume::UntilSyscall, 0)?;
         }
         Ok(())
@@ -134,7 +135,7 @@ impl<'a> AttachedTracer<'a> {
         if let Some(pending) = pending {
             self.note(&pending.record(before, now, 0));
         }
-        // One tick later: the call comes first.
+        // One tick later, so that the notice sorts after the call.
         let mut notice = Record::notice(Notice::Program, id, now + 1, [before.unsigned_abs(), 0]);
         notice.names[0] = thread::arguments(id);
         self.note(&notice);
@@ -149,9 +150,9 @@ impl<'a> AttachedTracer<'a> {
             Phase::Entry { number, arguments } => {
                 let known = Abi::of(syscall.architecture, number)
                     .and_then(|(abi, number)| Some((abi, number, self.calls.call(abi, number)?)));
-                *pending = known
-                    .filter(|(_, _, call)| call.is_recorded(arguments[1]))
-                    .map(|(abi, number, call)| Pending::begin(id, abi, number, call, arguments));
+                *pending = known.filter(|(_, _, call)| call.is_recorded(arguments[1])).map(
+                    |(abi, number, call)| PendingCall::begin(id, abi, number, call, arguments),
+                );
             }
             Phase::Exit { result } => {
                 if let Some(pending) = pending.take() {
@@ -163,7 +164,7 @@ impl<'a> AttachedTracer<'a> {
         Ok(())
     }
 
-    /// Notes something, as soon as there is room for it.
+    /// Appends a record, waiting for room if necessary.
     fn note(&self, record: &Record) {
         while !self.rings.append(record) {
             self.doorbell.ring();
@@ -180,8 +181,8 @@ fn tasks(process: i32) -> io::Result<Vec<i32>> {
     Ok(entries.filter_map(id).collect())
 }
 
-/// Some calls that wait fail with `EINTR` when their thread is stopped, although no signal came. They are
-/// made again, so that the program does not notice.
+/// Repeats an interrupted call. Some blocking calls fail with `EINTR` when their thread is stopped, although
+/// no signal was delivered, and the program must not notice.
 fn repeat_interrupted(id: i32) -> io::Result<()> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -201,7 +202,7 @@ fn repeat_interrupted(id: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a signal waits for the thread that it does not hold back; true if that is not known.
+/// Whether an unblocked signal is pending for the thread; true if unknown.
 #[cfg(target_arch = "x86_64")]
 fn has_signal(id: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();

@@ -1,38 +1,38 @@
-//! Lengths of x86-64 instructions, and which of them mean the same anywhere.
+//! Lengths of x86-64 instructions, and whether an instruction can be moved.
 //!
-//! What is found here is only ever used where many readings of the bytes agree, so an instruction that is
-//! rare may be unknown.
+//! The results are used only where many readings of the same bytes agree, so rare instructions may be
+//! unknown.
 
-/// An instruction, as far as it matters here.
+/// The properties of an instruction that matter for patching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub(super) length: usize,
-    /// Whether it means the same at another address, and the next one follows.
+    /// Whether the instruction has the same effect at another address and continues with the next one.
     pub(super) is_movable: bool,
-    /// Whether the next one always follows.
+    /// Whether execution always continues with the next instruction.
     pub(super) falls_through: bool,
 }
 
-/// What follows an opcode.
+/// The bytes that follow an opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operands {
     None,
-    /// So many bytes of a constant.
+    /// A constant of this many bytes.
     Constant(usize),
-    /// A register or memory, and so many bytes of a constant.
+    /// A register or memory operand, and a constant of this many bytes.
     ModRm(usize),
-    /// The same; the constant is there only in the first two of eight variants.
+    /// Like `ModRm`, with the constant in only the first two of eight variants.
     ModRmTest(usize),
-    /// A distance of so many bytes.
+    /// A jump distance of this many bytes.
     Jump(usize),
-    /// A register or memory that holds where the program goes on, in some of eight variants.
+    /// A register or memory operand which is, in some of the eight variants, a jump target.
     ModRmJump,
-    /// The program goes on elsewhere, or nowhere; a constant of so many bytes comes before that.
+    /// Execution continues elsewhere or stops; a constant of this many bytes comes first.
     End(usize),
     Unknown,
 }
 
-/// Prefixes, as far as they change lengths.
+/// The prefixes that change lengths.
 #[derive(Debug, Default, Clone, Copy)]
 struct Prefixes {
     operands_16: bool,
@@ -41,7 +41,7 @@ struct Prefixes {
 }
 
 impl Instruction {
-    /// Reads the instruction at the start of `code`; `None` if there is none that is known.
+    /// Decodes the instruction at the start of `code`; `None` if it is unknown.
     pub(super) fn read(code: &[u8]) -> Option<Self> {
         let mut prefixes = Prefixes::default();
         let mut at = 0;
@@ -124,7 +124,8 @@ impl Instruction {
     }
 }
 
-/// The bytes of a register or memory operand, and whether it means the same anywhere.
+/// Returns the length of a register or memory operand, and whether it is independent of the instruction's
+/// address.
 fn mod_rm(code: &[u8], prefixes: Prefixes) -> Option<(usize, bool)> {
     let byte = *code.first()?;
     let (mode, register) = (byte >> 6, byte & 7);
@@ -132,7 +133,7 @@ fn mod_rm(code: &[u8], prefixes: Prefixes) -> Option<(usize, bool)> {
         return Some((1, true));
     }
     if prefixes.addresses_32 {
-        // No compiler writes these.
+        // Compilers do not emit 32-bit addresses.
         return None;
     }
     let (base, index_bytes) = if register == 4 { (*code.get(1)? & 7, 1) } else { (register, 0) };
@@ -201,7 +202,7 @@ fn two_bytes(opcode: u8) -> Operands {
     }
 }
 
-/// Instructions with a VEX or EVEX prefix, by their map.
+/// Returns the operands of instructions with a VEX or EVEX prefix, by opcode map.
 fn vector(map: u8, opcode: u8) -> Operands {
     match (map, opcode) {
         (1, 0x77) => Operands::None,

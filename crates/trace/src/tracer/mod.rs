@@ -1,8 +1,8 @@
-//! The process that attaches to the command: it notes what the stub cannot, and puts the stub into
-//! every new program.
+//! The process that attaches to the command: records calls that the stub cannot record, and injects the stub
+//! into every new program.
 //!
-//! It is small and keeps little, so that it outlives the recorder if need be: a call that the filter
-//! stops fails without a tracer.
+//! The tracer is small and keeps little state, so that it can outlive the recorder: a call that the filter
+//! stops would fail without a tracer.
 
 mod attached;
 #[cfg(target_arch = "x86_64")]
@@ -37,9 +37,9 @@ use program::{CallOrigin, Injector};
 #[cfg(target_arch = "x86_64")]
 use thread::Identity;
 pub(crate) use thread::flag;
-use thread::{Pending, Thread, clone_flags};
+use thread::{PendingCall, Thread, clone_flags};
 
-/// What the tracer needs to know.
+/// The environment of the tracer.
 #[derive(Debug)]
 pub(crate) struct TracerContext<'a> {
     pub(crate) rings: &'a SharedRings,
@@ -47,24 +47,24 @@ pub(crate) struct TracerContext<'a> {
     pub(crate) doorbell: &'a Doorbell,
     /// The recorder's process.
     pub(crate) recorder: i32,
-    /// Whether the stub is put into programs.
+    /// Whether to inject the stub into programs.
     pub(crate) with_stub: bool,
 }
 
-/// The state of everything that is traced.
+/// The state of all traced threads.
 pub(crate) struct Tracer<'a> {
     context: TracerContext<'a>,
     calls: Calls,
     threads: HashMap<i32, Thread>,
-    /// Children that stopped before their parent told of them.
-    early: HashSet<i32>,
+    /// Children that stopped before their parent's event arrived.
+    early_children: HashSet<i32>,
     free: Vec<Slot>,
     #[cfg(target_arch = "x86_64")]
     injector: Option<Injector>,
 }
 
 impl<'a> Tracer<'a> {
-    /// A tracer with nothing to trace yet.
+    /// Creates a tracer without threads.
     pub(crate) fn new(context: TracerContext<'a>) -> Self {
         let calls = Calls::new();
         let mut tracer = Self {
@@ -77,15 +77,15 @@ impl<'a> Tracer<'a> {
             context,
             calls,
             threads: HashMap::new(),
-            early: HashSet::new(),
+            early_children: HashSet::new(),
             free: Slot::all().collect(),
         };
-        // The lowest first: they share pages.
+        // Low slots are used first, because they share pages.
         tracer.free.reverse();
         tracer
     }
 
-    /// Attaches to `root`, which has not run anything yet.
+    /// Attaches to `root`, which has not executed anything yet.
     pub(crate) fn attach(&mut self, root: i32) -> io::Result<()> {
         ptrace::seize(root)?;
         self.adopt(root, Thread::default());
@@ -100,7 +100,8 @@ impl<'a> Tracer<'a> {
                 Change::Exited(_) | Change::Killed(_) => self.end(thread),
                 Change::Stopped { signal, event } => {
                     if self.stopped(thread, signal, event).is_err() {
-                        // Killed meanwhile, most likely; otherwise it goes on unnoted.
+                        // Most likely the thread was killed in the meantime. Otherwise it continues without
+                        // being recorded.
                         let _ = ptrace::resume(thread, Resume::Run, 0);
                     }
                 }
@@ -112,10 +113,10 @@ impl<'a> Tracer<'a> {
 
     fn stopped(&mut self, thread: i32, signal: i32, event: i32) -> io::Result<()> {
         if !self.threads.contains_key(&thread) && event != event::EXECUTE {
-            self.early.insert(thread);
+            self.early_children.insert(thread);
             return Ok(());
         }
-        self.begins(thread);
+        self.identify_at_first_stop(thread);
         match event {
             event::SECCOMP => self.call_begins(thread),
             event::FORK | event::VFORK | event::CLONE => self.child(thread, event),
@@ -127,7 +128,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Lets a thread run to whatever comes next.
+    /// Resumes a thread until its next event.
     fn go_on(&self, thread: i32, signal: i32) -> io::Result<()> {
         let in_call = self.threads.get(&thread).is_some_and(|thread| thread.call.is_some());
         let how = if in_call { Resume::UntilSyscall } else { Resume::Run };
@@ -142,7 +143,7 @@ impl<'a> Tracer<'a> {
     }
 
     fn end(&mut self, id: i32) {
-        self.early.remove(&id);
+        self.early_children.remove(&id);
         if let Some(thread) = self.threads.remove(&id) {
             self.context.rings.forget(id);
             self.free.extend(thread.slot);
@@ -151,7 +152,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// The parent of a `vfork` goes on: its child has ended or become another program.
+    /// Marks the parent of a `vfork` as running: its child has ended or executed a program.
     fn release_parent(&mut self, parent: Option<i32>) {
         if let Some(parent) = parent.and_then(|parent| self.threads.get_mut(&parent)) {
             parent.is_suspended = false;
@@ -184,14 +185,14 @@ impl<'a> Tracer<'a> {
         self.adopt(child, made);
         #[cfg(target_arch = "x86_64")]
         self.identify(child);
-        if self.early.remove(&child) {
-            self.begins(child);
+        if self.early_children.remove(&child) {
+            self.identify_at_first_stop(child);
             ptrace::resume(child, Resume::Run, 0)?;
         }
         self.go_on(id, 0)
     }
 
-    /// A new thread has its parent's memory or a copy of it: the stub there has to learn which slot is its own.
+    /// Tells the stub which slot belongs to a new thread, whose memory is its parent's or a copy of it.
     #[cfg(target_arch = "x86_64")]
     fn identify(&mut self, id: i32) {
         let Some(thread) = self.threads.get_mut(&id) else { return };
@@ -205,8 +206,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// A new thread has stopped for the first time.
-    fn begins(&mut self, id: i32) {
+    /// Completes the identification of a new thread at its first stop.
+    fn identify_at_first_stop(&mut self, id: i32) {
         #[cfg(target_arch = "x86_64")]
         if let Some(thread) = self.threads.get_mut(&id)
             && std::mem::take(&mut thread.awaits_gs)
@@ -223,7 +224,7 @@ impl<'a> Tracer<'a> {
         let now = ticks();
         let Some(mut thread) = self.threads.remove(&before) else { return self.go_on(id, 0) };
         if before != id {
-            // The thread takes over the process's id; the thread that had it has ended without a notice.
+            // The thread takes over the process's ID. The thread that had this ID has ended without a notice.
             self.end(id);
             self.context.rings.forget(before);
         }
@@ -232,7 +233,7 @@ impl<'a> Tracer<'a> {
         } else if let Some(slot) = thread.slot.filter(|slot| self.context.rings.is_busy(*slot)) {
             self.context.rings.finish(slot, now, 0);
         }
-        // One tick later: the call comes first.
+        // One tick later, so that the notice sorts after the call.
         let mut notice = Record::notice(Notice::Program, id, now + 1, [before.unsigned_abs(), 0]);
         notice.names[0] = thread::arguments(id);
         self.note(&notice);
@@ -258,15 +259,15 @@ impl<'a> Tracer<'a> {
         if abi == Abi::Native && self.through_stub(id, call, number, syscall.instruction_pointer)? {
             return ptrace::resume(id, Resume::Run, 0);
         }
-        let pending = Pending::begin(id, abi, number, call, arguments);
+        let pending = PendingCall::begin(id, abi, number, call, arguments);
         if let Some(thread) = self.threads.get_mut(&id) {
             thread.call = Some(pending);
         }
         ptrace::resume(id, Resume::UntilSyscall, 0)
     }
 
-    /// Sends a call through the stub, which notes it; from then on its site goes there by itself.
-    /// `false`: the tracer has to note it.
+    /// Redirects a call to the stub, which records it, and patches the call site. Returns `false` if the
+    /// tracer has to record the call.
     #[cfg(target_arch = "x86_64")]
     fn through_stub(&mut self, id: i32, call: &Call, number: u32, back: u64) -> io::Result<bool> {
         let rings = self.context.rings;
@@ -285,7 +286,7 @@ impl<'a> Tracer<'a> {
                 }
                 let attempt = Some((back, rings.position(slot)));
                 if std::mem::replace(&mut thread.attempt, attempt) == attempt {
-                    // The stub was asked before, and cannot note it.
+                    // The stub received this call before and could not record it.
                     thread.attempt = None;
                     return Ok(false);
                 }
@@ -304,7 +305,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Leads a site to the stub, if no other thread runs there.
+    /// Patches a site to jump to the stub, if no other thread can run there.
     #[cfg(target_arch = "x86_64")]
     fn patch(&mut self, id: i32, number: u32, back: u64) {
         let Some(thread) = self.threads.get(&id) else { return };
@@ -335,7 +336,7 @@ impl<'a> Tracer<'a> {
             && let Some(thread) = self.threads.get_mut(&id)
             && let Some(pending) = thread.call.take()
         {
-            thread.settle(&pending, result);
+            thread.apply_result(&pending, result);
             self.note(&pending.record(id, ticks(), result));
         }
         self.go_on(id, 0)
@@ -354,7 +355,7 @@ impl<'a> Tracer<'a> {
         self.go_on(id, signal)
     }
 
-    /// Notes something, as soon as there is room for it.
+    /// Appends a record, waiting for room if necessary.
     fn note(&self, record: &Record) {
         while !self.context.rings.append(record) {
             self.close_without_recorder();
@@ -366,7 +367,8 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Without a recorder nothing is noted any more, and the programs are let through.
+    /// Closes the rings if the recorder has died. Nothing is recorded from then on, and the programs are kept
+    /// running.
     fn close_without_recorder(&self) {
         if process::parent() != self.context.recorder {
             self.context.rings.close();
@@ -374,8 +376,8 @@ impl<'a> Tracer<'a> {
     }
 }
 
-impl Pending {
-    /// A call of a stopped thread that begins now.
+impl PendingCall {
+    /// Captures a call that a stopped thread is about to make.
     fn begin(id: i32, abi: Abi, number: u32, call: &'static Call, arguments: [u64; 6]) -> Self {
         Self {
             number: record::number(abi, number),
@@ -387,7 +389,7 @@ impl Pending {
     }
 }
 
-/// The names that a call of a stopped thread asks for.
+/// Reads the names that a call of a stopped thread refers to.
 fn read_names(thread: i32, call: &Call, arguments: [u64; 6]) -> [Vec<u8>; 2] {
     call.names.map(|argument| match argument {
         Argument::None => Vec::new(),
@@ -395,7 +397,7 @@ fn read_names(thread: i32, call: &Call, arguments: [u64; 6]) -> [Vec<u8>; 2] {
     })
 }
 
-/// The bytes up to a NUL at `address`; none if they are not readable.
+/// Reads the bytes up to a NUL at `address`; empty if they are not readable.
 fn read_name(thread: i32, address: u64) -> Vec<u8> {
     const USUAL: usize = 256;
     const LONGEST: usize = 4096;

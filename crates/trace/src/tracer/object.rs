@@ -1,4 +1,4 @@
-//! Pieces of code in programs, and the call sites that are known of each file.
+//! CodeReader mappings of programs, and the known call sites of each file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,39 +8,39 @@ use std::rc::Rc;
 use rustix::fs;
 use thruway_sys::ptrace;
 
-use super::search::Code;
+use super::search::CodeReader;
 use super::site::Site;
 
-/// A piece of code in a program.
+/// A mapping of code in a program.
 #[derive(Debug, Clone)]
 pub(super) struct Object {
     pub(super) start: u64,
     end: u64,
-    /// Which piece of which file it is, as `/proc/PID/maps` has it.
+    /// The file and the part of it that is mapped, as in `/proc/PID/maps`.
     pub(super) file: Rc<str>,
 }
 
-/// Sites that made calls in some program, by the file that they are in and relative to where it is
-/// mapped. Programs that are started again and again stop once a file, and not once a site.
+/// Sites at which some program made calls, by file and relative to the mapping. With these a program that is
+/// started again stops once per file instead of once per site.
 #[derive(Debug, Default)]
 pub(super) struct UsedSites(HashMap<Rc<str>, Vec<Site>>);
 
-/// Of further files nothing is remembered; their sites stop each by itself.
+/// The most files whose sites are remembered. Sites in other files stop individually.
 const FILES_MAX: usize = 1 << 12;
 
 impl Object {
-    /// The pieces of code of a program that lie in files.
+    /// Returns all mappings of code that belong to files.
     pub(super) fn all(id: i32) -> Vec<Self> {
         let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
         maps.lines().filter_map(Self::parse).collect()
     }
 
-    /// The one in which this site lies.
+    /// Returns the mapping that contains a site.
     pub(super) fn at(id: i32, site: u64) -> Option<Self> {
         Self::all(id).into_iter().find(|object| object.contains(site))
     }
 
-    /// From a line of `/proc/PID/maps`; `None` for what is no code, or in no file.
+    /// Parses a line of `/proc/PID/maps`; `None` if the mapping is not code or has no file.
     fn parse(line: &str) -> Option<Self> {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
@@ -50,7 +50,7 @@ impl Object {
         is_code_of_file.then(|| Self { start, end, file: rest.into() })
     }
 
-    /// Its size.
+    /// The size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.end - self.start
     }
@@ -59,8 +59,9 @@ impl Object {
         (self.start..self.end).contains(&address)
     }
 
-    /// Its bytes: from its file, which has them at hand; from the program's memory if that cannot be opened.
-    pub(super) fn code(&self, id: i32) -> Code<impl FnMut(usize, &mut [u8]) -> usize> {
+    /// Returns a reader of the code: from the file, which is faster, or from the program's memory if the file
+    /// cannot be opened.
+    pub(super) fn code(&self, id: i32) -> CodeReader<impl FnMut(usize, &mut [u8]) -> usize> {
         let file = self.open(id);
         let start = self.start;
         let read = move |at: usize, piece: &mut [u8]| {
@@ -70,11 +71,11 @@ impl Object {
                 None => ptrace::read_memory(id, start + at, piece).unwrap_or(0),
             }
         };
-        Code { bytes: usize::try_from(self.bytes()).unwrap_or(0), read }
+        CodeReader { bytes: usize::try_from(self.bytes()).unwrap_or(0), read }
     }
 
-    /// The file, and where in it this piece begins. `None`: it has gone or another one has its name, or a
-    /// file system shows programs other numbers than the kernel.
+    /// Opens the file, and returns it with the offset of the mapping. `None` if the file has gone or was
+    /// replaced, or if the file system reports other inode numbers to programs than to the kernel.
     fn open(&self, id: i32) -> Option<(File, u64)> {
         let mut words = self.file.splitn(5, ' ');
         let (_, offset, device, inode) =
@@ -84,7 +85,7 @@ impl Object {
         let number = |text| u32::from_str_radix(text, 16).ok();
         let device = fs::makedev(number(major)?, number(minor)?);
         let mut options = File::options();
-        // What has the name now may be a pipe, and an open must not block.
+        // The path may by now name a pipe, on which opening must not block.
         options.read(true).custom_flags(fs::OFlags::NONBLOCK.bits().cast_signed());
         let file = options.open(format!("/proc/{id}/root{path}")).ok()?;
         let metadata = file.metadata().ok()?;
@@ -97,7 +98,7 @@ impl Object {
 }
 
 impl UsedSites {
-    /// Those of an object's file, where they lie in that object.
+    /// Returns the known sites of an object's file, at their addresses in this object.
     pub(super) fn of(&self, object: &Object) -> impl Iterator<Item = Site> {
         let (start, end) = (object.start, object.end);
         let sites = self.0.get(&object.file).into_iter().flatten();
@@ -159,7 +160,7 @@ mod tests {
             .read_exact_at(&mut from_memory, object.start)
             .unwrap();
         assert_eq!(from_file, from_memory);
-        // Another file has the name now.
+        // Another file has taken the name.
         let words = object.file.replacen(' ', " 1", 3);
         assert!(Object { file: words.into(), ..object }.open(own).is_none());
     }

@@ -1,4 +1,4 @@
-//! Putting the stub into programs, and leading their calls to it.
+//! Injects the stub into programs, and redirects their calls to it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -15,40 +15,41 @@ use super::site::{PATCH_BYTES, SITE_BYTES, SYSCALL, Site};
 use super::thread::{Identity, Program, Thread};
 use crate::shared_rings::{SharedRings, Slot};
 
-/// Where a stopped call came from.
+/// The origin of a stopped call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallOrigin {
     /// The program itself.
     Program,
-    /// The stub, which cannot note it.
+    /// The stub, which could not record the call.
     Stub,
-    /// The stub, whose call a signal interrupted: the kernel makes it again.
+    /// The stub, whose call was interrupted by a signal and is restarted by the kernel.
     Restart,
 }
 
-/// Puts the stub into programs.
+/// Injects the stub into programs.
 #[derive(Debug)]
 pub(super) struct Injector {
     cookie: u64,
-    /// The rings' file, as programs can open it.
+    /// The path by which programs can open the rings' file.
     path: String,
-    /// Unused bytes at the end of the code that the kernel gives every program.
+    /// The offset of unused bytes at the end of the vDSO, the code that the kernel maps into every program.
     spare: u64,
     shapes: [u8; layout::SHAPES_MAX],
-    /// Sites that were found in a file's code, relative to where it is mapped.
+    /// Sites found in a file's code, relative to its mapping.
     found: HashMap<Rc<str>, Vec<Site>>,
-    /// Calls that ended there cannot be led to the stub.
+    /// Positions after calls that cannot be redirected.
     refused: HashSet<(Rc<str>, u64)>,
     used: UsedSites,
-    /// Whether gs can tell a thread's slot.
+    /// Whether the gs register can identify a thread's slot.
     has_gs: bool,
 }
 
-/// So much code is looked at before a program's second thread: 20 ms of work, once for each file.
+/// The amount of code that is searched before a program starts its second thread: 20 ms of work, once per
+/// file.
 const CODE_AHEAD_BYTES_MAX: u64 = 64 << 20;
-/// So many files with code have their sites remembered.
+/// The most files whose found sites are remembered.
 const FILES_MAX: usize = 1 << 12;
-/// So many sites are remembered that cannot be led to the stub.
+/// The most sites remembered as impossible to redirect.
 const SITES_MAX: usize = 1 << 14;
 
 /// Entries of the auxiliary vector, by the kernel's numbers.
@@ -59,7 +60,7 @@ mod auxiliary {
 }
 
 impl Injector {
-    /// `None` if this kernel leaves no room for the start.
+    /// Returns `None` if the vDSO leaves no room for the start code.
     pub(super) fn new(rings: &SharedRings, shapes: [u8; layout::SHAPES_MAX]) -> Option<Self> {
         let cookie = rings.cookie();
         let path = format!("/proc/{}/fd/{}", std::process::id(), rings.descriptor());
@@ -76,11 +77,10 @@ impl Injector {
         })
     }
 
-    /// Lets a thread that has just become a program map the rings first. Where that is not possible,
-    /// nothing happens, and the tracer notes all its calls.
-    /// Tells where the program itself begins.
+    /// Makes a thread that has just executed a program map the rings first. If that is impossible, the tracer
+    /// records all its calls. Returns the entry point of the program itself.
     pub(super) fn start(&self, id: i32, slot: Slot) -> Option<u64> {
-        // A program with little address space keeps all of it.
+        // Mapping the rings could exhaust a limited address space.
         let is_unlimited = address_space_limit(id).is_ok_and(|limit| limit.is_none());
         if is_unlimited { self.try_start(id, slot).ok().flatten() } else { None }
     }
@@ -106,7 +106,7 @@ impl Injector {
         Ok(own_entry)
     }
 
-    /// Where a call came from: it ended at `back`, and the rings lie at `base`.
+    /// Returns the origin of a call that ended at `back`, with the rings at `base`.
     pub(super) fn origin(base: u64, back: u64) -> CallOrigin {
         if back == base + stub::called() {
             CallOrigin::Restart
@@ -117,9 +117,9 @@ impl Injector {
         }
     }
 
-    /// Leads the site of a call that ended at `back` to the stub. With the first one of a file, all
-    /// others that are known of it are led there too. No other thread may be running there. `None`: the
-    /// site cannot be patched, and stops again the next time.
+    /// Redirects the call site that ends at `back` to the stub. The first site of a file brings all other
+    /// known sites of the file with it. No other thread may be running in the program. Returns `None` if the
+    /// site cannot be patched; such a site stops again the next time.
     pub(super) fn patch(
         &mut self,
         id: i32,
@@ -135,15 +135,15 @@ impl Injector {
         let object = known.or_else(|| Object::at(id, back));
         let site =
             simple_site(id, back, number).or_else(|| self.site_in(id, object.as_ref()?, back))?;
-        let mut patching = Patching::new(id, program)?;
-        patching.patch(&site)?;
+        let mut patcher = Patcher::new(id, program)?;
+        patcher.patch(&site)?;
         let object = object?;
         if is_new {
             for site in self.used.of(&object) {
-                patching.patch_once(&site);
+                patcher.patch_once(&site);
             }
-            let of_go = self.found_of_go(id, patching.program, &object);
-            of_go.iter().for_each(|site| patching.patch_once(site));
+            let of_go = self.found_of_go(id, patcher.program, &object);
+            of_go.iter().for_each(|site| patcher.patch_once(site));
         }
         self.used.learn(&object, &site);
         if is_new {
@@ -152,7 +152,7 @@ impl Injector {
         Some(())
     }
 
-    /// The site of a call that ended at `back`, by the code around it.
+    /// Finds the site of a call that ended at `back`, from the code around it.
     fn site_in(&mut self, id: i32, object: &Object, back: u64) -> Option<Site> {
         let place = (Rc::clone(&object.file), back - object.start);
         if self.refused.contains(&place) {
@@ -166,7 +166,7 @@ impl Injector {
         site.map(|site| site.moved(object.start))
     }
 
-    /// The sites of a Go program, which are found quickly; none in other code.
+    /// Returns the sites of a Go program, which are found quickly; empty for other code.
     fn found_of_go(&mut self, id: i32, program: &Program, object: &Object) -> Vec<Site> {
         let entry = program.entry_in(object);
         if entry.is_none() || object.code(id).go_sites(entry).is_none() {
@@ -176,7 +176,7 @@ impl Injector {
         found.map(|site| site.moved(object.start)).collect()
     }
 
-    /// The sites in a piece of code that need not have run, relative to its start.
+    /// Returns the sites found in a mapping of code whether they have run or not, relative to its start.
     fn found_in(&mut self, id: i32, object: &Object, entry: Option<usize>) -> &[Site] {
         if self.found.len() >= FILES_MAX {
             self.found.clear();
@@ -186,21 +186,22 @@ impl Injector {
         found.or_insert_with(|| object.code(id).search(entry, shapes))
     }
 
-    /// Sends a stopped call through the stub.
+    /// Redirects a stopped call to the stub.
     pub(super) fn redirect(id: i32, base: u64, number: u32, back: u64) -> io::Result<()> {
         let mut registers = ptrace::registers(id)?;
         registers.redirect(base + layout::CODE as u64, u64::from(number), back);
         ptrace::set_registers(id, &registers)
     }
 
-    /// Patches all sites that are to be found in the program, because it is about to have a second thread.
-    /// Nothing can be patched under a thread that runs.
+    /// Patches all sites that can be found, because the program is about to start a second thread. Code must
+    /// not be patched while another thread may be executing it.
     pub(super) fn patch_ahead(&mut self, id: i32, program: &mut Program) {
         if program.known_base().is_none() || program.is_patched_ahead(id) {
             return;
         }
         let mut objects = Object::all(id);
-        // Where the budget does not reach for all, those that made calls come first, then the program.
+        // If the limit is too small for all code, mappings in which calls were made come first, then the
+        // program itself.
         objects.sort_by_key(|object| !program.sites.iter().any(|site| object.contains(*site)));
         let mut bytes = 0;
         for object in objects {
@@ -210,16 +211,16 @@ impl Injector {
             }
             let found = self.found_in(id, &object, program.entry_in(&object)).iter();
             let sites: Vec<_> = found.map(|site| site.moved(object.start)).collect();
-            let Some(mut patching) = Patching::new(id, program) else { return };
+            let Some(mut patcher) = Patcher::new(id, program) else { return };
             for site in sites {
-                // A site out of reach stops every time.
-                patching.patch_once(&site);
+                // A site out of reach stops at each call.
+                patcher.patch_once(&site);
             }
         }
     }
 
-    /// The program is about to be run by several threads: from here on the stub asks gs for the thread's slot.
-    /// This thread is stopped, and the new one waits for [`Self::tell_slot`].
+    /// Switches the stub to finding the thread's slot by the gs register, because several threads are about
+    /// to run. This thread is stopped, and the new one waits for [`Self::tell_slot`].
     pub(super) fn begin_threads(&self, id: i32, slot: Option<Slot>, program: &mut Program) {
         let Some(base) = program.known_base() else { return };
         if program.identity == Identity::Owner {
@@ -238,12 +239,12 @@ impl Injector {
         }
     }
 
-    /// Lets the stopped thread's gs point to its slot, unless the program uses gs for itself.
+    /// Sets the stopped thread's gs to the address of its slot, unless the program uses gs itself.
     pub(super) fn tell_slot(id: i32, slot: Option<Slot>, base: u64) {
         let Ok(registers) = ptrace::registers(id) else { return };
         let gs = registers.gs_base();
         if gs == 0 || Slot::addresses(base).contains(&gs) {
-            // Killed meanwhile if it fails.
+            // A failure means that the thread was killed in the meantime.
             let _ = ptrace::set_gs_base(id, slot.map_or(0, |slot| slot.address(base)));
         }
     }
@@ -255,8 +256,8 @@ impl Injector {
         ptrace::set_registers(id, &registers)
     }
 
-    /// Looks after the stub when a signal arrives. `true`: the signal was the stub's own, because it
-    /// met a bad address, and the program must not see it.
+    /// Handles the arrival of a signal in the stub. Returns `true` if the stub itself caused the signal by
+    /// reading a bad address, in which case the program must not see it.
     pub(super) fn repair(id: i32, thread: &Thread, signal: i32) -> io::Result<bool> {
         let Some(base) = thread.program.borrow().known_base() else { return Ok(false) };
         let mut registers = ptrace::registers(id)?;
@@ -267,7 +268,7 @@ impl Injector {
             return Ok(true);
         }
         if at == base + stub::called() && is_restart(&registers) {
-            // Without the cookie the filter stops the call when it is made again.
+            // Without the cookie the filter stops the call when it is restarted.
             registers.set_sixth_argument(0);
             ptrace::set_registers(id, &registers)?;
         }
@@ -275,8 +276,8 @@ impl Injector {
     }
 }
 
-/// Tells the stub the slot of the program's only thread; with `None` there is none. No thread may be running
-/// there meanwhile.
+/// Tells the stub the slot of the program's only thread, or that there is none. No thread may be running in
+/// the program.
 pub(super) fn set_owner(id: i32, program: &mut Program, slot: Option<Slot>) {
     if let (Some(base), Ok(memory)) = (program.known_base(), memory(id)) {
         let owner = slot.map_or(0, |slot| slot.address(base)).to_ne_bytes();
@@ -286,7 +287,7 @@ pub(super) fn set_owner(id: i32, program: &mut Program, slot: Option<Slot>) {
     }
 }
 
-/// A site that is told by one instruction, for a call that ended at `back`.
+/// Recognizes the site of a call that ended at `back` by a single instruction.
 fn simple_site(id: i32, back: u64, number: u32) -> Option<Site> {
     let mut bytes = [0; SITE_BYTES];
     let start = back.checked_sub(SITE_BYTES as u64)?;
@@ -296,23 +297,23 @@ fn simple_site(id: i32, back: u64, number: u32) -> Option<Site> {
     site.filter(|_| is_whole).map(|site| site.moved(start))
 }
 
-/// Writes jumps into a program. No other thread may be running there meanwhile.
-struct Patching<'a> {
+/// Writes jumps into a program. No other thread may be running in the program.
+struct Patcher<'a> {
     id: i32,
     program: &'a mut Program,
     memory: File,
     base: u64,
-    /// Whether a handler of signals may come back into the midst of a site; `None`: unknown yet.
+    /// Whether a signal handler may return to the middle of a site; `None` until checked.
     may_return_within: Option<bool>,
 }
 
-impl<'a> Patching<'a> {
+impl<'a> Patcher<'a> {
     fn new(id: i32, program: &'a mut Program) -> Option<Self> {
         let base = program.known_base()?;
         Some(Self { id, program, memory: memory(id).ok()?, base, may_return_within: None })
     }
 
-    /// Leads a site to the stub that was found elsewhere, if it is the same here.
+    /// Redirects a site that was found elsewhere, if the same bytes are here.
     fn patch_once(&mut self, site: &Site) {
         let expected = site.bytes();
         let mut bytes = vec![0; expected.len()];
@@ -323,7 +324,7 @@ impl<'a> Patching<'a> {
         }
     }
 
-    /// Leads a site to the stub.
+    /// Redirects a site to the stub.
     fn patch(&mut self, site: &Site) -> Option<()> {
         if site.is_of_several() && self.may_return_within() {
             return None;
@@ -331,7 +332,7 @@ impl<'a> Patching<'a> {
         self.write(site, self.base, 0).or_else(|| self.write(site, self.program.near()?, 1))
     }
 
-    /// The same with a trampoline in the private part of the rings that lies at `part`.
+    /// Redirects a site through a trampoline in the copy of the rings' private part at `part`.
     fn write(&mut self, site: &Site, part: u64, pool: usize) -> Option<()> {
         let used = self.program.trampolines[pool];
         if used == layout::TRAMPOLINES_MAX {
@@ -347,14 +348,14 @@ impl<'a> Patching<'a> {
         self.memory.write_all_at(&bytes, site.start()).ok()
     }
 
-    /// Whether a handler may have been called in the midst of a site, for a signal that came so far.
+    /// Whether a handler may have been called in the middle of a site by a signal delivered so far.
     fn may_return_within(&mut self) -> bool {
         let (id, signals) = (self.id, self.program.signals);
         *self.may_return_within.get_or_insert_with(|| signals & caught_signals(id) != 0)
     }
 }
 
-/// The signals that a process has handlers for, a bit each; all if that is not known.
+/// Returns the signals with a handler, one bit each; all bits if unknown.
 fn caught_signals(id: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -362,21 +363,21 @@ fn caught_signals(id: i32) -> u64 {
 }
 
 impl Program {
-    /// Where in this piece of code the program begins, if it does there.
+    /// Returns the offset of the program's entry point in this mapping, if it is there.
     fn entry_in(&self, object: &Object) -> Option<usize> {
         let entry = self.entry.filter(|entry| object.contains(*entry))?;
         usize::try_from(entry - object.start).ok()
     }
 
-    /// Whether nothing more is to be found than when [`Injector::patch_ahead`] looked last: no code was mapped
-    /// since, as far as the count of mappings tells.
+    /// Whether no code was mapped since the last call of [`Injector::patch_ahead`], judging by the number of
+    /// mappings.
     fn is_patched_ahead(&mut self, id: i32) -> bool {
         let objects = Object::all(id).len();
         std::mem::replace(&mut self.objects_ahead, objects) == objects
     }
 }
 
-/// A stopped program's memory, writable wherever it lies.
+/// Opens a stopped program's memory, which is writable regardless of protection.
 fn memory(id: i32) -> io::Result<File> {
     File::options().write(true).open(format!("/proc/{id}/mem"))
 }
@@ -387,22 +388,23 @@ fn is_fault(signal: i32) -> bool {
     matches!(signal, BUS_ERROR | SEGMENTATION_FAULT)
 }
 
-/// Whether the kernel means to make the interrupted call again.
+/// Whether the kernel is going to restart the interrupted call.
 fn is_restart(registers: &Registers) -> bool {
     (-516..=-512).contains(&registers.result())
 }
 
-/// Where the rings should lie for a program without a loader, whose sites are all in itself. That
-/// is within reach of a jump, and out of the way of its heap, which grows upwards.
+/// Returns the address for the rings in a statically linked program, all of whose sites are in the program
+/// itself: within reach of a jump, and out of the way of the heap, which grows upwards.
 fn within_reach(entry: u64) -> u64 {
     const LOW: u64 = 0x7000_0000;
     if entry < LOW { LOW } else { (entry - layout::AREA_BYTES as u64 - (1 << 28)) & !0xfff }
 }
 
-/// Where the private part should lie once more: a little below the program, whose headers are at its start.
+/// Returns the address for the second copy of the private part: a little below the program, whose headers are
+/// at its start.
 fn below(headers: u64) -> u64 {
     const DISTANCE: u64 = 0x8_0000;
-    // The lowest addresses cannot be mapped.
+    // The kernel does not map the lowest addresses (`mmap_min_addr`).
     const LOWEST: u64 = 0x10_0000;
     let address = (headers & !0xfff).saturating_sub(DISTANCE);
     if address < LOWEST { 0 } else { address }
@@ -414,7 +416,7 @@ fn auxiliary_value(vector: &[u8], wanted: u64) -> Option<u64> {
     pairs.find(|pair| word(pair) == Some(wanted)).and_then(|pair| word(&pair[8..]))
 }
 
-/// Where the unused end of the kernel's code for programs begins, if it is long enough.
+/// Returns the offset of the unused end of the vDSO, if it is long enough.
 fn spare_kernel_code() -> Option<u64> {
     let vector = std::fs::read("/proc/self/auxv").ok()?;
     let start = auxiliary_value(&vector, auxiliary::KERNEL_CODE)?;

@@ -1,8 +1,9 @@
-//! Finds call sites in code: those that are seen to make calls, and those that have not run yet.
+//! Finds call sites in code: those that were seen to make calls, and those that have not run yet.
 //!
-//! Where instructions begin is told only by the ones before. So the bytes are read from many places some way
-//! before a site. The site counts only where nearly all of these readings come to the same instructions. A
-//! site that has not run may not be code at all. It counts only with a sign that it makes calls of interest.
+//! The start of an instruction depends on the instructions before it. So the bytes are decoded from many
+//! positions some way before a site, and the site counts only if nearly all of these readings agree on the
+//! instructions. A site that has not run may not be code at all, so it needs further evidence that it makes
+//! recorded calls.
 
 use std::ops::Range;
 
@@ -11,55 +12,55 @@ use thruway_sys::stub::layout;
 use super::instruction::Instruction;
 use super::site::{DISPLACED_MAX, PATCH_BYTES, SYSCALL, Site};
 
-/// A place that may be a site.
+/// A possible site.
 struct Candidate {
     site: Site,
-    /// Whether there is no doubt about it although it has not run.
+    /// Whether the site is certain even if it has not run.
     is_sure: bool,
-    /// Whether it is the one of [`GO_BEFORE`].
+    /// Whether the site is the one of [`GO_BEFORE`].
     is_of_go: bool,
-    /// Where instructions begin within what the jump would replace.
+    /// The starts of instructions inside the bytes that the jump would replace.
     inner: Vec<usize>,
 }
 
-/// The function that makes nearly all of a Go program's calls, since Go 1.19. The arguments' registers are
-/// those of Go, so the number cannot be told.
+/// The code before the call in Go's function for system calls, which makes nearly all calls of a Go program
+/// since Go 1.19. The arguments are in Go's own registers, so the call number is unknown.
 const GO_BEFORE: [u8; 12] =
     [0x49, 0x89, 0xf2, 0x48, 0x89, 0xfa, 0x48, 0x89, 0xce, 0x48, 0x89, 0xdf];
 const GO_AFTER: [u8; 6] = [0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff];
 /// The last two of its instructions make room for the jump.
 const GO_DISPLACED: usize = 6;
 
-/// Where a Go program begins that Go's own linker made: `jmp` to a function that begins like this.
+/// The start of the function to which the entry of a program made by Go's linker jumps.
 const GO_START: [u8; 10] = [0x48, 0x8b, 0x3c, 0x24, 0x48, 0x8d, 0x74, 0x24, 0x08, 0xe9];
-/// The linker puts the packages in the order of their imports, so Go's function for calls is one of the first.
+/// Go's linker orders packages by their imports, so Go's function for calls is within the first bytes.
 const GO_FIRST_BYTES: usize = 1 << 17;
-/// The runtime's other functions that make calls lie so near to the program's entry.
+/// The runtime's other functions that make calls are this close to the entry.
 const GO_ENTRY_BYTES: usize = 1 << 14;
 
-/// Readings begin at so many places, the last of them so far before the site.
+/// The number of readings, and the distance from the site at which the last one starts.
 const READINGS: usize = 32;
 const READ_AHEAD: usize = 24;
 
-/// No more code of a file is looked at: 10 ms of work. What lies behind stops the first time, or each time
-/// where there are threads.
+/// The most code of a file that is searched: 10 ms of work. Sites beyond stop at their first call, or at each
+/// call in a program with threads.
 const CODE_BYTES_MAX: usize = 32 << 20;
-/// So much code is looked at at a time: it stays in the processor's cache.
+/// The amount of code searched at once, which fits into the processor's cache.
 const PIECE: usize = 1 << 18;
-/// So much is read beside a piece: the instructions before a site, and the function that it may be in.
+/// The amount of code read around a piece: the instructions before a site, and the function around it.
 const AROUND: usize = 1 << 10;
-/// Jumps into a site that was seen to run are looked for so far around it.
+/// The distance up to which jumps into a site that has run are searched for.
 const NEARBY: usize = 1 << 20;
 
-/// Code that is read in pieces: `read` fills a buffer with what begins at a place, as far as it can.
-pub(super) struct Code<R> {
+/// A reader of code in pieces: `read` fills a buffer with the bytes at an offset, as far as possible.
+pub(super) struct CodeReader<R> {
     pub(super) bytes: usize,
     pub(super) read: R,
 }
 
-impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
-    /// The sites that make calls of these shapes and need not have run, relative to the code's start. The
-    /// program begins at `entry`, if that is in this code.
+impl<R: FnMut(usize, &mut [u8]) -> usize> CodeReader<R> {
+    /// Returns the sites that make calls of the given shapes, whether they have run or not, relative to the
+    /// start of the code. `entry` is the program's entry point, if it is in this code.
     pub(super) fn search(
         &mut self,
         entry: Option<usize>,
@@ -68,7 +69,7 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         if let Some([first, around_entry]) = self.go_sites(entry) {
             let mut found = self.candidates(first, shapes);
             found.extend(self.candidates(around_entry, shapes));
-            // A jump into the others could come from the rest of the code.
+            // The rest of the code, which is not read, could jump into other sites.
             found.retain(|found| found.inner.is_empty());
             if found.iter().any(|found| found.is_of_go) {
                 return found.into_iter().map(|found| found.site).collect();
@@ -82,7 +83,8 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         found.into_iter().filter(is_whole).map(|found| found.site).collect()
     }
 
-    /// Where all functions are that make calls, if the program that begins at `entry` is one of Go's linker.
+    /// Returns the ranges that contain all functions that make calls, if `entry` belongs to a program made by
+    /// Go's linker.
     pub(super) fn go_sites(&mut self, entry: Option<usize>) -> Option<[Range<usize>; 2]> {
         let entry = entry.filter(|entry| *entry < self.bytes)?;
         let mut jump = [0; 5];
@@ -97,7 +99,7 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         is_go.then_some([0..first, start..within(entry + GO_ENTRY_BYTES).max(start)])
     }
 
-    /// The bytes at a place; `None` if they are not all there.
+    /// Reads the bytes at an offset; `None` if they are incomplete.
     fn filled<'a, const COUNT: usize>(
         &mut self,
         at: usize,
@@ -106,7 +108,7 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         ((self.read)(at, bytes) == COUNT).then_some(bytes)
     }
 
-    /// The places in `range` that are sure to be sites, if nothing jumps into them.
+    /// Returns the certain sites in `range`, provided that nothing jumps into them.
     fn candidates(
         &mut self,
         range: Range<usize>,
@@ -123,7 +125,7 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         found
     }
 
-    /// The site that was seen to make a call, whose `syscall` is at `at`.
+    /// Returns the site that was seen to make a call with the `syscall` at `at`.
     pub(super) fn site_at(&mut self, at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Option<Site> {
         let start = at.saturating_sub(AROUND);
         let mut code = vec![0; self.bytes.min(at + AROUND).checked_sub(start)?];
@@ -133,7 +135,7 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         self.jump_targets(nearby, found.inner).is_empty().then_some(found.site)
     }
 
-    /// Those of `places` to which some bytes in `range` jump, if they are read as a jump.
+    /// Returns those of `places` to which bytes in `range` would jump if they were decoded as a jump.
     fn jump_targets(&mut self, range: Range<usize>, mut places: Vec<usize>) -> Vec<usize> {
         let mut targets = Vec::new();
         places.sort_unstable();
@@ -145,7 +147,8 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         targets
     }
 
-    /// Visits all code in `range`: with where the bytes begin, the bytes, and which of them are the piece's own.
+    /// Visits all code in `range`. Passes the offset of the bytes, the bytes, and the range among them that
+    /// belongs to the piece itself.
     fn pieces(&mut self, range: Range<usize>, mut visit: impl FnMut(usize, &[u8], Range<usize>)) {
         let mut buffer = vec![0; (PIECE + 2 * AROUND).min(range.len())];
         for first in range.clone().step_by(PIECE) {
@@ -161,7 +164,7 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
 }
 
 impl Candidate {
-    /// The same in code that begins `distance` before.
+    /// Returns the candidate for code that begins `distance` earlier.
     fn moved(self, distance: usize) -> Self {
         let site = self.site.moved(distance as u64);
         let inner = self.inner.iter().map(|at| at + distance).collect();
@@ -169,9 +172,9 @@ impl Candidate {
     }
 }
 
-/// Where the bytes of `syscall` are.
+/// Returns the offsets of `syscall` instructions.
 fn calls(code: &[u8]) -> Vec<usize> {
-    // Most blocks have none, which is told for all of their bytes at once.
+    // Most blocks contain none, which this form checks for a whole block with vector instructions.
     const BLOCK: usize = 64;
     let [first, second] = SYSCALL;
     let mut calls = Vec::new();
@@ -197,10 +200,10 @@ fn candidate(code: &[u8], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Optio
     }
     if code[..at].ends_with(&GO_BEFORE) && after.starts_with(&GO_AFTER) {
         let site = Site::new(&code[at - GO_DISPLACED..at], back)?;
-        // The function has one entry, and no jump but the one after the call.
+        // The function has one entry, and no jump except the one after the call.
         return Some(Candidate { site, is_sure: true, is_of_go: true, inner: Vec::new() });
     }
-    let Before { agreed, likely } = instructions_before(code, at)?;
+    let PrecedingInstructions { agreed, likely } = instructions_before(code, at)?;
     let first = agreed.iter().rposition(|start| at - start >= PATCH_BYTES)?;
     let displaced = &agreed[first..];
     let is_movable = |start: &usize| {
@@ -219,17 +222,17 @@ fn candidate(code: &[u8], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Optio
     Some(Candidate { site, is_sure, is_of_go: false, inner })
 }
 
-/// Where the instructions before a site begin, in order.
-struct Before {
-    /// The last few, on which all readings agree.
+/// The starts of the instructions before a site, in order.
+struct PrecedingInstructions {
+    /// The last few starts, on which all readings agree.
     agreed: Vec<usize>,
-    /// Those of most readings. There may be more of them: a reading that begins within an instruction may come
-    /// to the next one before it.
+    /// The starts on which most readings agree. There may be more of them, since readings that begin inside
+    /// an instruction converge later.
     likely: Vec<usize>,
 }
 
-/// Where the instructions before `at` begin, if that can be told.
-fn instructions_before(code: &[u8], at: usize) -> Option<Before> {
+/// Returns the starts of the instructions before `at`, if they can be determined.
+fn instructions_before(code: &[u8], at: usize) -> Option<PrecedingInstructions> {
     let first = at.checked_sub(READ_AHEAD + READINGS)?;
     let mut votes = [0; READ_AHEAD + READINGS];
     let mut arrived = 0;
@@ -243,14 +246,15 @@ fn instructions_before(code: &[u8], at: usize) -> Option<Before> {
         chosen.map(|(index, _)| first + index)
     };
     let likely = with(arrived / 2 + 1).collect();
-    // Where one reading differs, it may differ before that, too.
+    // A disagreement casts doubt on everything before it.
     let in_doubt =
         votes.iter().rposition(|votes| (1..arrived).contains(votes)).map(|at| first + at);
     let agreed: Vec<_> = with(arrived).filter(|start| Some(*start) > in_doubt).collect();
-    (2 * arrived > READINGS && !agreed.is_empty()).then_some(Before { agreed, likely })
+    (2 * arrived > READINGS && !agreed.is_empty())
+        .then_some(PrecedingInstructions { agreed, likely })
 }
 
-/// Where instructions begin if one begins at `first`; `None` if none ends at `at`.
+/// Returns the starts of instructions from `first` on; `None` if no instruction ends at `at`.
 fn read_until(code: &[u8], first: usize, at: usize) -> Option<Vec<usize>> {
     let mut starts = Vec::new();
     let mut place = first;
@@ -261,8 +265,7 @@ fn read_until(code: &[u8], first: usize, at: usize) -> Option<Vec<usize>> {
     (place == at).then_some(starts)
 }
 
-/// Whether one of the instructions before `at`, from which it goes straight there, sets a number that is
-/// noted.
+/// Whether one of the instructions on the straight path to `at` sets the number of a recorded call.
 fn has_number(code: &[u8], starts: &[usize], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> bool {
     let straight = starts.iter().rev().take_while(|start| falls_through(code, **start, at));
     let mut numbers = straight.filter_map(|start| match code[*start..at] {
@@ -272,7 +275,7 @@ fn has_number(code: &[u8], starts: &[usize], at: usize, shapes: &[u8; layout::SH
     numbers.next().is_some_and(|number| is_noted(shapes, number))
 }
 
-/// Whether one of the instructions before `at` takes the number from another register.
+/// Whether one of the instructions on the straight path to `at` copies the number from another register.
 fn takes_any_number(code: &[u8], starts: &[usize], at: usize) -> bool {
     let straight = starts.iter().rev().take_while(|start| falls_through(code, **start, at));
     // mov rax, register
@@ -285,7 +288,7 @@ fn falls_through(code: &[u8], start: usize, at: usize) -> bool {
     Instruction::read(&code[start..at]).is_some_and(|instruction| instruction.falls_through)
 }
 
-/// Whether these bytes do with rax what is done with the result of a system call.
+/// Whether the code uses rax as the result of a system call.
 fn looks_at_result(after: &[u8]) -> bool {
     matches!(
         after,
@@ -301,8 +304,8 @@ fn is_noted(shapes: &[u8; layout::SHAPES_MAX], number: u32) -> bool {
     shapes.get(number as usize).is_some_and(|shape| *shape != 0)
 }
 
-/// Whether a jump that takes its target from a register or a table is near enough to belong to the same function.
-/// Then every place may be a target.
+/// Whether a jump through a register or a table is close enough to belong to the same function, in which case
+/// every instruction may be a target.
 fn has_table_jump_nearby(code: &[u8], at: usize) -> bool {
     const FUNCTION: usize = 512;
     let nearby = &code[at.saturating_sub(FUNCTION)..(at + FUNCTION).min(code.len())];
@@ -310,7 +313,8 @@ fn has_table_jump_nearby(code: &[u8], at: usize) -> bool {
     nearby.windows(2).any(|bytes| matches!(bytes, [0xff, 0xe0..=0xe7 | 0x24]))
 }
 
-/// Those of the sorted `places` to which some of these bytes, which begin at `start`, jump if read as a jump.
+/// Returns those of the sorted `places` to which the bytes, which begin at offset `start`, would jump if
+/// decoded as a jump.
 fn jump_targets(code: &[u8], start: usize, places: &[usize]) -> Vec<usize> {
     let mut targets = Vec::new();
     for (at, bytes) in code.windows(2).enumerate() {
@@ -346,20 +350,20 @@ mod tests {
         shapes
     }
 
-    /// These bytes with harmless ones around them.
+    /// Returns the bytes with harmless ones around them.
     fn padded(bytes: &[u8]) -> Vec<u8> {
         [&[0x90; 100], bytes, &[0x90; 100]].concat()
     }
 
-    fn whole(code: &[u8]) -> Code<impl FnMut(usize, &mut [u8]) -> usize> {
+    fn whole(code: &[u8]) -> CodeReader<impl FnMut(usize, &mut [u8]) -> usize> {
         let read = |at: usize, piece: &mut [u8]| {
             piece.copy_from_slice(&code[at..at + piece.len()]);
             piece.len()
         };
-        Code { bytes: code.len(), read }
+        CodeReader { bytes: code.len(), read }
     }
 
-    /// How many bytes would be displaced at the first site, and whether it is found without having run.
+    /// Returns the number of bytes displaced at each site, and whether the site is found without having run.
     fn found(bytes: &[u8]) -> Vec<(usize, bool)> {
         let code = padded(bytes);
         let at = calls(&code)[0];
@@ -372,7 +376,7 @@ mod tests {
     #[test]
     fn sites_of_one_instruction_are_found() {
         assert_eq!(found(&[0xb8, 1, 1, 0, 0, 0x0f, 0x05]), [(5, true)]);
-        // mov eax, 3 (close) is not noted.
+        // mov eax, 3 (close), which is not recorded.
         assert_eq!(found(&[0xb8, 3, 0, 0, 0, 0x0f, 0x05]), [(5, false)]);
         assert_eq!(found(&[0x48, 0x8b, 0x44, 0x24, 0x10, 0x0f, 0x05]), [(5, true)]);
     }
@@ -381,7 +385,7 @@ mod tests {
     fn the_function_of_go_is_found() {
         let function = [&GO_BEFORE[..], &SYSCALL, &GO_AFTER, &[0x76, 0x15]].concat();
         assert_eq!(found(&function), [(6, true)]);
-        // Where its bytes are others, it is not that function.
+        // With other bytes, it is not that function.
         let mut other = function;
         other[5] = 0xf2;
         assert_eq!(found(&other), [(6, false)]);
@@ -395,15 +399,15 @@ mod tests {
         // mov r8d, edi; mov rax, r8; mov rsi, rdx; syscall; ret
         let any = [0x41, 0x89, 0xf8, 0x4c, 0x89, 0xc0, 0x48, 0x89, 0xd6, 0x0f, 0x05, 0xc3];
         assert_eq!(found(&any), [(6, true)]);
-        // A call before it: what it does is not known, but the two after it can be moved.
+        // A call before it has unknown effects, but the two instructions after the call can be moved.
         let call = [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xdf, 0x0f, 0x05];
         assert_eq!(found(&call), [(6, false)]);
     }
 
     #[test]
     fn a_function_is_found_that_begins_shortly_before_its_call() {
-        // ret; nop [rax + rax]: what stands before a function. Then musl's function for calls at which a thread
-        // may be cancelled. Its code: mov rax, rdi; and so on; mov r9, [rsp + 8]; mov rdx, rcx; syscall; ret
+        // ret; nop [rax + rax]: the padding before a function. Then musl's cancellable system call. Its code:
+        // mov rax, rdi; and so on; mov r9, [rsp + 8]; mov rdx, rcx; syscall; ret
         let before =
             [0xc3, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0];
         let moves = [0x48, 0x89, 0xf8, 0x4d, 0x89, 0xc2, 0x48, 0x89, 0xf7, 0x4d, 0x89, 0xc8, 0x48];
@@ -418,9 +422,9 @@ mod tests {
         // je to the second move; mov rsi, rdx; mov rdi, rbx; syscall
         assert_eq!(found(&[0x74, 3, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xdf, 0x0f, 0x05]), []);
         assert_eq!(found(&[0x74, 0, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xdf, 0x0f, 0x05]), [(6, false)]);
-        // jmp rax near it
+        // jmp rax nearby
         assert_eq!(found(&[0xff, 0xe0, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xdf, 0x0f, 0x05]), []);
-        // mov eax, 0x050f0000: no system call at all.
+        // mov eax, 0x050f0000: not a system call.
         assert_eq!(found(&[0x48, 0x89, 0xd6, 0xb8, 0, 0, 0x0f, 0x05, 0x90]), []);
     }
 
@@ -444,7 +448,7 @@ mod tests {
         }
     }
 
-    /// A program of Go's linker: the function for calls, the entry, a later call and one far behind.
+    /// A program made by Go's linker: the function for calls, the entry, a later call, and one far behind.
     fn go_program() -> (Vec<u8>, usize) {
         let mut code = vec![0xcc; 8 * PIECE];
         let mut put = |at: usize, bytes: &[&[u8]]| {
@@ -465,7 +469,7 @@ mod tests {
     fn of_a_go_program_little_is_read() {
         let (code, entry) = go_program();
         let read = std::cell::Cell::new(0);
-        let mut counted = Code {
+        let mut counted = CodeReader {
             bytes: code.len(),
             read: |at: usize, piece: &mut [u8]| {
                 piece.copy_from_slice(&code[at..at + piece.len()]);
@@ -486,7 +490,7 @@ mod tests {
         let (mut code, entry) = go_program();
         code[0x1000] = 0x90;
         assert_eq!(whole(&code).search(Some(entry), &shapes()).len(), 2);
-        // An entry in other code.
+        // An entry point in other code.
         assert_eq!(whole(&code).search(Some(code.len() + 1), &shapes()).len(), 2);
     }
 }

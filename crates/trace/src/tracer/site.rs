@@ -1,18 +1,19 @@
-//! Call sites: where a program makes system calls, and how one is led to the stub.
+//! Call sites: positions at which a program makes system calls, and their redirection to the stub.
 //!
-//! A jump takes the place of the instructions before `syscall`, at least five bytes. A trampoline makes up for
-//! them, so they have to mean the same anywhere. The instruction `syscall` stays, so a jump to it, or a thread
-//! that is in it, finds what it expects. Calls that are not recorded go back to it.
+//! A jump replaces the instructions before `syscall`, which take at least five bytes, and a trampoline
+//! executes those instructions instead. They must therefore be independent of their address. The `syscall`
+//! instruction itself stays, so that a jump to it, or a thread inside it, still works. Calls that are not
+//! recorded return to it.
 
 use thruway_sys::stub::layout;
 
-/// Bytes of the jump.
+/// The length of the jump, in bytes.
 pub(super) const PATCH_BYTES: usize = 5;
-/// The most that may be displaced: an instruction of four bytes, and a long one before.
+/// The most bytes that may be displaced: an instruction of four bytes, and a long one before it.
 pub(super) const DISPLACED_MAX: usize = 16;
-/// Bytes of `syscall`.
+/// The `syscall` instruction.
 pub(super) const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// What is read to recognise a site: the byte before, the instruction, and `syscall`.
+/// The bytes read to recognize a site: one byte before, the instruction, and `syscall`.
 pub(super) const SITE_BYTES: usize = 1 + PATCH_BYTES + SYSCALL.len();
 
 /// A site that can be patched.
@@ -20,13 +21,13 @@ pub(super) const SITE_BYTES: usize = 1 + PATCH_BYTES + SYSCALL.len();
 pub(super) struct Site {
     /// The address after `syscall`.
     pub(super) back: u64,
-    /// The instructions before it, and how many bytes those are.
+    /// The instructions before `syscall`, and their length.
     displaced: [u8; DISPLACED_MAX],
     length: usize,
 }
 
 impl Site {
-    /// The site with these instructions before the `syscall` that ends at `back`.
+    /// Creates the site with these instructions before the `syscall` that ends at `back`.
     pub(super) fn new(displaced: &[u8], back: u64) -> Option<Self> {
         let mut bytes = [0; DISPLACED_MAX];
         bytes.get_mut(..displaced.len())?.copy_from_slice(displaced);
@@ -37,14 +38,14 @@ impl Site {
         })
     }
 
-    /// Recognises a site by the one instruction before the `syscall` at `at`; `number` is that of a call that
-    /// it made.
+    /// Recognizes a site by the one instruction before the `syscall` at `at`. `number` is that of a call made
+    /// here, if any.
     pub(super) fn simple(code: &[u8], at: usize, number: Option<u32>) -> Option<Self> {
         let (before, displaced) = code.get(at.checked_sub(1 + PATCH_BYTES)?..at)?.split_first()?;
         let is_move = matches!(displaced, [0xb8..=0xbf, ..]) && !is_prefix(*before);
         let is_load = matches!(
             displaced,
-            // mov rax, [rsp + n] and mov r9, [rsp + n]; mov [rsp + 8], r11 as glibc's cancellation has it.
+            // mov rax, [rsp + n] and mov r9, [rsp + n]; mov [rsp + 8], r11 in glibc's cancellable calls.
             [0x48, 0x8b, 0x44, 0x24, _]
                 | [0x4c, 0x8b, 0x4c, 0x24, _]
                 | [0x4c, 0x89, 0x5c, 0x24, 0x08]
@@ -53,7 +54,7 @@ impl Site {
         let is_other_number =
             site.number().is_some_and(|fixed| number.is_some_and(|made| made != fixed));
         let is_whole = code.get(at..at + SYSCALL.len())? == SYSCALL;
-        // Of a site that has not run, a move into another register tells nothing.
+        // At a site that has not run, a move to another register proves nothing.
         let is_told = number.is_some() || is_load || site.number().is_some();
         (is_whole && is_told && (is_move && !is_other_number || is_load)).then_some(site)
     }
@@ -63,7 +64,7 @@ impl Site {
         &self.displaced[..self.length]
     }
 
-    /// The number of every call from here, if they all have the same.
+    /// The number of every call made here, if it is constant.
     pub(super) fn number(&self) -> Option<u32> {
         match self.displaced() {
             [0xb8, number @ ..] => number.try_into().ok().map(u32::from_le_bytes),
@@ -71,35 +72,36 @@ impl Site {
         }
     }
 
-    /// Whether an instruction may begin within the jump: then no handler may return there.
+    /// Whether an instruction may begin inside the jump, in which case no signal handler may return there.
     pub(super) fn is_of_several(&self) -> bool {
         self.length != PATCH_BYTES
     }
 
-    /// The same in a file that is mapped `distance` further on.
+    /// Returns the site in a mapping that is `distance` bytes further on.
     pub(super) fn moved(&self, distance: u64) -> Self {
         Self { back: self.back.wrapping_add(distance), ..*self }
     }
 
-    /// Its bytes as they are before it is patched, from [`Self::start`] on.
+    /// Returns the original bytes of the site, from [`Self::start`] on.
     pub(super) fn bytes(&self) -> Vec<u8> {
         [self.displaced(), &SYSCALL].concat()
     }
 
-    /// Where the jump goes.
+    /// The address of the jump.
     pub(super) fn start(&self) -> u64 {
         self.back - (self.length + SYSCALL.len()) as u64
     }
 
-    /// The jump to a trampoline; `None` if that is too far away.
+    /// Returns the jump to a trampoline; `None` if the trampoline is out of reach.
     pub(super) fn jump(&self, trampoline: u64) -> Option<[u8; PATCH_BYTES]> {
         let [a, b, c, d] = displacement(self.start() + PATCH_BYTES as u64, trampoline)?;
         Some([0xe9, a, b, c, d])
     }
 
-    /// The trampoline at `address`, beside the private part of the rings at `part`, to the stub at `stub`.
+    /// Returns the trampoline at `address` that leads to the stub at `stub`, next to the rings' private part
+    /// at `part`.
     pub(super) fn trampoline(&self, address: u64, part: u64, stub: u64) -> Option<Vec<u8>> {
-        let mut code = Code { address, bytes: self.displaced().to_vec() };
+        let mut code = CodeBuilder { address, bytes: self.displaced().to_vec() };
         if self.number().is_none() {
             code.push(&[0x48, 0x3d, 0x00, 0x02, 0x00, 0x00]); // cmp rax, SHAPES_MAX
             code.push(&[0x73, 14]); // jae: to the end of this test
@@ -119,23 +121,23 @@ impl Site {
     }
 }
 
-/// Whether a byte before `mov register, number` could be part of the same instruction.
+/// Whether a byte before `mov register, number` could belong to the same instruction.
 fn is_prefix(byte: u8) -> bool {
     matches!(byte, 0x40..=0x4f | 0x66)
 }
 
-/// Machine code that is being written.
-struct Code {
+/// A buffer of machine code.
+struct CodeBuilder {
     address: u64,
     bytes: Vec<u8>,
 }
 
-impl Code {
+impl CodeBuilder {
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// An instruction that ends in the distance to `target`.
+    /// Appends an instruction that ends in the distance to `target`.
     fn relative(&mut self, instruction: &[u8], target: u64) -> Option<()> {
         self.push(instruction);
         let end = self.address + self.bytes.len() as u64 + 4;

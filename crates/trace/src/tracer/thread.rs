@@ -1,4 +1,4 @@
-//! What the tracer knows of a thread, and of the memory that it runs in.
+//! The tracer's state of a thread, and of the memory in which the thread runs.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use crate::call::Call;
 use crate::record::{ARGUMENT_END, Record};
 use crate::shared_rings::Slot;
 
-/// `clone`'s flags, as the kernel numbers them.
+/// The flags of `clone`, with the kernel's values.
 pub(crate) mod flag {
     pub(crate) const SHARES_MEMORY: u32 = 0x100;
     pub(crate) const SHARES_FOLDER: u32 = 0x200;
@@ -27,52 +27,52 @@ pub(crate) mod flag {
 pub(super) struct Thread {
     pub(super) program: Rc<RefCell<Program>>,
     pub(super) slot: Option<Slot>,
-    /// The call that it is in, if the tracer notes it.
-    pub(super) call: Option<Pending>,
+    /// The call that the thread is in, if the tracer records it.
+    pub(super) call: Option<PendingCall>,
     /// The parent that waits until this thread ends or executes a program.
     pub(super) vfork_parent: Option<i32>,
-    /// Waits for a child of `vfork`.
+    /// Whether the thread waits for a child of `vfork`.
     pub(super) is_suspended: bool,
-    /// It is new, and its gs is its parent's: see [`Identity::Gs`].
+    /// Whether the thread is new and still has its parent's gs: see [`Identity::Gs`].
     pub(super) awaits_gs: bool,
-    /// The call that was sent through the stub last: where it ended, and the slot's next position.
+    /// The last call redirected to the stub: where it ended, and the slot's next position.
     pub(super) attempt: Option<(u64, u64)>,
-    /// It is in another namespace of process ids, so the stub cannot tell which thread it runs in.
+    /// Whether the thread is in another PID namespace, so that the stub cannot identify it.
     pub(super) is_foreign: bool,
-    /// Its children will be in another namespace of process ids.
-    pub(super) makes_foreigners: bool,
+    /// Whether its children will be in another PID namespace.
+    pub(super) children_are_foreign: bool,
 }
 
-/// Memory that a program runs in: shared by its threads, copied by `fork`.
+/// The memory of a program: shared by its threads, copied by `fork`.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Program {
     base: Option<u64>,
-    /// Where its own code begins, which is behind its loader's.
+    /// The entry point of the program's own code, after its loader's.
     pub(super) entry: Option<u64>,
-    /// Where its private part lies once more, within reach of the program's own code.
+    /// The address of the second copy of the private part, within reach of the program's own code.
     near: Option<u64>,
-    /// Call sites that were looked at, by the address after the instruction.
+    /// Call sites that were examined, by the address after the instruction.
     pub(super) sites: HashSet<u64>,
-    /// The pieces of code that they lie in, as far as those were looked at.
+    /// The mappings of code in which these sites lie.
     #[cfg(target_arch = "x86_64")]
     pub(super) objects: Vec<Object>,
-    /// How many pieces of code it had when they were looked at for sites that have not run.
+    /// The number of mappings when they were last searched for sites that have not run.
     pub(super) objects_ahead: usize,
-    /// How many trampolines are in use, and how many near the program's own code.
+    /// The number of trampolines in use: beside the rings, and near the program's own code.
     pub(super) trampolines: [usize; 2],
-    /// How the stub knows which thread it runs in.
+    /// How the stub identifies the thread that runs it.
     pub(super) identity: Identity,
-    /// Signals that were delivered to it, a bit each.
+    /// Signals delivered to the program, one bit each.
     pub(super) signals: u64,
 }
 
-/// How the stub knows which thread it runs in.
+/// How the stub identifies the thread that runs it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Identity {
-    /// It does not.
+    /// The stub cannot identify the thread.
     #[default]
     Unknown,
-    /// There is only one.
+    /// There is only one thread.
     Owner,
     /// Each thread's gs points to its slot.
     Gs,
@@ -80,7 +80,7 @@ pub(super) enum Identity {
 
 /// A call that has begun.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     pub(super) number: u32,
     pub(super) call: &'static Call,
     pub(super) started: u64,
@@ -89,7 +89,7 @@ pub(super) struct Pending {
 }
 
 impl Thread {
-    /// The state of a child that was made with these flags of `clone`.
+    /// Returns the state of a child that was created with these flags of `clone`.
     pub(super) fn child(&self, flags: u32) -> Self {
         let program = if flags & flag::SHARES_MEMORY != 0 {
             Rc::clone(&self.program)
@@ -97,18 +97,18 @@ impl Thread {
             Rc::new(RefCell::new(self.program.borrow().clone()))
         };
         let is_new = flags & flag::NEW_PROCESS_IDS != 0;
-        let is_foreign = self.is_foreign || self.makes_foreigners || is_new;
+        let is_foreign = self.is_foreign || self.children_are_foreign || is_new;
         Self { program, is_foreign, ..Self::default() }
     }
 
-    /// It has executed a program, so its memory is new.
+    /// Resets the memory after the thread has executed a program.
     pub(super) fn becomes_program(&mut self) {
         self.program = Rc::default();
         self.is_suspended = false;
     }
 
-    /// Notes what a call that has ended changes for its children.
-    pub(super) fn settle(&mut self, pending: &Pending, result: i64) {
+    /// Applies the effects of a finished call on the thread's children.
+    pub(super) fn apply_result(&mut self, pending: &PendingCall, result: i64) {
         let [first, second, ..] = pending.arguments;
         let changes_ids = match pending.call.name {
             "unshare" => first & flag::NEW_PROCESS_IDS != 0,
@@ -116,12 +116,13 @@ impl Thread {
             "setns" => second == 0 || second & flag::NEW_PROCESS_IDS != 0,
             _ => false,
         };
-        self.makes_foreigners |= changes_ids && result == 0;
+        self.children_are_foreign |= changes_ids && result == 0;
     }
 }
 
 impl Program {
-    /// Where the rings lie in it. Until that is known, `ask` is called for it, and for [`near`](Self::near).
+    /// Returns the address of the rings in the program. `ask` is called for it, and for [`near`](Self::near),
+    /// until it is known.
     pub(super) fn base(&mut self, ask: impl FnOnce() -> (Option<u64>, Option<u64>)) -> Option<u64> {
         if self.base.is_none() {
             (self.base, self.near) = ask();
@@ -129,19 +130,19 @@ impl Program {
         self.base
     }
 
-    /// Where its private part lies near the program's own code, if it does.
+    /// The address of the second copy of the private part, if there is one.
     pub(super) fn near(&self) -> Option<u64> {
         self.near
     }
 
-    /// Where the rings lie in it, if that is known.
+    /// The address of the rings in the program, if known.
     pub(super) fn known_base(&self) -> Option<u64> {
         self.base
     }
 }
 
-impl Pending {
-    /// The call, now that it has ended.
+impl PendingCall {
+    /// Creates the record of the call, which has ended.
     pub(super) fn record(self, thread: i32, ended: u64, result: i64) -> Record {
         Record {
             number: self.number,
@@ -155,7 +156,7 @@ impl Pending {
     }
 }
 
-/// The `clone` flags of a thread that stopped because it made another one.
+/// Returns the `clone` flags of a thread that stopped because it created another one.
 pub(super) fn clone_flags(thread: i32, event: i32) -> u32 {
     let Ok(registers) = ptrace::registers(thread) else { return 0 };
     let [first, _] = registers.arguments();
@@ -171,16 +172,16 @@ pub(super) fn clone_flags(thread: i32, event: i32) -> u32 {
     }
 }
 
-/// The arguments of a program, joined by [`ARGUMENT_END`].
+/// Returns the arguments of a program, joined by [`ARGUMENT_END`].
 pub(super) fn arguments(process: i32) -> Vec<u8> {
     let mut words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    // Each ends in a NUL.
+    // Each argument ends in a NUL; the last one is dropped.
     words.pop();
     words.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = ARGUMENT_END);
     words
 }
 
 const CLONE: i64 = if cfg!(target_arch = "aarch64") { 220 } else { 56 };
-/// The number of 32-bit programs.
+/// The number of `clone` in 32-bit programs.
 const CLONE_32: i64 = 120;
 const CLONE_3: i64 = 435;

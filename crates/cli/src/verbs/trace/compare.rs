@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use thruway_trace::analysis::{Change, Comparison, Report, shell_line};
+use thruway_trace::analysis::{Comparison, CountChange, Report, shell_line};
 
 use super::canvas::{Canvas, Ink, cut, fit, percent};
 use crate::output::Failure;
@@ -29,7 +29,7 @@ pub(super) fn text(
     }
     table(&mut text, canvas, "", &comparison.sums);
     let shown = if all { ALL_SHOWN } else { SHOWN };
-    let list = |changes: &[Change]| changes.iter().take(shown).cloned().collect::<Vec<_>>();
+    let list = |changes: &[CountChange]| changes.iter().take(shown).cloned().collect::<Vec<_>>();
     table(&mut text, canvas, "LOOK-UPS BY FOLDER", &list(&comparison.folders));
     table(&mut text, canvas, "SYSTEM CALLS", &list(&comparison.calls));
     let (gone, new) = (thousands(comparison.gone), thousands(comparison.new));
@@ -38,7 +38,7 @@ pub(super) fn text(
     text
 }
 
-fn table(text: &mut String, canvas: &Canvas, title: &str, changes: &[Change]) {
+fn table(text: &mut String, canvas: &Canvas, title: &str, changes: &[CountChange]) {
     if changes.is_empty() {
         return;
     }
@@ -51,7 +51,7 @@ fn table(text: &mut String, canvas: &Canvas, title: &str, changes: &[Change]) {
     }
 }
 
-fn row(canvas: &Canvas, change: &Change, room: usize) -> String {
+fn row(canvas: &Canvas, change: &CountChange, room: usize) -> String {
     let is_time = change.what.ends_with("_ns");
     let shown = |number: u64| if is_time { time(number) } else { thousands(number) };
     let label = if is_time { "time" } else { &change.what };
@@ -83,7 +83,7 @@ pub(super) fn json(comparison: &Comparison) -> Result<Vec<u8>, Failure> {
     struct Line<'a> {
         group: &'static str,
         #[serde(flatten)]
-        change: &'a Change,
+        change: &'a CountChange,
     }
     let groups =
         [("sum", &comparison.sums), ("folder", &comparison.folders), ("call", &comparison.calls)];

@@ -1,26 +1,26 @@
-//! What all advice is drawn from.
+//! The input of all advice.
 
 use crate::analysis::disk::Disk;
 use crate::analysis::kind::SearchKind;
 use crate::analysis::report::{Report, SearchPath};
 use crate::analysis::tally::Analysis;
 
-/// What advice is drawn from.
+/// The input of all advice.
 pub(super) struct Context<'a> {
     pub(super) analysis: &'a Analysis,
     pub(super) report: &'a Report,
     pub(super) disk: &'a dyn Disk,
-    /// Whether the command, or something that it started, went to another folder: relative names
-    /// in options may then be relative to any.
+    /// Whether a process has changed its working directory, so that relative folders in options are
+    /// ambiguous.
     pub(super) has_moved: bool,
 }
 
-/// Advice that saves less is not worth a line.
+/// Advice that saves fewer look-ups is left out.
 pub(super) const SAVES_MIN: u64 = 10;
 
 impl Context<'_> {
-    /// A folder as names are kept: absolute, `..` left as it is, since what is before it may be a
-    /// link. `None`: what it is relative to is unknown.
+    /// Returns a folder as an absolute path, in the form that names are kept. `..` stays, because the
+    /// component before it may be a link. `None` if the base of a relative folder is unknown.
     pub(super) fn absolute(&self, folder: &str, has_moved: bool) -> Option<Vec<u8>> {
         let base = if folder.starts_with('/') {
             ""

@@ -1,4 +1,4 @@
-//! Locales, translations and descriptions of terminals.
+//! Advice on locales, translations and terminal descriptions.
 
 use super::super::names::Name;
 use super::super::report::SearchedFolder;
@@ -24,7 +24,7 @@ const VARIABLES: [&str; 14] = [
     "LANG",
 ];
 
-/// The folders of locales themselves, without those of translations.
+/// Returns the folders of locales, without those of translations.
 fn locales<'a>(context: &Context<'a>) -> Option<Vec<&'a SearchedFolder>> {
     let search = search(context.report, SearchKind::Locale)?;
     Some(search.folders.iter().filter(|folder| !is_translation(&folder.path)).collect())
@@ -38,20 +38,21 @@ fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Language and country, and the encoding as the C library compares it: `UTF-8` is `utf8`.
+/// Splits a locale into its language with country, and the encoding in the form that the C library compares:
+/// `UTF-8` becomes `utf8`.
 fn normal(locale: &str) -> (&str, String) {
     let (language, encoding) = locale.split_once('.').unwrap_or((locale, ""));
     let letters = encoding.chars().filter(char::is_ascii_alphanumeric);
     (language, letters.map(|letter| letter.to_ascii_lowercase()).collect())
 }
 
-/// The variables that name a locale, with its name.
+/// Returns the variables that name a locale, with their values.
 fn named<'a>(context: &Context<'a>) -> impl Iterator<Item = (&'static str, &'a str)> {
     let value = |name| context.analysis.header.variable(name).filter(|value| !value.is_empty());
     VARIABLES.into_iter().filter_map(move |name| Some((name, value(name)?)))
 }
 
-/// The C library tries a locale's name as it is given before the form that it is installed under.
+/// Advises to set a locale by its installed name, since the C library first tries the name as given.
 pub(super) fn locale_name(context: &Context<'_>) -> Option<Advice> {
     let folders = locales(context)?;
     let mut settings = Vec::new();
@@ -81,7 +82,7 @@ pub(super) fn locale_name(context: &Context<'_>) -> Option<Advice> {
     })
 }
 
-/// A locale of which nothing is there: the program runs in the locale `C`.
+/// Advises to install a locale that is missing completely, so that programs fall back to the locale `C`.
 pub(super) fn missing_locale(context: &Context<'_>) -> Option<Advice> {
     let folders = locales(context)?;
     let is_form = |folder: &str, value: &str| {
@@ -109,7 +110,7 @@ pub(super) fn missing_locale(context: &Context<'_>) -> Option<Advice> {
     })
 }
 
-/// The command that makes a locale, and what it takes.
+/// Returns the command that installs a locale.
 fn installation(context: &Context<'_>, locale: &str) -> String {
     let (language, _) = locale.split_once('.').unwrap_or((locale, ""));
     let plain = language.split('@').next().unwrap_or(language);
@@ -136,11 +137,12 @@ fn installation(context: &Context<'_>, locale: &str) -> String {
     }
 }
 
-/// Translations are looked for in every form of the locale's name, for each program again.
+/// Advises to turn translations off if none is installed: every program looks for them under each form of the
+/// locale's name.
 pub(super) fn translations(context: &Context<'_>) -> Option<Advice> {
     let search = search(context.report, SearchKind::Locale)?;
     let folders = search.folders.iter().filter(|folder| is_translation(&folder.path));
-    // Where there is one, it is wanted.
+    // An existing translation is wanted.
     if folders.clone().any(|folder| folder.opened + folder.found > 0) {
         return None;
     }
@@ -163,10 +165,11 @@ pub(super) fn translations(context: &Context<'_>) -> Option<Advice> {
     })
 }
 
-/// What describes a terminal is looked for in several folders, again by each program.
+/// Advises to name the folder of the terminal's description, for which every program searches several
+/// folders.
 pub(super) fn terminal(context: &Context<'_>) -> Option<Advice> {
     let names = &context.analysis.names;
-    // A description is in a folder named after its first letter, or that letter's number.
+    // A description is in a folder named after its first letter, or the letter's code in hexadecimal.
     let base = |name: Name| {
         let letter = names.parent(name);
         let base = names.parent(letter);

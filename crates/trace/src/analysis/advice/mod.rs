@@ -1,7 +1,7 @@
-//! What would fix it: each with what it saves, and the exact command or setting.
+//! Advice: changes that avoid wasted look-ups, each with its saving and the exact command or setting.
 
 mod context;
-mod given;
+mod folder_lists;
 mod language;
 mod order;
 #[cfg(test)]
@@ -17,8 +17,8 @@ use crate::Outcome;
 use context::{Context, SAVES_MIN, search};
 
 impl Analysis {
-    /// What has come so far, of a recording with this outcome. Advice asks the disk where the
-    /// recording does not know.
+    /// Returns the report of the events so far, for a recording with this outcome. Advice consults the disk
+    /// where the recording leaves a gap.
     #[must_use]
     pub fn report(&mut self, outcome: &Outcome, disk: &dyn Disk) -> Report {
         let mut report = self.findings(outcome, disk);
@@ -27,22 +27,22 @@ impl Analysis {
     }
 }
 
-type Piece = fn(&Context<'_>) -> Option<Advice>;
+type AdviceFn = fn(&Context<'_>) -> Option<Advice>;
 
-/// Everything that applies, the most saved first.
+/// Returns all applicable advice; largest saving first.
 fn all(analysis: &Analysis, report: &Report, disk: &dyn Disk) -> Vec<Advice> {
-    const PIECES: [Piece; 19] = [
+    const PIECES: [AdviceFn; 19] = [
         load_path,
         real_paths,
         unused_gems,
         order::command_path,
-        given::include_options,
-        given::link_options,
-        given::class_path,
-        given::python_path,
-        given::python_folders,
-        given::library_path,
-        given::run_path,
+        folder_lists::include_options,
+        folder_lists::link_options,
+        folder_lists::class_path,
+        folder_lists::python_path,
+        folder_lists::python_folders,
+        folder_lists::library_path,
+        folder_lists::run_path,
         missing_commands,
         node_packages,
         language::locale_name,
@@ -96,21 +96,21 @@ fn unused_gems(context: &Context<'_>) -> Option<Advice> {
     })
 }
 
-/// The name of the gem that a folder belongs to.
+/// Returns the name of the gem that a folder belongs to.
 fn gem(folder: &str) -> Option<&str> {
     let (_, gem) = folder.rsplit_once("/gems/").or_else(|| folder.rsplit_once("/extensions/"))?;
     let is_name = |component: &&str| component.contains('-') && !component.contains("linux");
     gem.split('/').find(is_name)
 }
 
-/// Commands that are in no folder of PATH, and yet are searched for in all of them.
+/// Advises on commands that are in no folder of `PATH`, for which all of them are searched.
 fn missing_commands(context: &Context<'_>) -> Option<Advice> {
     search(context.report, SearchKind::Commands)?;
     let names = &context.analysis.names;
     let path = context.analysis.header.variable("PATH").unwrap_or_default();
     let folders: Vec<_> = path.split(':').map(|folder| folder.trim_end_matches('/')).collect();
     let is_folder = names.marks(folders.iter().filter_map(|folder| names.find(folder.as_bytes())));
-    // A search that ended early, or did without a look-up, does not tell what else is there.
+    // A search that ended early or used a cache does not tell which commands exist.
     let is_on_disk = |command: &[u8]| {
         let in_folder = |folder: &&str| [folder.as_bytes(), b"/", command].concat();
         folders.iter().any(|folder| context.disk.has(&in_folder(folder)))
@@ -139,8 +139,8 @@ fn missing_commands(context: &Context<'_>) -> Option<Advice> {
     Some(Advice::new(title, saves, how))
 }
 
-/// Node asks for a package in every `node_modules` between the file and the folder that has it, and for
-/// each suffix again.
+/// Advises to bundle packages. Node looks up a package in every `node_modules` between the file and the
+/// folder that has it, with each suffix.
 fn node_packages(context: &Context<'_>) -> Option<Advice> {
     let search = search(context.report, SearchKind::Node)?;
     Some(Advice {
@@ -153,7 +153,7 @@ fn node_packages(context: &Context<'_>) -> Option<Advice> {
     })
 }
 
-/// The command that makes one file of a script and its packages, where there is a bundler for it.
+/// Returns the command that bundles a script and its packages, if a bundler is installed.
 fn bundling(context: &Context<'_>) -> String {
     let mut words = context.report.totals.command.iter();
     let is_script =
@@ -181,7 +181,7 @@ fn bundling(context: &Context<'_>) -> String {
     }
 }
 
-/// The C library looks at the time zone's file again and again, unless the variable names it.
+/// Advises to set `TZ`. Without it, the C library checks the time zone's file again and again.
 fn time_zone(context: &Context<'_>) -> Option<Advice> {
     let repeated = &context.report.repeated;
     let asked = repeated.iter().find(|repeated| repeated.name == "/etc/localtime")?;
@@ -197,8 +197,8 @@ fn checks(context: &Context<'_>) -> Option<Advice> {
     (!is_of_another(context)).then(|| Advice::new("open at once what is checked first", saves, how))
 }
 
-/// Whether most was asked by an interpreter, a compiler or another program of the system, which users do not write
-/// themselves.
+/// Whether most look-ups were made by an interpreter, a compiler or another system program, which users do
+/// not change.
 fn is_of_another(context: &Context<'_>) -> bool {
     const SYSTEM: [&str; 5] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"];
     let programs = context.analysis.programs.iter();

@@ -1,5 +1,5 @@
-//! Another order of `PATH`, under which every command is the same file as before. That holds for
-//! those in the recording, and for all others that are on the disk.
+//! Advice to reorder `PATH`. Every command must stay the same file, including commands on the disk that the
+//! recording does not mention.
 
 use super::super::disk::Listing;
 use super::super::names::Name;
@@ -13,30 +13,30 @@ use crate::analysis::text::{quoted, text};
 struct Entry<'a> {
     text: &'a str,
     name: Option<Name>,
-    /// What the command found in it.
+    /// The names that the command found in the folder.
     found: Vec<&'a [u8]>,
     listing: Option<Listing>,
 }
 
-/// Why a folder stays where it is.
+/// The reason why a folder stays in its place.
 enum Conflict {
-    /// A later folder has this name, too, and it is another file.
+    /// A later folder has the same name for a different file.
     Shadows(Vec<u8>, String),
-    /// What is in it is unknown.
+    /// The content of the folder is unknown.
     Unknown,
 }
 
 const TITLE: &str = "folders of PATH in the order of their use";
 
-/// Folders that gave nothing go to the end, unless one has a name in common with a folder behind it.
-/// Those that gave something keep their order.
+/// Advises to move unused folders to the end of `PATH`, unless one shares a name with a later folder. Used
+/// folders keep their order.
 pub(super) fn command_path(context: &Context<'_>) -> Option<Advice> {
     search(context.report, SearchKind::Commands)?;
     let path = context.analysis.header.variable("PATH")?;
     let mut entries = entries(context, path);
     let is_candidate: Vec<_> =
         entries.iter().map(|entry| entry.found.is_empty() && entry.is_absolute()).collect();
-    // The disk is left alone where there is too little to gain.
+    // The disk is not consulted for a small saving.
     if saved(context, &entries, &is_candidate) < SAVES_MIN {
         return None;
     }
@@ -73,25 +73,25 @@ impl Entry<'_> {
         trimmed(self.text).as_bytes()
     }
 
-    /// What the others are depends on the current folder.
+    /// Relative folders depend on the working directory.
     fn is_absolute(&self) -> bool {
         self.text.starts_with('/')
     }
 
-    /// Whether the disk does not have the folder in which the command found something.
+    /// Whether the command found something in a folder that the disk lacks.
     fn is_gone(&self) -> bool {
         self.listing == Some(Listing::Missing) && !self.found.is_empty()
     }
 
-    /// How many of the names that the command found its folder does not have.
+    /// Returns the number of found names that the folder lacks.
     fn missing(&self) -> usize {
         let Some(Listing::Names(names)) = &self.listing else { return 0 };
         self.found.iter().filter(|found| !names.contains(**found)).count()
     }
 }
 
-/// Whether the recording is of another disk: it lacks a folder, or most of what the command found. A few files may have
-/// been removed since then.
+/// Whether the recording is of another disk: the disk lacks a folder, or most names that the command found. A
+/// few files may have been removed since the recording.
 fn is_elsewhere(entries: &[Entry<'_>]) -> bool {
     let found: usize = entries.iter().map(|entry| entry.found.len()).sum();
     let missing: usize = entries.iter().map(Entry::missing).sum();
@@ -103,7 +103,7 @@ fn trimmed(folder: &str) -> &str {
     if trimmed.is_empty() && !folder.is_empty() { "/" } else { trimmed }
 }
 
-/// Each folder once: the second of two equal ones gives nothing that the first has not.
+/// Returns the folders without repetitions. The second of two equal folders never provides anything.
 fn entries<'a>(context: &Context<'a>, path: &'a str) -> Vec<Entry<'a>> {
     let names = &context.analysis.names;
     let mut entries: Vec<Entry<'a>> = Vec::new();
@@ -125,13 +125,13 @@ fn entries<'a>(context: &Context<'a>, path: &'a str) -> Vec<Entry<'a>> {
     entries
 }
 
-/// By name: which entry it is.
+/// Returns the index of the entry for each name.
 fn places(entries: &[Entry<'_>]) -> HashMap<Name, usize> {
     let known = entries.iter().enumerate();
     known.filter_map(|(place, entry)| Some((entry.name?, place))).collect()
 }
 
-/// Misses in folders that go, for names that a later folder has.
+/// Counts misses in folders that would move, for names that a later folder has.
 fn saved(context: &Context<'_>, entries: &[Entry<'_>], is_moved: &[bool]) -> u64 {
     let names = &context.analysis.names;
     let places = places(entries);
@@ -149,14 +149,14 @@ fn saved(context: &Context<'_>, entries: &[Entry<'_>], is_moved: &[bool]) -> u64
     saved.map(|name| u64::from(names.counts(name).missed)).sum()
 }
 
-/// Which folders go behind all others, and why the rest of the candidates stays.
+/// Decides which folders move to the end, and notes why other candidates stay.
 fn moved(
     context: &Context<'_>,
     entries: &[Entry<'_>],
     is_candidate: &[bool],
 ) -> (Vec<bool>, Vec<String>) {
     let (mut is_moved, mut notes) = (is_candidate.to_vec(), Vec::new());
-    // From the end on, all that stays behind a folder is known.
+    // Going backwards, all folders that stay behind this one are decided.
     for place in (0..entries.len()).rev().filter(|place| is_candidate[*place]) {
         let behind = (place + 1..entries.len()).filter(|behind| !is_moved[*behind]);
         let conflict =
@@ -174,7 +174,7 @@ fn moved(
     (is_moved, notes)
 }
 
-/// Why one folder may not go behind another.
+/// Returns the reason why one folder must stay in front of another.
 fn conflict(context: &Context<'_>, one: &Entry<'_>, other: &Entry<'_>) -> Option<Conflict> {
     let (Some(here), Some(there)) = (&one.listing, &other.listing) else {
         return Some(Conflict::Unknown);
@@ -195,7 +195,7 @@ fn conflict(context: &Context<'_>, one: &Entry<'_>, other: &Entry<'_>) -> Option
     let differs = |name: &&Vec<u8>| {
         !context.disk.is_same(&in_folder(one.path(), name), &in_folder(other.path(), name))
     };
-    // The first by name, so that the same report always says the same.
+    // The smallest name, so that reports are reproducible.
     let shared = few.iter().filter(|name| many.contains(*name)).filter(differs).min()?;
     Some(Conflict::Shadows(shared.clone(), other.text.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Advice is followed, in trees of folders that chance has made: every name is the same file as before.
+//! Follows advice on random trees of folders and checks that every name stays the same file.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -9,10 +9,10 @@ use crate::call::Call;
 use crate::event::{Event, EventKind, Syscall};
 use crate::recording::{Header, Sink};
 
-/// Cases of each kind; each takes a millisecond in a debug build.
+/// The number of random cases of each kind; a case takes a millisecond in a debug build.
 const CASES: u64 = 1_000;
 
-/// Numbers that look like chance, the same ones each time.
+/// A deterministic source of pseudo-random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -30,12 +30,12 @@ impl Chance {
 /// A folder of the tree.
 #[derive(Debug, Default, Clone)]
 struct Folder {
-    /// By name: which file it is. Two names may lead to one.
+    /// The file of each name. Two names may be the same file.
     files: BTreeMap<String, u64>,
     is_closed: bool,
 }
 
-/// A disk of folders, by their paths. What is not here is missing.
+/// A disk of folders, by path. All other paths are missing.
 #[derive(Debug, Default, Clone)]
 struct Tree(BTreeMap<String, Folder>);
 
@@ -60,7 +60,7 @@ impl Tree {
         tree
     }
 
-    /// What a look-up says: a file, or an error.
+    /// Looks up a path. Returns the file or an error.
     fn ask(&self, path: &str) -> Result<u64, i64> {
         const ENOENT: i64 = -2;
         const EACCES: i64 = -13;
@@ -72,7 +72,7 @@ impl Tree {
         folder.files.get(name).copied().ok_or(ENOENT)
     }
 
-    /// The first file of this name.
+    /// Returns the first file with this name.
     fn find(&self, folders: &[String], name: &str) -> Option<u64> {
         folders.iter().find_map(|folder| self.ask(&format!("{folder}/{name}")).ok())
     }
@@ -107,10 +107,10 @@ impl Disk for Tree {
     }
 }
 
-/// A recording that is made up, call by call.
-struct Recording(Analysis);
+/// A recording built call by call.
+struct FakeRecording(Analysis);
 
-impl Recording {
+impl FakeRecording {
     fn new(program: &[&str], variables: &[(&str, &str)]) -> Self {
         let text = |text: &&str| (*text).to_owned();
         let variables = variables.iter().map(|(name, value)| (text(name), text(value)));
@@ -134,7 +134,7 @@ impl Recording {
         self.push(EventKind::Syscall(Syscall { call, duration_ns: 1, result, flags: 0, names }));
     }
 
-    /// A search: each folder is asked until one has the name.
+    /// Searches each folder until one has the name.
     fn search(&mut self, tree: &Tree, call: &str, folders: &[String], name: &str) {
         let call = Call::named(call).unwrap();
         for folder in folders {
@@ -164,7 +164,7 @@ fn all_absolute(list: &str) -> Vec<String> {
     list.split(':').map(absolute).collect()
 }
 
-/// Folders in an order of chance, some of them twice, or relative.
+/// Returns folders in random order, some of them repeated or relative.
 fn list(chance: &mut Chance, folders: u64, is_relative: bool) -> String {
     let mut list: Vec<_> = (0..folders).map(|number| format!("/p/{number}")).collect();
     for place in (1..list.len()).rev() {
@@ -180,7 +180,7 @@ fn list(chance: &mut Chance, folders: u64, is_relative: bool) -> String {
     list.join(":")
 }
 
-/// What a shell would make of the word.
+/// Returns the word as a shell would interpret it.
 fn unquoted(word: &str) -> String {
     word.trim_matches('\'').to_owned()
 }
@@ -197,7 +197,7 @@ fn another_order_of_path_runs_the_same_programs() {
         let folders = 3 + chance.below(5);
         let tree = Tree::new(&mut chance, folders);
         let path = list(&mut chance, folders, true);
-        let mut recording = Recording::new(&["sh", "-c", "x"], &[("PATH", &path)]);
+        let mut recording = FakeRecording::new(&["sh", "-c", "x"], &[("PATH", &path)]);
         for _ in 0..1 + chance.below(3) {
             let name = format!("n{}", chance.below(9));
             for _ in 0..12 {
@@ -220,7 +220,7 @@ fn another_order_of_path_runs_the_same_programs() {
     assert!(followed > 100 && stayed > 20, "{followed} {stayed}");
 }
 
-/// A variable without folders, for what the command asked for.
+/// Checks that removing folders from a variable keeps the files that the command looked up.
 fn assert_variable_is_safe(variable: &str, program: &[&str], of_name: fn(&str) -> String) {
     let mut followed = 0;
     for case in 0..CASES {
@@ -232,7 +232,7 @@ fn assert_variable_is_safe(variable: &str, program: &[&str], of_name: fn(&str) -
             folder.files = files.into_iter().map(|(name, file)| (of_name(&name), file)).collect();
         }
         let path = list(&mut chance, folders, true);
-        let mut recording = Recording::new(program, &[(variable, &path)]);
+        let mut recording = FakeRecording::new(program, &[(variable, &path)]);
         let asked: HashSet<_> =
             (0..1 + chance.below(3)).map(|_| of_name(&format!("n{}", chance.below(9)))).collect();
         for name in &asked {
@@ -278,7 +278,7 @@ fn a_shorter_class_path_loads_the_same_classes() {
     assert_variable_is_safe("CLASSPATH", &["java", "Main"], |name| format!("{name}.class"));
 }
 
-/// What is left of options `given` when the advice is followed.
+/// Returns the options of `given` that are left after following the advice.
 fn followed(how: &str, given: &[String]) -> Option<Vec<String>> {
     let rest = how.strip_prefix("drop ")?;
     if rest.starts_with("all ") {
@@ -296,7 +296,7 @@ fn followed(how: &str, given: &[String]) -> Option<Vec<String>> {
     Some(left(&|one| !dropped.contains(one)))
 }
 
-/// Fewer options of a compiler find the same files, in the order that they had.
+/// Checks that fewer options of a compiler find the same files in the same order.
 fn assert_options_are_safe(form: &str, program: &[&str], of_name: fn(&str) -> String) {
     let mut advised = 0;
     for case in 0..CASES {
@@ -311,7 +311,7 @@ fn assert_options_are_safe(form: &str, program: &[&str], of_name: fn(&str) -> St
         let given: Vec<_> = path.split(':').map(|folder| format!("{form}{folder}")).collect();
         let words: Vec<_> =
             program.iter().copied().chain(given.iter().map(String::as_str)).collect();
-        let mut recording = Recording::new(&words, &[]);
+        let mut recording = FakeRecording::new(&words, &[]);
         let asked: HashSet<_> =
             (0..2 + chance.below(4)).map(|_| of_name(&format!("n{}", chance.below(9)))).collect();
         for name in &asked {
@@ -356,13 +356,13 @@ fn a_folder_that_may_not_be_read_gave_nothing() {
     tree.0.insert("/empty".into(), folder(false, &[]));
     tree.0.insert("/bin".into(), folder(false, &["job"]));
     let path = "/empty:/closed:/bin";
-    let mut recording = Recording::new(&["sh"], &[("PATH", path)]);
+    let mut recording = FakeRecording::new(&["sh"], &[("PATH", path)]);
     for _ in 0..12 {
         recording.search(&tree, "newfstatat", &all_absolute(path), "job");
     }
     let advice = recording.advice(&tree);
     let order = advice.iter().find(|one| one.how.starts_with("export PATH=")).unwrap();
-    // What is in it cannot be compared, so it does not move; and it is not put first.
+    // An unreadable folder cannot be compared, so it keeps its place; and it is not moved to the front.
     assert_eq!(order.how, "export PATH=/closed:/bin:/empty");
     assert_eq!(order.note.as_deref(), Some("/closed stays: what is in it cannot be compared"));
 }
@@ -376,7 +376,7 @@ fn a_command_that_was_not_run_stays_the_same() {
     };
     tree.0.insert("/own".into(), folder(&[("deploy", 1)]));
     tree.0.insert("/bin".into(), folder(&[("deploy", 2), ("job", 3)]));
-    let mut recording = Recording::new(&["sh"], &[("PATH", "/own:/bin")]);
+    let mut recording = FakeRecording::new(&["sh"], &[("PATH", "/own:/bin")]);
     for _ in 0..12 {
         recording.search(&tree, "newfstatat", &all_absolute("/own:/bin"), "job");
     }
@@ -387,7 +387,7 @@ fn a_command_that_was_not_run_stays_the_same() {
 fn a_disk_without_what_was_found_is_not_asked() {
     let mut tree = Tree::default();
     tree.0.insert("/bin".into(), Folder { files: [("job".into(), 1)].into(), is_closed: false });
-    let mut recording = Recording::new(&["sh"], &[("PATH", "/own:/bin")]);
+    let mut recording = FakeRecording::new(&["sh"], &[("PATH", "/own:/bin")]);
     for _ in 0..12 {
         recording.search(&tree, "newfstatat", &all_absolute("/own:/bin"), "job");
     }
@@ -399,9 +399,9 @@ fn a_disk_without_what_was_found_is_not_asked() {
     );
 }
 
-/// Programs that look for parts of a locale in the forms of its name; one form may be there.
+/// Simulates programs that look up parts of a locale under each form of its name. At most one form exists.
 fn of_locale(variables: &[(&str, &str)], asked: &[(&[&str], Option<&str>)]) -> Vec<String> {
-    let mut recording = Recording::new(&["ls"], variables);
+    let mut recording = FakeRecording::new(&["ls"], variables);
     let call = Call::named("openat").unwrap();
     for (forms, there) in asked {
         for part in ["LC_CTYPE", "LC_TIME", "LC_NAME", "LC_PAPER"].repeat(3) {
@@ -441,14 +441,14 @@ fn a_locale_is_the_same_one_or_is_missing() {
         of_locale(&two, &[(german, None), (forms, Some("C.utf8"))]),
         [missing.to_owned(), format!("{installed} LC_CTYPE=C.utf8")]
     );
-    // A form of the name is there.
+    // One form of the name exists.
     assert_eq!(of_locale(&[("LANG", "de_DE.UTF-8")], &[(german, Some("de"))]), [""; 0]);
 }
 
 #[test]
 fn translations_are_left_out_where_there_is_none() {
     let with = |variables: &[(&str, &str)], result| {
-        let mut recording = Recording::new(&["ls"], variables);
+        let mut recording = FakeRecording::new(&["ls"], variables);
         let call = Call::named("openat").unwrap();
         for number in 0..4 {
             for form in ["de_DE.UTF-8", "de_DE", "de"] {

@@ -1,5 +1,5 @@
-//! Lists of folders that were given by a variable, by options or by a program's `RUNPATH`. Without
-//! the folders that gave nothing, every name that was found is found as the same file.
+//! Advice on lists of folders in variables, in options or in a program's `RUNPATH`. Unused folders are
+//! removed, so that every name that was found is still found as the same file.
 
 use super::super::names::Name;
 use super::context::{Context, SAVES_MIN, search};
@@ -10,21 +10,21 @@ use crate::analysis::report::{Advice, below};
 use crate::analysis::tally::ProgramTally;
 use crate::analysis::text::{base_name, quoted, shell_line, text};
 
-/// A folder of a list, as it was given.
-struct Folder<'a> {
+/// A folder of a list.
+struct ListedFolder<'a> {
     given: &'a str,
-    /// What leaving it out saves; `None`: it is of use, or that is unknown.
+    /// The look-ups saved by removing the folder; `None` if it is used or its use is unknown.
     saves: Option<u64>,
     name: Option<Name>,
 }
 
-/// The folders of a list, with what leaving each out would save. A folder is of use if anything below
-/// it was found, by any process.
+/// Returns the folders of a list with the saving of each. A folder is used if any process found anything
+/// below it.
 fn folders<'a>(
     context: &Context<'_>,
     has_moved: bool,
     given: impl IntoIterator<Item = &'a str>,
-) -> Vec<Folder<'a>> {
+) -> Vec<ListedFolder<'a>> {
     let names = &context.analysis.names;
     let find = |folder: &str| names.find(&context.absolute(folder, has_moved)?);
     let given: Vec<_> = given.into_iter().map(|folder| (folder, find(folder))).collect();
@@ -33,7 +33,7 @@ fn folders<'a>(
     let mut is_used: HashMap<Name, bool> = HashMap::default();
     for name in known() {
         if below.get(&name).is_some_and(|sum| sum.found + sum.opened > 0) {
-            // What is in a folder is in those above it, too.
+            // The content of a folder is below its parents, too.
             is_used.insert(name, true);
             is_used.extend(names.folders(name).map(|above| (above, true)));
         }
@@ -43,7 +43,7 @@ fn folders<'a>(
         let is_useless = name != Name::ROOT && !is_used.contains_key(&name);
         is_useless.then(|| own + below.get(&name).map_or(0, |sum| sum.asked))
     };
-    let folder = |(given, name): (&'a str, Option<Name>)| Folder {
+    let folder = |(given, name): (&'a str, Option<Name>)| ListedFolder {
         given,
         saves: name.and_then(saves),
         name,
@@ -51,14 +51,14 @@ fn folders<'a>(
     given.into_iter().map(folder).collect()
 }
 
-/// What leaving out all that can be saves: each folder once, however often it is given.
-fn saves(folders: &[Folder<'_>]) -> u64 {
+/// Returns the saving of removing all unused folders, counting each folder once.
+fn saves(folders: &[ListedFolder<'_>]) -> u64 {
     let once: HashMap<_, _> =
         folders.iter().filter_map(|folder| Some((folder.name, folder.saves?))).collect();
     once.into_values().sum()
 }
 
-fn split<'a>(folders: &[Folder<'a>]) -> (Vec<&'a str>, Vec<&'a str>) {
+fn split<'a>(folders: &[ListedFolder<'a>]) -> (Vec<&'a str>, Vec<&'a str>) {
     let part = |is_kept: bool| {
         let part = folders.iter().filter(move |folder| folder.saves.is_none() == is_kept);
         part.map(|folder| folder.given).collect::<Vec<_>>()
@@ -74,14 +74,14 @@ pub(super) fn library_path(context: &Context<'_>) -> Option<Advice> {
     without_unused(context, SearchKind::Libraries, "LD_LIBRARY_PATH")
 }
 
-/// A variable without the folders that gave nothing, for this command alone: others may need them.
+/// Advises to run this command with a variable that lacks the unused folders. Other commands may need them.
 fn without_unused(context: &Context<'_>, kind: SearchKind, variable: &str) -> Option<Advice> {
     let is_asked = |kind| context.analysis.programs.iter().any(|one| one.searches == kind);
     if search(context.report, kind).is_none() && !is_asked(kind) {
         return None;
     }
     let path = context.analysis.header.variable(variable)?;
-    // The loader takes semicolons, too.
+    // The loader also accepts semicolons as separators.
     if path.contains(';') {
         return None;
     }
@@ -90,7 +90,7 @@ fn without_unused(context: &Context<'_>, kind: SearchKind, variable: &str) -> Op
     let command = shell_line(&context.report.totals.command);
     let how = match kept.as_slice() {
         [] => format!("env -u {variable} {command}"),
-        // An empty folder is the current one; an empty variable is none.
+        // An empty folder means the working directory; an empty variable means no folders.
         [""] => format!("{variable}=. {command}"),
         kept => format!("{variable}={} {command}", quoted(&kept.join(":"))),
     };
@@ -104,7 +104,8 @@ fn without_unused(context: &Context<'_>, kind: SearchKind, variable: &str) -> Op
     })
 }
 
-/// Folders of `sys.path` that come from elsewhere: Python asks for each of them at every import.
+/// Advises to remove folders from `sys.path` that come from elsewhere. Python queries each of them at every
+/// import.
 pub(super) fn python_folders(context: &Context<'_>) -> Option<Advice> {
     const ASKED_MIN: u32 = 10;
     let names = &context.analysis.names;
@@ -114,7 +115,7 @@ pub(super) fn python_folders(context: &Context<'_>) -> Option<Advice> {
         .all()
         .find(|name| names.component(*name) == b"encodings" && names.counts(*name).found() > 0);
     let library = names.parent(library?);
-    // The library's folder is on sys.path; others may have come later.
+    // The library's folder is on `sys.path` from the start; others may have been added later.
     let often = (names.counts(library).checked / 4).max(ASKED_MIN);
     let variable = context.analysis.header.variable("PYTHONPATH").unwrap_or_default();
     let own: Vec<_> =
@@ -124,7 +125,7 @@ pub(super) fn python_folders(context: &Context<'_>) -> Option<Advice> {
         matches!(last, b"site-packages" | b"dist-packages" | b"bin")
             || path == context.analysis.header.folder.as_bytes()
     };
-    // It is listed once; a program that is started often is not.
+    // A folder of `sys.path` is listed once, unlike a program that is started often.
     let is_listed = |name: &Name| {
         let counts = names.counts(*name);
         counts.found() > counts.checked + counts.opened && !context.analysis.executed.contains(name)
@@ -139,7 +140,7 @@ pub(super) fn python_folders(context: &Context<'_>) -> Option<Advice> {
         .collect();
     let folders = folders(context, true, paths.iter().map(String::as_str));
     let (_, unused) = split(&folders);
-    // Fewer may be something else that is asked about often.
+    // Fewer folders may be queried often for another reason.
     (unused.len() >= 3).then(|| Advice {
         note: Some("python3 -m site lists sys.path".to_owned()),
         ..Advice::new(
@@ -159,14 +160,15 @@ pub(super) fn include_options(context: &Context<'_>) -> Option<Advice> {
     Some(Advice { title: format!("{} include folders fewer", advice.0), ..advice.1 })
 }
 
-/// A linker looks for each library in every folder of `-L`.
+/// Advises to drop unused folders of `-L`, in each of which a linker looks up every library.
 pub(super) fn link_options(context: &Context<'_>) -> Option<Advice> {
     let programs = &context.analysis.programs;
     let options = |kind| {
         let options = programs.iter().flat_map(|program| &program.options);
         options.filter(move |one| one.kind == kind)
     };
-    // A compiler passes on what it was told, and adds folders of its own.
+    // A compiler passes its options on and adds folders of its own, so the compiler's options are the ones to
+    // change.
     let told = if options(options::ListKind::Link).next().is_some() {
         options::ListKind::Link
     } else {
@@ -176,12 +178,13 @@ pub(super) fn link_options(context: &Context<'_>) -> Option<Advice> {
     Some(Advice { title: format!("{} library folders fewer", advice.0), ..advice.1 })
 }
 
-/// Options whose folders gave nothing, and how many they are. No order changes by leaving some out.
+/// Advises to drop options whose folders are unused, and returns their number. The order of the others stays
+/// the same.
 fn fewer_options<'a>(
     context: &Context<'_>,
-    options: impl Iterator<Item = &'a options::Folder>,
+    options: impl Iterator<Item = &'a options::FolderOption>,
 ) -> Option<(usize, Advice)> {
-    let mut given: Vec<&options::Folder> = Vec::new();
+    let mut given: Vec<&options::FolderOption> = Vec::new();
     for option in options {
         if !given.iter().any(|known| known.option == option.option && known.folder == option.folder)
         {
@@ -190,7 +193,7 @@ fn fewer_options<'a>(
     }
     let has_moved = given.iter().any(|option| option.has_moved);
     let folders = folders(context, has_moved, given.iter().map(|option| option.folder.as_str()));
-    let word = |(option, _): (&&options::Folder, _)| option.word();
+    let word = |(option, _): (&&options::FolderOption, _)| option.word();
     let part = |is_kept: bool| {
         let all = given.iter().zip(&folders);
         let part = all.filter(|(_, folder)| folder.saves.is_none() == is_kept);
@@ -209,7 +212,7 @@ fn fewer_options<'a>(
     Some((count, Advice { note, ..Advice::new(String::new(), saves(&folders), how) }))
 }
 
-/// Java asks for each class in every folder of its class path.
+/// Advises to shorten Java's class path, in each folder of which Java looks up every class.
 pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
     let programs = &context.analysis.programs;
     let java = programs.iter().find(|program| program.searches == SearchKind::Java)?;
@@ -218,13 +221,13 @@ pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
     let (option, path, has_moved) = match given.as_slice() {
         [] => ("CLASSPATH", context.analysis.header.variable("CLASSPATH")?, context.has_moved),
         [only] => (only.option.as_str(), only.folder.as_str(), only.has_moved),
-        // Whichever it was that a folder came from.
+        // The origin of each folder is ambiguous.
         _ => return None,
     };
     let folders = folders(context, has_moved, path.split(':'));
     let (kept, unused) = split(&folders);
     let kept = match kept.as_slice() {
-        // No class path at all would be the current folder.
+        // Without any class path, Java would use the working directory.
         [] => quoted(path.rsplit(':').next().unwrap_or(path)),
         [""] => ".".to_owned(),
         kept => quoted(&kept.join(":")),
@@ -243,7 +246,7 @@ pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
     })
 }
 
-/// The loader looks for each library in every folder of a program's `RUNPATH`.
+/// Advises to shorten a program's `RUNPATH`, in each folder of which the loader looks up every library.
 pub(super) fn run_path(context: &Context<'_>) -> Option<Advice> {
     let search = search(context.report, SearchKind::Libraries)?;
     if search.unused_missed < SAVES_MIN {
@@ -264,7 +267,7 @@ pub(super) fn run_path(context: &Context<'_>) -> Option<Advice> {
         let how = if kept.is_empty() {
             format!("link without -rpath, or patchelf --remove-rpath {program_word}")
         } else {
-            // An empty folder is the current one.
+            // An empty folder means the working directory.
             let kept = if kept == [""] { ".".to_owned() } else { quoted(&kept.join(":")) };
             format!("link with -rpath {kept}, or patchelf --set-rpath {kept} {program_word}")
         };
