@@ -1,5 +1,5 @@
 # Two commands: `make serve` and `make test`. Each sets up what is missing first and says what it installs.
-.PHONY: help serve test build setup fmt bench clean
+.PHONY: help serve test check build setup fmt bench clean
 
 APP ?= examples/rails_app
 CARGO := scripts/cargo
@@ -8,6 +8,7 @@ CARGO := scripts/cargo
 help:
 	@echo 'make serve   sets up, builds, and serves the example (APP=DIR: another application or folder)'
 	@echo 'make test    sets up, and runs everything that CI runs'
+	@echo 'make check   runs of the same what this machine has the tools for, and installs nothing'
 	@echo 'make build   builds the binary and the gem into target/release'
 	@echo 'make setup   installs what this machine lacks, and says what before it does'
 	@echo 'make fmt     formats the code'
@@ -21,6 +22,9 @@ serve:
 
 # A shell ignores some signals in what it starts in the background. Tests send these to what they start.
 test: setup
+	$(MAKE) check
+
+check:
 	env --default-signal=HUP,INT,QUIT $(CARGO) x check
 
 build:

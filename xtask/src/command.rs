@@ -11,6 +11,11 @@ pub(crate) fn cargo() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
 }
 
+/// The program of this task, for tasks that it starts. It starts at once, where `cargo x` waits for other builds.
+pub(crate) fn own_program() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "target/debug/xtask".into())
+}
+
 /// Runs a command that must succeed.
 pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;

@@ -13,6 +13,9 @@ pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
     ("/usr/lib/rustlib/src/rust/library/std/Cargo.toml", "rust-web-src"),
 ];
 
+/// Lets cargo build the standard library for a target that the toolchain does not have.
+pub(crate) const BUILD_LIBRARY: &str = "-Zbuild-std=std,panic_unwind";
+
 /// The packages that are not there, of these files and the packages that they come from.
 pub(crate) fn missing(needed: &[(&str, &str)]) -> Option<String> {
     let missing = needed.iter().filter(|(file, _)| !Path::new(file).is_file());

@@ -23,7 +23,7 @@ pub(crate) struct Gem {
 /// choice of packages would compile the dependencies again each time, into the same files. So the check builds both
 /// with the tests, which ask for more.
 const BUILD: [&str; 5] = ["build", "--package", "thruway-cli", "--package", "thruway-gem-ext"];
-const WITH_TESTS: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--tests"];
+pub(crate) const WITH_TESTS: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--tests"];
 
 impl Gem {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {

@@ -102,7 +102,9 @@ impl GemTests {
         let (mut counts, mut failed) = (None, Vec::new());
         for line in output.map_while(Result::ok) {
             counts = counts.or(summary(&line));
-            failed.extend(crate::check::failed_test(&line).map(|test| format!("{test} {file}")));
+            failed.extend(
+                crate::check::runners::failed_test(&line).map(|test| format!("{test} {file}")),
+            );
             // A file without a test of that name says nothing of use.
             if self.name.is_none() || !line.is_empty() {
                 println!("{line}");

@@ -14,6 +14,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use clap::Args;
+
 use profile::own_instructions;
 
 /// Requests before the count, and in it.
@@ -42,11 +44,28 @@ const SHORT: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Where the budgets are.
 const BUDGETS: &str = "tests/budgets/instructions.tsv";
 
+/// Arguments of the cargo that builds the server.
+pub(crate) const BUILD: [&str; 7] =
+    ["build", "--profile", "counted", "--package", "thruway-cli", "--package", "thruway-gem-ext"];
+
 /// Instructions of ours a request, by case.
 type Counts = Vec<(&'static str, u64)>;
 
-/// Count them, and compare them with the budgets.
-pub(crate) fn run(root: &Path) -> Result<(), String> {
+/// Count the instructions that requests take, and compare them with the budgets
+#[derive(Debug, Args)]
+pub(crate) struct Instructions {
+    /// Only build what is counted
+    #[arg(long)]
+    build: bool,
+}
+
+impl Instructions {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        run(root, self.build)
+    }
+}
+
+fn run(root: &Path, is_build: bool) -> Result<(), String> {
     let text = std::fs::read_to_string(root.join(BUDGETS))
         .map_err(|error| format!("cannot read {BUDGETS}: {error}"))?;
     let compiler = rustc_version()?;
@@ -57,6 +76,9 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         return Ok(());
     }
     build(root)?;
+    if is_build {
+        return Ok(());
+    }
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
     let counts = count(root, folder.path())?;
     let mut wrong = String::new();
@@ -81,9 +103,8 @@ fn rustc_version() -> Result<String, String> {
 
 /// Optimised, and quick to build.
 fn build(root: &Path) -> Result<(), String> {
-    let packages = ["--package", "thruway-cli", "--package", "thruway-gem-ext"];
     let mut build = Command::new(crate::command::cargo());
-    build.current_dir(root).args(["build", "--profile", "counted"]).args(packages);
+    build.current_dir(root).args(BUILD);
     let status = build.status().map_err(|error| format!("cannot start cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("the server does not build ({status})")) }
 }

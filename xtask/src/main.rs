@@ -26,6 +26,7 @@ mod soak;
 mod stress;
 mod suites;
 mod text;
+mod units;
 mod windows;
 mod xfstests;
 
@@ -67,8 +68,8 @@ enum Task {
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
     Text(text::Text),
-    /// Count the instructions that requests take, and compare them with the budgets
-    Instructions,
+    Units(units::Units),
+    Instructions(instructions::Instructions),
     /// Show circles of imports and long functions
     Rooms,
 }
@@ -94,8 +95,9 @@ fn main() -> ExitCode {
         Task::Suites(suites) => suites.run(&root()),
         Task::XfsTests(tests) => tests.run(&root()),
         Task::Text(text) => text.run(&root()),
+        Task::Units(units) => units.run(&root()),
         Task::Rooms => rooms::check(&root()).map_err(|breaches| breaches.join("\n")),
-        Task::Instructions => instructions::run(&root()),
+        Task::Instructions(instructions) => instructions.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {

@@ -34,13 +34,17 @@ impl Portable {
             return Ok(());
         }
         let mut cargo = debian::cargo(root);
-        cargo.args(["clippy", "-Zbuild-std=std,panic_unwind"]);
-        cargo.args(TARGETS.iter().flat_map(|target| ["--target", target]));
-        cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-        cargo.args(["--", "-D", "warnings"]);
+        cargo.args(plan()).args(["--", "-D", "warnings"]);
         cargo.envs(ruby_of_this_machine());
         crate::command::succeed(&mut cargo)
     }
+}
+
+/// Returns cargo's arguments, but for those of clippy.
+pub(crate) fn plan() -> Vec<&'static str> {
+    let targets = TARGETS.iter().flat_map(|target| ["--target", target]);
+    let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
+    ["clippy", debian::BUILD_LIBRARY].into_iter().chain(targets).chain(packages).collect()
 }
 
 /// Lets the extension see Ruby's headers as this machine has them, whatever system it is compiled for. Those of

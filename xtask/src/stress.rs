@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use clap::Args;
 
-use crate::check::failed_test;
+use crate::check::runners::failed_test;
 
 /// Run tests many times beside busy loops, and report those that fail by chance
 ///

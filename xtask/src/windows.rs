@@ -44,12 +44,21 @@ impl Windows {
         if !self.arguments.is_empty() {
             return crate::command::succeed(&mut wine.cargo(&self.arguments)?);
         }
-        let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
         let lints = ["--all-targets", "--", "-D", "warnings"];
-        let clippy = ["clippy"].into_iter().chain(packages.clone()).chain(lints);
+        let clippy = ["clippy"].into_iter().chain(packages()).chain(lints);
         crate::command::succeed(&mut wine.cargo(clippy)?)?;
-        crate::command::succeed(&mut wine.cargo(["test"].into_iter().chain(packages))?)
+        crate::command::succeed(&mut wine.cargo(["test"].into_iter().chain(packages()))?)
     }
+}
+
+fn packages() -> impl Iterator<Item = &'static str> {
+    PACKAGES.iter().flat_map(|package| ["--package", package])
+}
+
+/// Returns cargo's arguments for the budget of units: those that lint, or those that test.
+pub(crate) fn plan(verb: &[&'static str]) -> Vec<&'static str> {
+    let platform = [debian::BUILD_LIBRARY, "--target", TARGET];
+    verb.iter().copied().chain(platform).chain(packages()).collect()
 }
 
 /// Builds `thruway.exe` as users run it.
@@ -120,7 +129,7 @@ impl Wine {
         let verb = arguments.next().ok_or("cargo needs a command")?;
         let mut cargo = debian::cargo(&self.root);
         self.settle(&mut cargo);
-        cargo.arg(verb).args(["-Zbuild-std=std,panic_unwind", "--target", TARGET]).args(arguments);
+        cargo.arg(verb).args([debian::BUILD_LIBRARY, "--target", TARGET]).args(arguments);
         cargo
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_LINKER", "x86_64-w64-mingw32-gcc")
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_RUNNER", "wine");

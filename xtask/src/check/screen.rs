@@ -1,0 +1,130 @@
+//! What a person sees of steps that run side by side: the output of each in one piece.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// The longest time without a line.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Shows the lines of one step as they come, and keeps those of the others until it has ended.
+pub(super) struct Screen<W> {
+    output: W,
+    /// The first one is shown.
+    steps: VecDeque<ShownStep>,
+    last_line: Instant,
+}
+
+struct ShownStep {
+    number: usize,
+    /// What has come and is not shown yet.
+    lines: Vec<String>,
+    has_ended: bool,
+}
+
+impl<W: Write> Screen<W> {
+    pub(super) fn new(output: W) -> Self {
+        Self { output, steps: VecDeque::new(), last_line: Instant::now() }
+    }
+
+    /// Adds a step that has started, with its heading.
+    pub(super) fn start(&mut self, number: usize, heading: String) {
+        self.steps.push_back(ShownStep { number, lines: vec![heading], has_ended: false });
+        self.show();
+    }
+
+    /// Adds a line of a step that runs.
+    pub(super) fn line(&mut self, number: usize, line: String) {
+        if let Some(step) = self.steps.iter_mut().find(|step| step.number == number) {
+            step.lines.push(line);
+        }
+        self.show();
+    }
+
+    /// Adds the last line of a step, and turns to the next one.
+    pub(super) fn end(&mut self, number: usize, line: String) {
+        if let Some(step) = self.steps.iter_mut().find(|step| step.number == number) {
+            step.lines.push(line);
+            step.has_ended = true;
+        }
+        self.show();
+    }
+
+    /// Shows all that a step has written before it failed, whatever else is shown.
+    pub(super) fn fail(&mut self, number: usize, line: String) {
+        if let Some(at) = self.steps.iter().position(|step| step.number == number) {
+            let failed = self.steps.remove(at);
+            let lines = failed.into_iter().flat_map(|step| step.lines);
+            lines.for_each(|line| self.note(&line));
+        }
+        self.note(&line);
+        self.show();
+    }
+
+    /// Writes all that can be shown now. Output that nobody reads any more does not end the check.
+    fn show(&mut self) {
+        while let Some(step) = self.steps.front_mut() {
+            for line in step.lines.drain(..) {
+                let _ = writeln!(self.output, "{line}");
+                self.last_line = Instant::now();
+            }
+            if !step.has_ended {
+                break;
+            }
+            self.steps.pop_front();
+        }
+        let _ = self.output.flush();
+    }
+
+    /// How long nothing need be shown.
+    pub(super) fn silence_left(&self) -> Duration {
+        SILENCE_MAX.saturating_sub(self.last_line.elapsed())
+    }
+
+    /// Shows a line that belongs to no step.
+    pub(super) fn note(&mut self, line: &str) {
+        let _ = writeln!(self.output, "{line}");
+        let _ = self.output.flush();
+        self.last_line = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_shown_at_once() {
+        let mut output = Vec::new();
+        let mut screen = Screen::new(&mut output);
+        screen.start(1, "== a".into());
+        screen.start(2, "== b".into());
+        screen.line(2, "b 1".into());
+        screen.fail(2, "b failed".into());
+        screen.line(1, "a 1".into());
+        let text = String::from_utf8(output).expect("text");
+        assert_eq!(text, "== a\n== b\nb 1\nb failed\na 1\n");
+    }
+
+    #[test]
+    fn the_output_of_each_step_stays_in_one_piece() {
+        let mut output = Vec::new();
+        let mut screen = Screen::new(&mut output);
+        screen.start(4, "== a".into());
+        screen.start(7, "== b".into());
+        screen.line(7, "b 1".into());
+        screen.line(4, "a 1".into());
+        screen.start(9, "== c".into());
+        screen.end(7, "b ends".into());
+        screen.line(4, "a 2".into());
+        screen.line(9, "c 1".into());
+        screen.end(4, "a ends".into());
+        screen.line(9, "c 2".into());
+        screen.end(9, "c ends".into());
+        let text = String::from_utf8(output).expect("text");
+        let lines: Vec<_> = text.lines().collect();
+        let expected = ["== a", "a 1", "a 2", "a ends", "== b", "b 1", "b ends"];
+        assert_eq!(lines[..7], expected);
+        assert_eq!(lines[7..], ["== c", "c 1", "c 2", "c ends"]);
+    }
+}
