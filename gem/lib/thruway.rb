@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "thruway/version"
-# Below `rails server` or `rackup` it is the first file of ours in the next server of a restart.
+# After a hot restart of `rails server` or `rackup`, this is the first file of the gem to be loaded.
 if ENV["THRUWAY_INHERITANCE"].to_i == Process.pid
   require_relative "thruway/launch/early_signals"
 end

@@ -28,7 +28,7 @@ class ExpandPathTest < Minitest::Test
 
   def test_a_flavour_that_is_not_known_is_named
     error = assert_raises(ArgumentError) { Thruway.expand_path("a", flavour: :vms) }
-    assert_equal "no flavour :vms: it is :posix or :windows", error.message
+    assert_equal "unknown flavour :vms: use :posix or :windows", error.message
   end
 
   def test_only_expand_path_is_for_others

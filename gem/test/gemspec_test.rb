@@ -109,7 +109,7 @@ class GemspecTest < Minitest::Test
                     "RUBYLIB" => "#{ROOT}/gem/lib/thruway/first" }
     out, said, = Open3.capture3(environment, "ruby", "-e", "print Gem::VERSION")
     assert_equal Gem::VERSION, out
-    assert_match(/\Athruway: everything is left to Ruby: the gem is not built for ruby/, said)
+    assert_match(/\Athruway: Ruby boots without the pack: the gem is not built for ruby/, said)
   end
 
   def test_bundler_finds_an_installed_gem

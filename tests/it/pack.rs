@@ -275,6 +275,9 @@ fn what_cannot_be_compiled_is_named() {
     let no_bundle = compile(&program, "lib", &["--compile-gems"]);
     assert_eq!(no_bundle.status.code(), Some(2));
     let told = stderr(&no_bundle);
-    assert!(told.contains("the bundle's gems are not known: Could not locate Gemfile"), "{told}");
+    assert!(
+        told.contains("cannot list the gems of the bundle: Could not locate Gemfile"),
+        "{told}"
+    );
     assert!(fs::metadata(program.pack()).is_err(), "no pack is left");
 }

@@ -3,10 +3,10 @@
 require "thruway/thruway"
 
 module Thruway
-  # Ruby's boot from a pack: `require` is answered instead of searched for.
-  # See docs/reference/verbs/run.md.
+  # Boots Ruby from a pack: `require` looks features up in the pack instead of searching the load
+  # path. See docs/reference/verbs/run.md.
   module Boot
-    # The folder of the file that requires this one, or the current one.
+    # The folder of the file that requires this one, or the current folder.
     def self.caller_folder
       files = caller_locations.map(&:absolute_path)
       file = files.find { |path| path&.start_with?("/") && path != __FILE__ }
@@ -14,9 +14,9 @@ module Thruway
     end
     private_class_method :caller_folder
 
-    # Calls the block for each Ruby file that is loaded from now on, and no earlier block. It gets
-    # `:hit`, `:stale` or `:miss`, the file, and why its code is not from the pack. Without a block,
-    # nothing is called any more.
+    # Calls the block for each Ruby file that is loaded from now on, with `:hit`, `:stale` or
+    # `:miss`, the file, and the reason why the code is not from the pack. The block replaces an
+    # earlier one; without a block, the earlier one is removed.
     def self.on_event(&block)
       observe(block)
     end

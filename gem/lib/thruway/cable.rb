@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 require "action_cable"
-# Rails' timer is of it. Rails itself requires it with its pool of workers, which may come later.
+# Rails' timers need it. Rails requires it with its worker pool, which may come later.
 require "concurrent"
 
 require_relative "cable/fanout"
 require_relative "cable/socket"
 
 module Thruway
-  # ActionCable on the server's own WebSockets. The engine keeps them, so that none needs a thread,
-  # nor a loop beside the engine's. Connections, channels and adapters stay Rails' own. Where
-  # another server runs the application, nothing changes.
+  # ActionCable on the server's own WebSockets. The engine holds the connections, so they need
+  # neither threads nor a second event loop. Connections, channels and adapters remain those of
+  # Rails. If another server runs the application, nothing changes.
   #
-  # It needs four methods of Rails that are not public, the same from 6.1 to 8.1. `install` puts a
-  # method before each.
+  # This relies on four private methods of Rails, which are the same from 6.1 to 8.1. `install`
+  # prepends a module to the class of each.
   module Cable
-    # Before `ActionCable::Connection::WebSocket`: it takes our socket in the place of Rails'.
+    # Prepended to `ActionCable::Connection::WebSocket`, to use the server's WebSocket.
     module WebSocket
       def initialize(env, event_target, event_loop, **options)
         if env["rack.upgrade?"] == :websocket
@@ -28,12 +28,12 @@ module Thruway
 
       def thruway? = @websocket.is_a?(Socket)
 
-      # The client, if it is there.
+      # The `Thruway::Client`; nil before the connection is open.
       def client = @websocket.client
     end
 
-    # Before `ActionCable::Connection::Base`: an event of a client is handled in its turn, by a
-    # thread of the server, and not by another pool of threads.
+    # Prepended to `ActionCable::Connection::Base`. A thread of the server handles the events of a
+    # client in turn, instead of Rails' own pool of threads.
     module Connection
       def send_async(method, *arguments)
         return super unless thruway?
@@ -46,9 +46,9 @@ module Thruway
       def client = websocket.client
     end
 
-    # Before `ActionCable::Server::Base`: the beat is made once for all clients.
+    # Prepended to `ActionCable::Server::Base`. A heartbeat is made once for all clients.
     module Server
-      # The adapters of Rails that reach this process alone descend from it.
+      # The base of Rails' adapters that reach the clients of one process only.
       LOCAL_ADAPTER = "ActionCable::SubscriptionAdapter::Inline"
 
       def call(env)
@@ -62,7 +62,7 @@ module Thruway
         end
       end
 
-      # What fans messages out to the clients of a broadcasting.
+      # The fan-out of messages to the clients of a broadcasting.
       def fanout
         mutex.synchronize do
           @fanout = Fanout.new(pubsub) unless @fanout&.pubsub.equal?(pubsub)
@@ -78,8 +78,8 @@ module Thruway
 
         name = config.cable["adapter"].inspect
         env["rack.errors"].puts(
-          "thruway: ActionCable's adapter #{name} reaches the clients of one worker; with " \
-          "several, config/cable.yml should name redis, postgresql or solid_cable"
+          "thruway: ActionCable's adapter #{name} reaches the clients of one worker only; with " \
+          "several workers, set redis, postgresql or solid_cable in config/cable.yml"
         )
       end
 
@@ -91,7 +91,8 @@ module Thruway
       end
     end
 
-    # Before `ActionCable::Channel::Base`: streams that only pass messages on share them.
+    # Prepended to `ActionCable::Channel::Base`. Streams that pass messages on unchanged share one
+    # subscription and one message.
     module Channel
       def stream_from(broadcasting, callback = nil, coder: nil, &block)
         return super if callback || block || coder || !connection.thruway? || transmits_itself?
@@ -115,7 +116,8 @@ module Thruway
       private
 
       def share_stream(broadcasting, shared)
-        # It may have been stopped meanwhile, or it is shared already. Its channel waits for it.
+        # The stream may have been stopped meanwhile, or is shared already. The channel still waits
+        # for its confirmation.
         return ensure_confirmation_sent unless shared_streams[broadcasting].equal?(shared)
 
         connection.server.fanout.subscribe(broadcasting, shared) do
@@ -133,7 +135,7 @@ module Thruway
 
       def shared_streams = @_shared_streams ||= {}
 
-      # A channel that has a `transmit` of its own sees each message.
+      # A channel that overrides `transmit` must see each message.
       def transmits_itself? = method(:transmit).owner != ActionCable::Channel::Base
     end
 

@@ -4,19 +4,19 @@ require_relative "configuration/configuration_file"
 require_relative "launch/launcher"
 
 module Thruway
-  # `thruway serve config.ru`, from where Ruby begins. The binary has read the arguments already,
-  # and hands them on in this form.
+  # The Ruby part of `thruway serve config.ru`. The binary has checked the arguments already, and
+  # passes them on in their long form.
   class CLI
-    # Options whose value is a number, and what they set.
+    # Options whose value is a number, and the settings that they change.
     NUMBERS = { "--port" => :port,
                 "--request-line-limit" => :request_line_bytes_max,
                 "--head-limit" => :head_bytes_max,
                 "--head-fields-limit" => :head_fields_max }.freeze
 
-    # Options without a value, and what they set.
+    # Options without a value, and the settings that they change.
     SWITCHES = { "--status" => [:status_page, true], "--no-http2" => [:http2, false] }.freeze
 
-    # Other options, and the methods that take their values.
+    # The other options, and the methods that take their values.
     ACTIONS = { "--bind" => :take_bind, "--threads" => :take_threads,
                 "--workers" => :take_workers,
                 "--environment" => :take_environment, "--config" => :take_config,
@@ -24,7 +24,7 @@ module Thruway
                 "--metrics" => :take_metrics, "--sendfile" => :take_sendfile,
                 "--started-us" => :take_start, "--command" => :take_command }.freeze
 
-    # Runs to the end, and answers with the exit status.
+    # Runs the server to its end. Returns the exit status.
     def self.run(arguments)
       new(arguments).run
       0
@@ -32,26 +32,26 @@ module Thruway
       e.report
     end
 
-    # `folder` is where it was started: a link in it may lead elsewhere when it is read again.
+    # `folder` is the folder in which the command was started, by the name that may contain symbolic
+    # links: after a deployment, they lead to the new release.
     def initialize(arguments, folder: HotRestart.logical_folder)
       @arguments = arguments
       @folder = folder
       @configuration = Configuration.new
       @file = nil
       @words = []
-      @started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @started_at = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @target = parse(arguments)
     end
 
     def run
       restart = HotRestart.of_this_process(@words.empty? ? nil : @words, folder: @folder)
       configure
-      again = -> { reread }
-      Launcher.new(@configuration, name: name, started: @started, restart: restart, reread: again)
-              .run
+      Launcher.new(@configuration, name: name, started_at: @started_at, restart: restart,
+                                   reread: -> { reread }).run
     end
 
-    # What is served, and how.
+    # Returns the configuration of the command line and the configuration file.
     def configure
       enter(name)
       read_file
@@ -62,13 +62,13 @@ module Thruway
 
     def name = @target || "."
 
-    # What the same command would be told now.
+    # Returns the configuration that the same command would have now.
     def reread
       Dir.chdir(@folder)
       CLI.new(@arguments, folder: @folder).configure
     end
 
-    # Goes to the application's folder: what it says about paths is meant from there.
+    # Changes to the application's folder, to which relative paths of the application refer.
     def enter(target)
       if File.directory?(target)
         Dir.chdir(target)
@@ -84,7 +84,7 @@ module Thruway
       ConfigurationFile.take(@configuration, @file)
     end
 
-    # The binary has checked them: each option is in its long form, and its value is a word.
+    # Each option is in its long form, and its value is a separate word.
     def parse(arguments)
       words = arguments.dup
       while (option = words.shift) && option != "--"
@@ -104,7 +104,7 @@ module Thruway
       elsif (action = ACTIONS[option])
         send(action, value)
       else
-        raise Failure, "there is no option #{option}"
+        raise Failure, "unknown option: #{option}"
       end
     end
 
@@ -127,7 +127,7 @@ module Thruway
     end
 
     def take_start(time_us)
-      @started = Integer(time_us, 10) / 1e6
+      @started_at = Integer(time_us, 10) / 1e6
     end
 
     def take_workers(count)
@@ -135,7 +135,7 @@ module Thruway
         count == "auto" ? Processors.count : Integer(count, 10)
     end
 
-    # Of `MIN:MAX` the larger number counts.
+    # Takes the larger number of `MIN:MAX`, as all threads run from the start.
     def take_threads(text)
       raise Failure, "invalid argument: --threads #{text}" unless text.match?(/\A\d+(:\d+)?\z/)
 
@@ -147,11 +147,11 @@ module Thruway
       ENV["RAILS_ENV"] = name
     end
 
-    # `DIR`, or `/prefix=DIR`.
+    # Takes `DIR` or `/prefix=DIR`.
     def take_sendfile(text)
       prefix, folder = text.include?("=") ? text.split("=", 2) : [nil, text]
       folder = File.expand_path(folder)
-      raise Failure, "cannot declare #{folder}: it is no folder" unless File.directory?(folder)
+      raise Failure, "cannot declare #{folder}: not a folder" unless File.directory?(folder)
 
       @configuration.sendfile << [prefix || folder, folder]
     end

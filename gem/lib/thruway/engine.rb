@@ -2,8 +2,8 @@
 
 require_relative "../thruway"
 
-# The extension has the engine, on Linux. An error of this class is not taken for a handler that is
-# not installed (Rack rescues LoadError).
+# The extension defines the engine on Linux only. The error is not a LoadError, because Rack rescues
+# those and would report that the handler is not installed.
 unless Thruway.const_defined?(:Engine, false)
   raise NotImplementedError, "thruway serves on Linux only, and this is #{RUBY_PLATFORM}"
 end

@@ -5,12 +5,12 @@ require_relative "launch/launcher"
 require_relative "support/shell_words"
 
 module Thruway
-  # The handler of `rackup -s thruway` and `rails server -u thruway`. It reads the files that the
-  # command `thruway serve` reads.
+  # The handler of `rackup -s thruway` and `rails server -u thruway`. It reads the same
+  # configuration files as the command `thruway serve`.
   module Handler
     extend self
 
-    # Options of Rack, and those of a configuration that they set.
+    # Options of Rack, and the settings that they change.
     NUMBERS = { Threads: :threads, Workers: :workers }.freeze
     SWITCHES = { early_hints: :early_hints, Verbose: :log_requests }.freeze
 
@@ -30,16 +30,16 @@ module Thruway
 
     def valid_options
       {
-        "Host=HOST" => "Where to listen (default: localhost in development)",
+        "Host=HOST" => "The host to listen on (default: localhost in development)",
         "Port=PORT" => "The port to listen on (default: 9292)",
-        "Threads=N" => "How many threads serve (default: 5)",
-        "Workers=N" => "How many processes serve (default: 0, this one)",
-        "Verbose" => "A line for each request"
+        "Threads=N" => "The number of threads in each process (default: 5)",
+        "Workers=N" => "The number of worker processes (default: 0, this process serves)",
+        "Verbose" => "Log each request"
       }
     end
 
-    # The user's options come before the file, and Rails' defaults after it. Rails says which are
-    # the user's; all of Rack's are.
+    # The user's options take precedence over the file, and the file over the defaults of Rails.
+    # Rails names the options that come from the user; with Rack, all do.
     def configure(app, options)
       configuration = Configuration.new
       options = options.transform_keys(&:to_sym)
@@ -67,7 +67,7 @@ module Thruway
       SWITCHES.each { |from, to| configuration.offer(to, options[from]) if options[from] }
     end
 
-    # A path is a unix socket, as it is for Puma.
+    # A host that is a path is a unix socket, as in Puma.
     def listen(configuration, options)
       host, port = options.values_at(:Host, :Port)
       return configuration.binds << uri_of(host, port) if host && !plain?(host)

@@ -1,9 +1,8 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What an application does itself around the forks of a booted template. Rails' own hooks for
-  # forks are run anyway. Without a template these blocks are never called. See
-  # docs/reference/verbs/preload.md.
+  # Hooks of an application around the forks of its booted template. Rails' own hooks for forks run
+  # anyway. Without a template, these blocks are never called. See docs/reference/verbs/preload.md.
   module Preload
     @before = []
     @after = []
@@ -13,13 +12,14 @@ module Thruway
       # :nodoc:
       attr_reader :excluded
 
-      # Called in the template before each fork: to give up what a child must not share.
+      # Calls the block in the template before each fork, to release resources that a child must not
+      # share.
       def before_fork(&block) = @before << block
 
-      # Called in each child before the command begins: to make such things anew.
+      # Calls the block in each child before the command begins, to acquire such resources again.
       def after_fork(&block) = @after << block
 
-      # Files and folders whose changes do not matter, though the boot asks about them.
+      # Excludes files and folders, which the boot looks at, from the comparison with the disk.
       def exclude(*paths) = @excluded.concat(paths.map(&:to_s))
 
       # :nodoc:

@@ -1,4 +1,4 @@
 # frozen_string_literal: true
 
-# For a Ruby below `thruway run` that does without RubyGems.
+# Starts the boot below `thruway run` in a Ruby without RubyGems; see `first/rubygems.rb`.
 load "#{__dir__}/first/rubygems.rb"

@@ -75,7 +75,7 @@ class PreloadRefusalTest < Minitest::Test
       env = { "THRUWAY_PRELOAD_MB" => "1" }
       words = ["bin/rails", "runner", "puts 1"]
       made.preloaded(*words, env: env)
-      assert_match(/\Ait takes \d+ MB, and 1 are allowed\z/, made.await_template)
+      assert_match(/\Ait uses \d+ MB, and 1 are allowed\z/, made.await_template)
       assert_equal "1\n", made.preloaded(*words, env: env).out
       made.forked(*words)
     end

@@ -48,7 +48,7 @@ class PreloadScriptTest < Minitest::Test
       made.write("said.rb", "puts 1\n")
       words = ["ruby", "-v", "said.rb"]
       made.preloaded(*words)
-      assert_includes made.await_template, "Ruby says its version"
+      assert_includes made.await_template, "Ruby prints its version"
       assert_said made.plain(*words), made.preloaded(*words)
     end
   end

@@ -36,7 +36,7 @@ class CommandTest < Minitest::Test
     master = start("-w", "1")
     worker = get.body.to_i
     Process.kill("KILL", worker)
-    eventually { File.read(@log).include?("worker 0 ended (signal KILL); another starts now") }
+    eventually { File.read(@log).include?("worker 0 ended (signal KILL); starting another now") }
     replaced = Timeout.timeout(PATIENCE_SECONDS) { get.body.to_i }
     refute_equal worker, replaced
     assert_predicate stop(master), :success?
@@ -83,7 +83,7 @@ class CommandTest < Minitest::Test
     assert_predicate stop(pid), :success?
     hooks = File.readlines(File.join(@folder, "hooks"), chomp: true)
     assert_equal ["before_fork", "on_booted", "on_worker_boot 0", "on_worker_shutdown"], hooks.sort
-    assert_includes File.read(@log), "config/puma.rb:5: idle_timeout is passed over: "
+    assert_includes File.read(@log), "config/puma.rb:5: idle_timeout is ignored: "
     refute_path_exists File.join(@folder, "server.pid")
   end
 

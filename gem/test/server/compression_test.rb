@@ -16,7 +16,7 @@ class CompressionTest < Minitest::Test
     configuration = Thruway::Configuration.new
     configuration.offer(:compress, compress)
     app = ->(_env) { [200, { "content-type" => "text/html" }.merge(headers), body] }
-    serve(Thruway::Wrapping.around(app, configuration))
+    serve(Thruway::Middleware.around(app, configuration))
   end
 
   def plain?(fields = GZIP, path = "/")
@@ -125,7 +125,7 @@ class CompressionTest < Minitest::Test
     app = lambda do |env|
       [env["PATH_INFO"].include?("none") ? 404 : 200, { "Cache-Control" => "no-cache" }, []]
     end
-    serve(Thruway::Wrapping.around(app, configuration))
+    serve(Thruway::Middleware.around(app, configuration))
     forever = Thruway::ImmutableAssets::FOREVER
     expected = { "/assets/a-0123456789abcdef.js" => forever,
                  "/assets/x/logo.0a1b2c3d.svg" => forever, "/assets/a.js" => "no-cache",

@@ -9,7 +9,7 @@ class ConfigurationTest < Minitest::Test
   include Commands
 
   TABLES = File.read(File.expand_path("../../../docs/reference/serve_configuration.md", __dir__))
-  ROWS = TABLES.scan(/^\| `((?:[^`\\]|\\\|)+)` \| (works|passed over|refused) \|/)
+  ROWS = TABLES.scan(/^\| `((?:[^`\\]|\\\|)+)` \| (works|ignored|refused) \|/)
                .map { |code, kind| [code.gsub('\|', "|"), kind] }
 
   # The words of Puma 8.0.2.
@@ -40,7 +40,7 @@ class ConfigurationTest < Minitest::Test
     file = Dir.chdir(@folder) { Thruway::ConfigurationFile.new(configuration).read(path) }
     configuration.check
     configuration.addresses.each { |address| refuse_address(address) }
-    [file.passed_over.empty? ? "works" : "passed over", file.passed_over]
+    [file.warnings.empty? ? "works" : "ignored", file.warnings]
   rescue Thruway::Failure => e
     ["refused", [e.message]]
   end
@@ -160,9 +160,9 @@ class ConfigurationTest < Minitest::Test
     ["\nworkerz 2", "\nworkerz", "\nself.workerz 2", "\ninject { workerz(&nil) }"].each do |text|
       path = write("config/puma.rb", text)
       assert_equal <<~TEXT, refusal(@folder, "-p", "0")
-        thruway: #{File.realpath(path)}:2 has workerz, which is no word of a configuration
+        thruway: #{File.realpath(path)}:2: unknown directive workerz
 
-        hint: docs/reference/serve_configuration.md has them all
+        hint: docs/reference/serve_configuration.md lists all directives
       TEXT
     end
   end
@@ -171,7 +171,7 @@ class ConfigurationTest < Minitest::Test
     write("config.ru", HELLO)
     write("config/puma.rb", "daemonize true")
     assert_includes refusal(@folder, "-p", "0"),
-                    "hint: Puma 5 has dropped it: start the server as a service, as by systemd"
+                    "hint: Puma 5 removed it: run the server as a service, for example of systemd"
   end
 
   def test_what_a_file_cannot_mean_is_one_line_with_its_place
@@ -208,11 +208,11 @@ class ConfigurationTest < Minitest::Test
       .each do |origins|
         path = write("config/puma.rb", "socket_origins #{origins}")
         assert_equal <<~TEXT, refusal(@folder, "-p", "0"), origins
-          thruway: #{File.realpath(path)}:1 has socket_origins, but no page is from \
-          #{origins.split(', ').last}: a browser sends a scheme, a host in lower case, and a \
-          port unless it is usual
+          thruway: #{File.realpath(path)}:1: socket_origins: #{origins.split(', ').last} cannot \
+          match an origin: a browser sends the scheme, the host in lower case, and a port that is \
+          not the default
 
-          hint: say "https://shop.example", a Regexp, or :any alone
+          hint: use "https://shop.example", a Regexp, or :any alone
         TEXT
       end
     ['"http://a.example:8080", "null", /a/', ":any", "[:any]", '["app://x"]'].each do |origins|
@@ -270,7 +270,7 @@ class ConfigurationTest < Minitest::Test
     end
     with_variables("WEB_CONCURRENCY" => "many") do |configuration|
       error = assert_raises(Thruway::Failure) { configuration.workers }
-      assert_includes error.message, "WEB_CONCURRENCY is no number"
+      assert_includes error.message, "WEB_CONCURRENCY is not a number"
     end
   end
 
@@ -371,9 +371,10 @@ class ConfigurationTest < Minitest::Test
                  [configuration.pidfile, configuration.threads, configuration.preload,
                   configuration.workers, configuration.binds]
     refute Object.const_defined?(:Puma), "a library would take the server for Puma"
-    { "@options[:nothing] = 1" => "which is no option", "@options[:get] = 1" => "is no option",
+    { "@options[:nothing] = 1" => "unknown option @options[:nothing]",
+      "@options[:get] = 1" => "unknown option @options[:get]",
       "@options[:on_restart] = [1]" => "on_restart", "before_fork(:key) { 1 }" => "takes no key",
-      "on_worker_boot(1) { 1 }" => "a key is a String or a Symbol",
+      "on_worker_boot(1) { 1 }" => "a key must be a String or a Symbol",
       "queue_requests true, 1" => "queue_requests takes one value" }.each do |text, reason|
         assert_includes outcome(text).last.first, reason
       end

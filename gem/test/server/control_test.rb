@@ -170,11 +170,11 @@ class ControlTest < Minitest::Test
 
   def test_what_would_not_restrict_is_refused
     write("config.ru", HELLO)
-    { "'tcp://127.0.0.1:0', umask: 0o077" => "umask: is for a unix socket",
-      "'unix://c?mode=666', umask: 0o077" => "umask: is for a unix socket without mode=",
-      "'auto', umask: 0o1000" => "a umask is 0 to 0777",
+    { "'tcp://127.0.0.1:0', umask: 0o077" => "umask: needs a unix socket",
+      "'unix://c?mode=666', umask: 0o077" => "umask: needs a unix socket without mode=",
+      "'auto', umask: 0o1000" => "umask: must be 0 to 0777",
       "'auto', auth_token: ''" => "auth_token: is empty",
-      "'auto', only_data: true" => "activate_control_app has no only_data:" }
+      "'auto', only_data: true" => "activate_control_app has no option only_data:" }
       .each do |arguments, reason|
         write("config/puma.rb", "activate_control_app #{arguments}")
         assert_includes refusal(@folder), reason

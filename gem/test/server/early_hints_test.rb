@@ -13,7 +13,7 @@ class EarlyHintsTest < Minitest::Test
   def serve_with(early_hints: true, &block)
     configuration = Thruway::Configuration.new
     configuration.offer(:early_hints, early_hints)
-    serve(Thruway::Wrapping.around(block, configuration))
+    serve(Thruway::Middleware.around(block, configuration))
   end
 
   def test_hints_come_before_the_response_and_each_call_is_one

@@ -131,7 +131,7 @@ class ErrorTest < Minitest::Test
     [%w[x-a 1], headers_that_yield, headers_that_yield("x-a"), [%w[x-a]]].each do |headers|
       serve { [200, headers, []] }
       said = stderr_of { assert_equal 500, get.status, headers.inspect }
-      assert_includes said, "headers yield pairs of a name and a value"
+      assert_includes said, "headers must yield pairs of a name and a value"
     end
   end
 
@@ -158,7 +158,7 @@ class ErrorTest < Minitest::Test
   end
 
   def test_killed_threads_end_their_connections_and_no_other_and_are_replaced
-    line = "thruway: a thread ended before its time (it was killed); another takes its place\n"
+    line = "thruway: a thread of the server ended unexpectedly (killed); starting another\n"
     said = stderr_of do
       serve(threads: 3) do |env|
         Thread.current.kill if env["PATH_INFO"] == "/kill"
@@ -191,7 +191,7 @@ class ErrorTest < Minitest::Test
           assert_match(/\Athruway-\d\z/, get.body)
         end
       end
-      assert_includes said, "a thread ended before its time (RuntimeError: late 0); another takes"
+      assert_includes said, "a thread of the server ended unexpectedly (RuntimeError: late 0)"
     end
   end
 

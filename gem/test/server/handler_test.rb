@@ -37,7 +37,7 @@ class HandlerTest < Minitest::Test
         title = File.read("/proc/#{master}/cmdline")
         assert_includes title, "[#{tag}]"
         refute_equal master, get.body.to_i
-        assert_includes File.read("#{@folder}/log"), "max_keep_alive is passed over"
+        assert_includes File.read("#{@folder}/log"), "max_keep_alive is ignored"
         stop(master)
       end
   end

@@ -97,6 +97,6 @@ class HijackTest < Minitest::Test
       assert_predicate connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), :closed?
       eventually { $stderr.string.include?("IOError") }
     end
-    assert_includes said, "there is no connection to take (IOError)"
+    assert_includes said, "the request has no connection that could be hijacked (IOError)"
   end
 end

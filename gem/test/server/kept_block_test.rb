@@ -216,7 +216,7 @@ class KeptBlockTest < Minitest::Test
       assert_equal [%w[x-a b], %w[x-c d]], fields
       churn
       late = result_of { kept.last.call("x-e", "f") }
-      assert_equal "IOError: the headers' each has returned", late
+      assert_equal "IOError: headers yielded a field after their each returned", late
     end
   end
 
@@ -224,7 +224,7 @@ class KeptBlockTest < Minitest::Test
     [["a"], [%w[a b c]], %w[a b c], []].each do |pair|
       serve { [200, Body.new { |block| block.call(*pair) }, []] }
       said = stderr_of { assert_equal 500, get.status }
-      assert_includes said, "headers yield pairs of a name and a value (TypeError)"
+      assert_includes said, "headers must yield pairs of a name and a value (TypeError)"
     end
   end
 end

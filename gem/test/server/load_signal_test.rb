@@ -22,7 +22,7 @@ class LoadSignalTest < Minitest::Test
   end
 
   def signal_after(workers)
-    Thruway::LoadSignal.new.tap { |signal| 100.times { signal.note("workers" => workers) } }
+    Thruway::LoadSignal.new.tap { |signal| 100.times { signal.add("workers" => workers) } }
   end
 
   def test_it_is_the_part_of_the_threads_that_are_busy
@@ -37,7 +37,7 @@ class LoadSignalTest < Minitest::Test
 
   def test_one_moment_is_not_the_whole_truth
     signal = Thruway::LoadSignal.new
-    signal.note("workers" => [worker(4)])
+    signal.add("workers" => [worker(4)])
     assert_operator signal.utilization, :<, 0.2
   end
 

@@ -232,9 +232,9 @@ class MetricsTest < Minitest::Test
   def test_a_live_page_needs_an_address
     write("config.ru", SLEEPY)
     assert_equal <<~TEXT, refusal(@folder, "--status", "-p", "0")
-      thruway: the live page has no address
+      thruway: --status needs a metrics listener
 
-      hint: say where, by --metrics
+      hint: add --metrics URI
     TEXT
   end
 end

@@ -83,7 +83,7 @@ class OperationTest < Minitest::Test
       pid = start_service("-p", "0", *arguments, variables: { "WATCHDOG_USEC" => "400000" })
       2.times { told("WATCHDOG=1") }
       Process.kill("USR2", pid)
-      eventually { log.include?("the command is tried") }
+      eventually { log.include?("trying the command") }
       # It is not stopped before it handles signals.
       arguments.empty? ? told("READY=1") : (told("READY=1") until log.include?("hot restart: done"))
       2.times { told("WATCHDOG=1") }
@@ -142,7 +142,7 @@ class OperationTest < Minitest::Test
     title = File.read("/proc/#{pid}/cmdline").delete("\0")
     assert_includes title, "(tcp://127.0.0.1:#{socket.local_address.ip_port})"
     assert_predicate stop(pid), :success?
-    assert_includes refusal(@folder, "-b", "systemd://web"), "systemd has given no socket"
+    assert_includes refusal(@folder, "-b", "systemd://web"), "systemd has passed no socket"
   end
 
   def test_a_stopping_server_fails_its_health_check_and_accepts_until_its_delay_is_over
@@ -218,9 +218,9 @@ class OperationTest < Minitest::Test
   end
 
   def test_a_worker_is_replaced_when_it_has_had_its_time
-    { "worker_max_requests 20" => /is replaced after \d+ requests/,
-      "worker_max_mb 1" => /is replaced after \d+ MiB/,
-      "worker_max_age 1" => /is replaced after \d+ seconds/ }.each do |limit, line|
+    { "worker_max_requests 20" => /replacing worker \d after \d+ requests/,
+      "worker_max_mb 1" => /replacing worker \d after \d+ MiB/,
+      "worker_max_age 1" => /replacing worker \d after \d+ seconds/ }.each do |limit, line|
       write("config/puma.rb", "worker_check_interval 0.05\n#{limit}")
       pid = start_version("v1", "-w", "2")
       first = worker_pids(pid)
@@ -248,7 +248,7 @@ class OperationTest < Minitest::Test
     pid = start("-w", "1", "-t", "1")
     first = get.body.to_i
     hanging = connect.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
-    eventually { log.include?("worker 0 has not run Ruby for 1 s") }
+    eventually { log.include?("worker 0 has not run Ruby code for 1 s") }
     assert_predicate hanging, :closed?
     refute_equal first, get.body.to_i
     assert_predicate stop(pid), :success?

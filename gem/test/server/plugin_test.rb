@@ -155,12 +155,12 @@ class PluginTest < Minitest::Test
     write("lib/puma/plugin/binder.rb",
           "Puma::Plugin.create { def start(launcher) = launcher.binder }")
     write("config/puma.rb", "$LOAD_PATH << File.expand_path('lib')\nplugin :binder")
-    assert_match(/\Athruway: plugin :binder does not run here: undefined method .binder'/,
+    assert_match(/\Athruway: plugin :binder cannot start: undefined method .binder'/,
                  refusal(@folder, "-p", "0"))
     write("config/puma.rb", "plugin :none")
     assert_includes refusal(@folder, "-p", "0"),
-                    "has plugin :none, but it cannot be loaded: cannot load such file"
+                    "plugin :none: the plugin cannot be loaded: cannot load such file"
     write("config/puma.rb", "plugin :tmp_restart\n@options[:queue_mode] = 1")
-    assert_includes refusal(@folder, "-p", "0"), "which is no option"
+    assert_includes refusal(@folder, "-p", "0"), "unknown option @options["
   end
 end

@@ -107,7 +107,7 @@ class ProxiesTest < Minitest::Test
   def test_what_cannot_be_meant_is_refused
     ["set_remote_address proxy_protocol: :v3", "set_remote_address :other"].each do |words|
       error = assert_raises(Thruway::Failure) { serve_with(words) }
-      assert_includes error.message, "has set_remote_address, but it takes"
+      assert_includes error.message, "set_remote_address: the source must be"
     end
     error = assert_raises(RuntimeError) { serve_with("trusted_proxies 'somewhere'") }
     assert_includes error.message, '"somewhere" is neither an address nor a network'

@@ -95,7 +95,7 @@ class ReforkTest < Minitest::Test
     first = get.body.split.first
     kill_workers(pid, 2)
     assert_equal [first], firsts(6).map { |line| line.first.to_s }.uniq
-    logged("the template has ended") { Process.kill("KILL", template(pid)) }
+    logged("the refork template has exited") { Process.kill("KILL", template(pid)) }
     kill_workers(pid, 2)
     refute_includes firsts(6).map { |line| line.first.to_s }, first
     assert_predicate stop(pid), :success?
@@ -140,7 +140,7 @@ class ReforkTest < Minitest::Test
     pid = start("-w", "1")
     refork(pid)
     get("/thread")
-    logged("refork stopped: it has a thread that workers would miss") { Process.kill("URG", pid) }
+    logged("refork stopped: thread #<Thread") { Process.kill("URG", pid) }
     get("/thread")
     get("/safe")
     refork(pid)

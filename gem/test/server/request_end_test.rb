@@ -121,7 +121,7 @@ class RequestEndTest < Minitest::Test
     client = connect
     assert_equal "whole", client.request.body
     said = stderr_of { assert_equal 500, client.request.status }
-    assert_includes said, "there is no connection to take (IOError)"
+    assert_includes said, "the request has no connection that could be hijacked (IOError)"
   end
 
   def test_another_thread_may_take_the_connection_of_a_request
@@ -146,7 +146,7 @@ class RequestEndTest < Minitest::Test
     end
     client = connect
     assert_equal "whole", client.request.body
-    assert_equal "there is no connection to take", taken.pop
+    assert_equal "the request has no connection that could be hijacked", taken.pop
     assert_equal "whole", client.request.body
   end
 end

@@ -151,7 +151,7 @@ class RestartFaultsTest < Minitest::Test
     # If the template had no time to tell of the child, that has ended, and another takes its place.
     # Then the refork may be done before the gate opens.
     logged("refork: done") do
-      logged("the template has ended") { Process.kill("KILL", template) }
+      logged("the refork template has exited") { Process.kill("KILL", template) }
       File.delete(path("gate"))
     end
     6.times { assert_equal 200, get.status }

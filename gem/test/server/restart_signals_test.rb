@@ -122,7 +122,7 @@ class RestartSignalsTest < Minitest::Test
       eventually { worker_pids(pid).size == 3 }
       said = File.read(path("err.1")) + log
       assert_equal 1, said.scan("refork: done").size
-      assert_equal %w[2], said.scan(/(\d) workers are wanted/).flatten
+      assert_equal %w[2], said.scan(/number of workers is now (\d)/).flatten
       assert_predicate stop(pid), :success?
       %w[err err.1].each { |name| File.delete(path(name)) }
     end
@@ -136,7 +136,7 @@ class RestartSignalsTest < Minitest::Test
     pass("boot")
     eventually { done == 2 }
     assert serves?("v3")
-    assert_equal 2, log.scan("the command is tried").size
+    assert_equal 2, log.scan("trying the command").size
     assert_predicate stop(pid), :success?
   end
 
@@ -187,10 +187,10 @@ class RestartSignalsTest < Minitest::Test
     pid = start_gated("-w", "1")
     write("version", "v2")
     6.times do
-      before = log.scan("the command is tried").size
+      before = log.scan("trying the command").size
       eventually do
         Process.kill("USR2", pid)
-        log.scan("the command is tried").size > before
+        log.scan("trying the command").size > before
       end
     end
     write("version", "v3")
@@ -236,7 +236,7 @@ class RestartSignalsTest < Minitest::Test
     Process.kill("TTIN", pid)
     eventually { File.size?(path("at worker")) }
     booting = File.read(path("at worker")).to_i
-    logged("1 workers are wanted") { Process.kill("TTOU", pid) }
+    logged("number of workers is now 1") { Process.kill("TTOU", pid) }
     eventually { !worker_pids(pid).include?(booting) }
     assert_predicate stop(pid), :success?
   end

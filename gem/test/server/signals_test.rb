@@ -64,13 +64,13 @@ class SignalsTest < Minitest::Test
       assert_empty served - workers.call
     end
     Process.kill("TTOU", pid)
-    eventually { File.read(@log).include?("1 workers are wanted and cannot be fewer") }
+    eventually { File.read(@log).include?("already at the minimum of 1 worker") }
     assert_predicate stop(pid), :success?
   end
 
   def test_no_signal_of_operators_ends_a_server
     write("config.ru", HELLO)
-    lines = { "HUP" => "there is no stdout_redirect to be reopened",
+    lines = { "HUP" => "HUP has no effect: stdout_redirect is not set",
               "PWR" => "thread thruway-" }
     KINDS.each do |arguments|
       pid = start(*arguments)
@@ -169,7 +169,7 @@ class SignalsTest < Minitest::Test
     pid = start("-w", "2")
     worker = get.body.to_i
     Process.kill("TERM", worker)
-    eventually { File.read(@log).include?("another starts") }
+    eventually { File.read(@log).include?("starting another") }
     10.times { assert_equal 200, get.status }
     assert_predicate stop(pid), :success?
   end

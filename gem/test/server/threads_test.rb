@@ -183,7 +183,7 @@ class ThreadsTest < Minitest::Test
       server.stop(0.1)
       @servings[0][1].join(PATIENCE_SECONDS)
     end
-    assert_includes said, "threads were still busy"
+    assert_includes said, "threads are still busy"
     assert_equal 503, client.response.status
     assert_predicate client, :closed?
   end

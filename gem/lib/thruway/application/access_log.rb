@@ -3,9 +3,9 @@
 require_relative "../support/json"
 
 module Thruway
-  # A line for each request when its response is sent (`log_requests`).
+  # Logs a line for each request when its response has been sent (`log_requests`).
   class AccessLog
-    # `format` is nil for lines as Puma writes them, or :json.
+    # `format` is nil for lines in Puma's format, or `:json`.
     def initialize(app, format: nil, formatter: nil, out: $stdout)
       @app = app
       @is_json = format == :json
@@ -26,11 +26,11 @@ module Thruway
 
     def write(line)
       line = @formatter.call(line) if @formatter
-      # One call, so that lines of several processes do not mix.
+      # One call, so that the lines of several processes do not mix.
       @out.write("#{line}\n")
     end
 
-    # The common log format, and how long it took in seconds.
+    # The common log format, followed by the duration in seconds.
     def plain(env, (status, headers), seconds)
       time = Time.now.strftime("%d/%b/%Y:%H:%M:%S %z")
       request = "#{env["REQUEST_METHOD"]} #{escape(env["REQUEST_URI"])} #{env["SERVER_PROTOCOL"]}"
@@ -64,7 +64,7 @@ module Thruway
       found
     end
 
-    # What a client sends must not begin a line.
+    # Escapes all bytes by which a client could begin a line of its own or end a quoted field.
     def escape(text)
       text.to_s.b.gsub(/[^[:graph:]]|"/n) { |char| format("\\x%02x", char.ord) }
     end

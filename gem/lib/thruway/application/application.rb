@@ -8,28 +8,29 @@ require_relative "middleware"
 require_relative "runtime"
 
 module Thruway
-  # What is served: a Rack application, wherever it comes from.
+  # The Rack application that a server serves, from an object or from a rackup file.
   class Application
-    # The configuration may name an existing application; otherwise it comes from a rackup file.
+    # The option `app` takes precedence over the rackup file.
     def initialize(configuration)
       @configuration = configuration
       @given = configuration.options[:app]
       @rackup = File.expand_path(configuration.rackup)
     end
 
-    # Whether there is something to load, before anything is loaded.
+    # Raises `Failure` if there is no application to load.
     def check
       return if @given || File.file?(@rackup)
 
       raise Failure.new("there is no #{@rackup}",
-                        hint: "name a config.ru, or a folder that has one")
+                        hint: "name a config.ru, or a folder that contains one")
     end
 
-    # Loads the application, once. What its boot has learned is kept now: a server may be killed.
+    # Loads the application, once. The pack is saved at once, since a server may be killed.
     def load
-      @load ||= Wrapping.around(@given || Builder.load(@rackup), @configuration).tap do
+      @load ||= Middleware.around(@given || Builder.load(@rackup), @configuration).tap do
         Redirection.fill
-        # Before workers are forked: they have no traps yet while they load something.
+        # Before workers are forked: until a worker has its traps, a signal would end it while it
+        # loads these libraries.
         Server.load_libraries
         Boot.save
         Runtime.enable_yjit(@configuration)
@@ -37,7 +38,7 @@ module Thruway
     rescue Failure
       raise
     rescue ScriptError, StandardError => e
-      raise Failure.new(explain(e), hint: "THRUWAY_BACKTRACE=1 shows where it came from")
+      raise Failure.new(explain(e), hint: "set THRUWAY_BACKTRACE=1 to see the backtrace")
     end
 
     private

@@ -3,15 +3,17 @@
 require_relative "../support/failure"
 
 module Thruway
-  # Evaluates a `config.ru` by `Rack::Builder`, to which gems add words, and which agents patch. The
-  # application's own Gemfile decides which Rack that is, so it is not loaded before the application
-  # loads it. A file without Rack is evaluated by `PlainBuilder`.
+  # Evaluates a `config.ru` with `Rack::Builder`, which gems extend and monitoring agents patch. The
+  # application's Gemfile decides on the version of Rack, so Rack is not loaded before the
+  # application does so. If the application never loads Rack, `PlainBuilder` takes the place of
+  # Rack's.
   class Builder
-    # The application that the file at `path`, an absolute one, describes.
+    # Returns the application of the file at `path`, which is absolute.
     def self.load(path)
       Object.autoload(:Rack, "rack") unless Object.const_defined?(:Rack)
       script = File.read(path, encoding: Encoding::UTF_8).sub(/^__END__\n.*\z/m, "")
-      # Constants go where they would go in a file of their own, and words to a builder.
+      # The binding defines constants at the top level, as a required file does, and sends methods
+      # to the builder.
       code = "Thruway::Builder.new.instance_eval { [binding, self] }"
       scope, builder = TOPLEVEL_BINDING.eval(code)
       scope.eval(script, path)
@@ -26,12 +28,12 @@ module Thruway
 
     private
 
-    # Chosen by the first word of the file: by then it has set up its bundle.
+    # The builder is chosen at the file's first directive: by then, the file has set up its bundle.
     def target
       @target ||= Object.const_defined?(:Rack) && rack? ? Rack::Builder.new : PlainBuilder.new
     end
 
-    # Not by `autoload`, which would load Rack here.
+    # `autoload?` comes first, because a reference to the constant would load Rack.
     def rack?
       Object.autoload?(:Rack).nil? && Rack.const_defined?(:Builder)
     end
@@ -45,7 +47,7 @@ module Thruway
     end
   end
 
-  # The words of a `config.ru` that does without Rack.
+  # The directives of a `config.ru` for applications without Rack.
   class PlainBuilder
     def initialize(default = nil, &block)
       @uses = []
@@ -79,17 +81,17 @@ module Thruway
 
     def to_app
       seal_maps
-      raise Failure, "config.ru says neither run nor map" unless @run || @mapped
+      raise Failure, "config.ru calls neither run nor map" unless @run || @mapped
 
-      app = freeze_if_told(@run)
-      @uses.reverse_each { |use| app = freeze_if_told(use.call(app)) }
+      app = freeze_if_asked(@run)
+      @uses.reverse_each { |use| app = freeze_if_asked(use.call(app)) }
       @warmup&.call(app)
       app
     end
 
     private
 
-    # What is mapped so far belongs below the middleware that comes next.
+    # Puts the applications mapped so far below the middleware that follows.
     def seal_maps
       return if @maps.empty?
 
@@ -102,7 +104,7 @@ module Thruway
       Rack::URLMap.new(app ? { "/" => app }.merge(mapped) : mapped)
     end
 
-    def freeze_if_told(app)
+    def freeze_if_asked(app)
       @freezes && app ? app.freeze : app
     end
   end

@@ -3,24 +3,24 @@
 require "zlib"
 
 module Thruway
-  # Compresses responses with gzip, where the client takes that and the response gains by it.
+  # Compresses responses with gzip if the client accepts gzip and the response gets shorter.
   #
-  # Unless it is for `all`, a response that belongs to a user is left alone. If a page has a secret
-  # beside text that an attacker chooses, its compressed length tells when they are equal (BREACH).
+  # Without `all`, responses for one user are not compressed: if a page holds a secret beside text
+  # that an attacker chooses, its compressed length reveals when the two are equal (BREACH).
   class Compression
-    # Shorter bodies fit into a packet anyway.
+    # The shortest body to compress. Shorter ones fit into a packet anyway.
     BYTES_MIN = 1024
 
     LEVEL = 5
 
-    # Zlib's largest window, and gzip around it.
+    # Zlib's largest window; 16 asks for gzip's header and trailer.
     GZIP = 16 + Zlib::MAX_WBITS
 
-    # Everything else is compressed by itself, or is not known.
+    # The types to compress. Other common formats are compressed already.
     TYPES = %r{\A(?:text/(?!event-stream)|application/(?:[\w.-]+\+)?(?:json|xml)|
                application/(?:javascript|wasm)|image/(?:svg\+xml|bmp)|font/(?:ttf|otf))}xi
 
-    # Fields of bodies that are coded already, such as by `Rack::Chunked`, or that are a part.
+    # Fields of bodies that are encoded already, such as by `Rack::Chunked`, or partial.
     CODED = %w[content-encoding content-range transfer-encoding].freeze
 
     def initialize(app, all: false)
@@ -47,7 +47,7 @@ module Thruway
       return false if env["rack.upgrade"] || !body.respond_to?(:each) || body.respond_to?(:to_path)
       return false unless value(fields, "content-type").match?(TYPES)
       return false if CODED.any? { |name| fields.key?(name) }
-      return false if long(fields, body)&.<(BYTES_MIN)
+      return false if size(fields, body)&.<(BYTES_MIN)
 
       control = value(fields, "cache-control").downcase
       !control.include?("no-transform") && (@all || !personal?(env, fields, control))
@@ -61,8 +61,8 @@ module Thruway
         control.match?(/\b(?:private|no-store)\b/)
     end
 
-    # Bytes of the body, if they are known.
-    def long(fields, body)
+    # The size of the body in bytes; nil if unknown.
+    def size(fields, body)
       return body.sum(&:bytesize) if body.instance_of?(Array)
 
       Integer(value(fields, "content-length"), exception: false)
@@ -70,14 +70,14 @@ module Thruway
 
     def value(fields, name) = fields[name]&.last.to_s
 
-    # Whether gzip is welcome: named or by the star, and no less than the plain bytes.
+    # Whether the client accepts gzip, by name or by `*`, and does not prefer plain bytes.
     def accepted?(accept)
       weights = accept.to_s.downcase.delete(" \t").split(",").to_h { |text| weigh(text) }
       gzip = weights["gzip"] || weights["x-gzip"] || weights["*"] || 0
       gzip.positive? && gzip >= weights.fetch("identity", 0)
     end
 
-    # A coding and its weight (RFC 9110, 12.4.2). A malformed weight is 0.
+    # A coding and its weight (RFC 9110, section 12.4.2). A malformed weight counts as 0.
     def weigh(text)
       name, _, weight = text.partition(";")
       [name, weight.empty? ? 1 : weight[/\Aq=([01](?:\.\d{0,3})?)\z/, 1].to_f]
@@ -92,7 +92,7 @@ module Thruway
 
     def compress(status, headers, fields, body)
       headers.delete(fields["content-length"].first) if fields.key?("content-length")
-      # A part of a file that a client has compressed is no part of what it would be sent.
+      # Ranges of the compressed body would not match those of the file.
       headers.delete(fields["accept-ranges"].first) if fields.key?("accept-ranges")
       headers["content-encoding"] = "gzip"
       weaken(headers, *fields["etag"]) if fields.key?("etag")
@@ -102,12 +102,14 @@ module Thruway
       [status, headers.merge("content-length" => packed.bytesize.to_s), [packed]]
     end
 
-    # The bytes are others, what they mean is not.
+    # Makes the entity tag a weak one, since the compressed bytes differ while the meaning is the
+    # same.
     def weaken(headers, name, tag)
       headers[name] = "W/#{tag}" if tag.to_s.start_with?('"')
     end
 
-    # A body that is compressed as it comes: each of its pieces can be read at once.
+    # A body that is compressed piece by piece. The client can read each piece as soon as it
+    # arrives.
     class Pieces
       def initialize(body)
         @body = body
@@ -115,7 +117,7 @@ module Thruway
 
       def each
         deflate = Zlib::Deflate.new(LEVEL, GZIP)
-        # Zlib takes no second flush with nothing between.
+        # Empty pieces are skipped: zlib fails if two flushes have no data in between.
         @body.each { |piece| yield deflate.deflate(piece, Zlib::SYNC_FLUSH) unless piece.empty? }
         yield deflate.finish
       ensure

@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
 module Thruway
-  # Lets clients and proxies keep assets whose names have a digest: other content has another name.
+  # Lets clients and proxies cache assets forever if their names contain a digest. Changed content
+  # has another name.
   class ImmutableAssets
     FOREVER = "public, max-age=31536000, immutable"
 
-    # As Sprockets and Propshaft write them: `application-0a1b2c3d.js`. A date is no digest.
+    # A digest as Sprockets and Propshaft write it: `application-0a1b2c3d.js`. Eight digits that
+    # look like a date do not count.
     DIGEST = /[-.](?!(?:19|20)\d{6}\.)[0-9a-f]{8,128}(?:\.digested)?\.[a-z0-9.]+\z/i
 
     def initialize(app, folder)

@@ -3,9 +3,9 @@
 require_relative "access_log"
 
 module Thruway
-  # What a configuration may put around an application. Without such words the application is called
-  # as it is.
-  module Wrapping
+  # The middleware that directives of the configuration put around an application. Without such
+  # directives, the application is called directly.
+  module Middleware
     module_function
 
     def around(app, configuration)
@@ -20,26 +20,26 @@ module Thruway
       app
     end
 
-    # A line for each request, as Puma's `log_requests` has it.
+    # Logs each request, like Puma's `log_requests`.
     def log(app, configuration)
       format = configuration.log_requests
       AccessLog.new(app, format: (format if format.is_a?(Symbol)),
                          formatter: configuration.log_formatter)
     end
 
-    # Long texts get shorter; `:all` means also those for one user.
+    # Compresses responses; with `:all`, also those that are for one user.
     def compress(app, which)
       require_relative "compression"
       Compression.new(app, all: which == :all)
     end
 
-    # Assets with a digest in their names are kept for ever.
+    # Lets clients cache assets with digests in their names forever.
     def cache_assets(app, folder)
       require_relative "immutable_assets"
       ImmutableAssets.new(app, folder)
     end
 
-    # Other methods get 501, as from Puma.
+    # Responds to other methods with 501, as Puma does.
     def limit(app, methods)
       text = { "content-type" => "text/plain; charset=utf-8" }.freeze
       lambda do |env|
@@ -49,8 +49,8 @@ module Thruway
       end
     end
 
-    # `source` is the address itself, or in an Array the key of the field that holds it: its first
-    # word counts.
+    # Sets the client's address: `source` is the address, or an Array with the key of a header
+    # field, whose first word is the address.
     def name_client(app, source)
       key = source.first if source.is_a?(Array)
       lambda do |env|
@@ -60,7 +60,7 @@ module Thruway
       end
     end
 
-    # `rack.early_hints`, as Rails calls it.
+    # Sets `rack.early_hints`, which Rails calls.
     def hint(app)
       lambda do |env|
         hijack = env["rack.hijack"]
@@ -69,7 +69,7 @@ module Thruway
       end
     end
 
-    # How busy the server is, in a field of each response.
+    # Reports the server's load in a field of each response.
     def report(app, signal)
       lambda do |env|
         status, headers, body = app.call(env)
@@ -79,7 +79,8 @@ module Thruway
       end
     end
 
-    # Fiber-local variables do not outlive their request.
+    # Calls the application in a fresh fiber, so that fiber-local variables do not outlive a
+    # request.
     def isolate(app)
       ->(env) { Fiber.new { app.call(env) }.resume }
     end

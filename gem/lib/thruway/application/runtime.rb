@@ -1,26 +1,27 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What Ruby itself is set to when the application is loaded.
+  # Ruby's own settings, applied when the application is loaded.
   module Runtime
-    # An object is old once it has survived so many collections.
+    # The number of collections after which an object counts as old.
     OLD_AGE = 3
 
-    # Options of Ruby's that decide about YJIT.
+    # Options of Ruby that control YJIT.
     YJIT_OPTIONS = /--(?:yjit|jit|disable[-=](?:yjit|jit))\b/
 
     module_function
 
-    # Turns YJIT on where the Ruby has it, unless something else decides: Ruby's options and
-    # variables, or Rails from 7.2 on (`config.yjit`).
+    # Enables YJIT if Ruby has it, unless Ruby's options or variables, or Rails from 7.2 on
+    # (`config.yjit`), control it.
     def enable_yjit(configuration)
       return if configuration.yjit == false || !switchable? || RubyVM::YJIT.enabled?
 
       RubyVM::YJIT.enable if configuration.yjit == true || (undecided? && !configuration.local?)
     end
 
-    # Makes the heap ready for forks, which share it longer: what lives becomes old, so that a
-    # worker's minor collections leave it alone. Ruby 3.3 and later also give empty pages back.
+    # Prepares the heap for forks, so that workers share it longer: live objects become old, and
+    # minor collections in a worker then do not touch them. Ruby 3.3 and later also release empty
+    # pages.
     def warm_up
       Process.respond_to?(:warmup) ? Process.warmup : OLD_AGE.times { GC.start }
     end

@@ -1,15 +1,16 @@
 # frozen_string_literal: true
 
 module Thruway
-  # Compiles files without running them, and reads YAML, so that a pack holds them before they are
-  # needed. `thruway pack build --compile` runs this file.
-  class Ahead
-    # The way in which I18n reads translations; others are those of `YAML.load_file`.
+  # Compiles Ruby files without running them, and reads YAML files, so that a pack holds the results
+  # before they are needed. `thruway pack build --compile` runs this file.
+  class Precompiler
+    # The options with which I18n reads translations.
     TRANSLATIONS = { symbolize_names: true, freeze: true }.freeze
 
     def initialize
-      # Ruby loads a file in two steps, and this goes between them. Code without lines does nothing,
-      # or has a syntax error that Ruby raises in the second step.
+      # Ruby compiles a file and then runs it; this event comes in between, and leaves `load` by a
+      # throw. An exception would not do, because a `load` that a gem has patched could rescue it.
+      # Code without lines does nothing when it runs, or raises its syntax error then.
       @end = TracePoint.new(:script_compiled) do |event|
         code = event.instruction_sequence
         throw self if code&.path == @path && code.trace_points.any?
@@ -51,7 +52,7 @@ module Thruway
       end
     end
 
-    # A document that is taken in one way may be refused in the other.
+    # Each way of loading may refuse a document that the other accepts.
     def read(path)
       require "yaml"
       YAML.parse_file(path)
@@ -65,21 +66,21 @@ module Thruway
   end
 end
 
-# Called with `--gems` or `--no-gems`, and paths.
+# The arguments are `--gems` or `--no-gems`, and then paths.
 if $PROGRAM_NAME == __FILE__
   require_relative "../boot"
-  abort "thruway: Ruby does not boot from a pack here" unless Thruway::Boot.running?
+  abort "thruway: cannot compile: this Ruby does not boot from a pack" unless Thruway::Boot.running?
 
   begin
-    ahead = Thruway::Ahead.new
-    gems = ARGV.shift == "--gems" ? ahead.gem_folders : []
+    precompiler = Thruway::Precompiler.new
+    gems = ARGV.shift == "--gems" ? precompiler.gem_folders : []
   rescue StandardError => e
-    abort "thruway: the bundle's gems are not known: #{e.message.lines.first}"
+    abort "thruway: cannot list the gems of the bundle: #{e.message.lines.first}"
   end
-  # Gems bring templates, and files for other Rubies.
-  ahead.add(gems)
-  ahead.add(ARGV) do |path, error|
+  # Errors in gems are ignored: they bring templates, and files for other Rubies.
+  precompiler.add(gems)
+  precompiler.add(ARGV) do |path, error|
     reason = error.message.delete_prefix("#{path}:").lines.first
-    warn "thruway: left out: #{path}: #{reason}"
+    warn "thruway: skipped #{path}: #{reason}"
   end
 end

@@ -6,12 +6,13 @@ require_relative "../server/client"
 
 module Thruway
   module Cable
-    # Passes the messages of broadcastings on to clients. Each is subscribed to once, whatever the
-    # number of clients, and a message is made once for all subscriptions of the same name.
+    # Passes the messages of broadcastings on to clients. Each broadcasting is subscribed to once,
+    # whatever the number of clients, and a message is encoded once for all subscriptions of the
+    # same identifier.
     class Fanout
       # One subscription of one client.
       Subscriber = Struct.new(:identifier, :client) do
-        # Two of them are never the same.
+        # Subscribers compare by identity: a client may subscribe twice.
         def ==(other) = equal?(other)
         alias_method :eql?, :==
         def hash = object_id
@@ -31,7 +32,7 @@ module Thruway
           end
         end
 
-        # Whether none is left.
+        # Removes a subscriber. Returns whether no subscriber is left.
         def remove(subscriber)
           @lock.synchronize do
             group = @groups[subscriber.identifier]
@@ -41,8 +42,8 @@ module Thruway
           end
         end
 
-        # A message as the adapters have it: JSON, which stands in ours as it is. Some adapters do
-        # not say that it is UTF-8.
+        # Sends a message of the adapter, which is JSON and is embedded unchanged. Some adapters do
+        # not mark it as UTF-8.
         def call(message)
           message = message.dup.force_encoding(Encoding::UTF_8).scrub
           groups = @lock.synchronize { @groups.transform_values(&:values) }
@@ -62,7 +63,7 @@ module Thruway
         @lock = Monitor.new
       end
 
-      # Calls the block when messages of the broadcasting come.
+      # Calls the block once the adapter has confirmed the subscription.
       def subscribe(broadcasting, subscriber, &confirm)
         stream, is_new, waits = @lock.synchronize do
           is_new = !@streams.key?(broadcasting)

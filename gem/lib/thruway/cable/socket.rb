@@ -4,9 +4,10 @@ require_relative "../server/client"
 
 module Thruway
   module Cable
-    # A WebSocket of ours as ActionCable's connections use theirs, and the handler of its events.
+    # Adapts a WebSocket of the server to the interface that ActionCable's connections use, and
+    # handles its events.
     class Socket
-      # The client, from the first event on.
+      # The `Thruway::Client`, from the first event on.
       attr_reader :client, :protocol
 
       def initialize(env, connection, protocols)
@@ -48,7 +49,7 @@ module Thruway
         @connection.on_message(data) if @alive
       end
 
-      # Rails' client comes again by itself, after a time that differs from page to page.
+      # Rails' client reconnects by itself, after a random delay.
       def on_shutdown(client)
         types, reasons = ActionCable::INTERNAL.values_at(:message_types, :disconnect_reasons)
         message = { type: types[:disconnect], reason: reasons[:server_restart], reconnect: true }

@@ -9,114 +9,119 @@ require_relative "worker"
 require_relative "worker_slot"
 
 module Thruway
-  # The processes of a cluster: they are started, heard, and buried here.
-  class WorkerPool
-    # What a worker has beyond its time to end before it is killed.
+  # The worker processes of a server: starts them, reads their reports, signals them, and releases
+  # what they leave behind. The `Supervisor` decides when.
+  class Cluster
+    # The time that a worker has beyond its shutdown timeout before the supervisor kills it.
     GRACE_SECONDS = 5
 
-    # Workers that can be added at run time.
-    MORE_MAX = 8
+    # The number of workers that signals can add to the configured number.
+    EXTRA_WORKERS_MAX = 8
 
-    # When a worker is started again for which the system has had no process, or no descriptors.
-    AGAIN_SECONDS = 1
+    # The delay before the next attempt when the system had no process or descriptor for a worker.
+    RETRY_SECONDS = 1
 
-    # How long a message to a dead worker may be under way.
+    # The longest time for which a connection may be in transit to a worker that has died.
     SWEEP_SECONDS = 1
 
-    TEMPLATE_ENDED = "the template has ended; workers are forked from the supervisor again"
+    TEMPLATE_ENDED = "the refork template has exited; the supervisor forks workers itself again"
 
-    # What `after_worker_shutdown` is told.
-    Ended = Struct.new(:index, :pid, :process_status)
+    # The argument of the hook `after_worker_shutdown`.
+    EndedWorker = Struct.new(:index, :pid, :process_status)
 
-    attr_reader :places, :fleet, :template, :objection
+    # `objection` is the reason why the last candidate could not become the template.
+    attr_reader :slots, :table, :template, :objection
     attr_accessor :configuration, :application
 
-    # `before` is what the server before this one has left, or nil.
-    def initialize(configuration, application, listeners, before = nil)
+    # `previous` is the `Inheritance` of the previous server, or nil.
+    def initialize(configuration, application, listeners, previous = nil)
       @configuration = configuration
       @application = application
       @listeners = listeners
-      @reports = {}
+      @report_pipes = {}
       @leaving = []
       @ending_templates = []
       count = configuration.workers
-      # A worker may still be busy while its successor serves.
-      @slots = Array.new((2 * count) + MORE_MAX)
-      @places_max = count + MORE_MAX
-      @fleet = Fleet.create(@slots.size, before&.handover)
-      @alive, @master_alive = before ? before.alive : IO.pipe
-      @places = Array.new(count) { |index| Place.new(index) }
-      take_over(before.workers) if before
+      # In a rollout a worker may drain for long while its successor serves, so there are twice as
+      # many entries as workers.
+      @table_entries = Array.new((2 * count) + EXTRA_WORKERS_MAX)
+      @slots_max = count + EXTRA_WORKERS_MAX
+      @table = WorkerTable.create(@table_entries.size, previous&.handover)
+      @alive, @supervisor_alive = previous ? previous.alive : IO.pipe
+      @slots = Array.new(count) { |index| WorkerSlot.new(index) }
+      take_over(previous.workers) if previous
     end
 
-    # What the next program needs to go on with these processes.
+    # The part of an `Inheritance` with which the next program goes on with these processes.
     def inheritance
-      { handover: @fleet.handover, alive: [@alive.fileno, @master_alive.fileno],
+      { handover: @table.handover, alive: [@alive.fileno, @supervisor_alive.fileno],
         workers: processes.to_h { |one| [one.pid, @leaving.include?(one) ? nil : one.index] } }
     end
 
-    # Descriptors to be waited for.
-    def reports = @reports.keys
+    # The pipes and sockets on which reports arrive.
+    def report_pipes = @report_pipes.keys
 
-    # Descriptors that a child has no business with.
+    # The supervisor's own descriptors, which a new worker closes.
     def own_descriptors
-      [*@reports.keys, *processes.filter_map(&:orders), *@template&.orders, @master_alive].uniq
+      [*@report_pipes.keys, *processes.filter_map(&:orders), *@template&.orders,
+       @supervisor_alive].uniq
     end
 
-    def processes = @places.flat_map(&:processes) + @leaving
+    def processes = @slots.flat_map(&:processes) + @leaving
 
     def empty? = processes.empty? && @template.nil? && @ending_templates.empty?
 
-    def ready? = @places.all?(&:ready?)
+    def ready? = @slots.all?(&:ready?)
 
-    def none_ready? = @places.none?(&:ready?)
+    def none_ready? = @slots.none?(&:ready?)
 
     def settled? = ready? && @leaving.empty? && @swept_at.nil?
 
-    # Fills the places that may be filled. The block is called in each new process.
+    # Starts a worker in each empty slot that is due. Each new process calls the block.
     def start_due(&in_child)
-      @places.each do |place|
-        next if place.current || place.successor || place.due > now
+      @slots.each do |slot|
+        next if slot.current || slot.successor || slot.due_at > now
 
-        place.current = start(place, &in_child)
+        slot.current = start(slot, &in_child)
       end
     end
 
-    # Starts a process that replaces the one in a place as soon as it serves. None if there is no
-    # slot for it yet.
-    def replace(place, &in_child)
-      place.successor = start(place, &in_child)
+    # Starts a process that replaces the slot's current one as soon as it serves. Returns nil while
+    # the worker table has no free entry.
+    def replace(slot, &in_child)
+      slot.successor = start(slot, &in_child)
     end
 
-    # Makes room for so many workers, or lets the last ones end. Whether that can be.
+    # Adds slots, or removes the last ones and retires their workers. Returns whether `count` is
+    # allowed.
     def resize(count)
-      return false unless (1..@places_max).cover?(count)
+      return false unless (1..@slots_max).cover?(count)
 
-      @places << Place.new(@places.size) while @places.size < count
-      @places.pop.processes.each { |process| retire(process) } while @places.size > count
+      @slots << WorkerSlot.new(@slots.size) while @slots.size < count
+      @slots.pop.processes.each { |process| retire(process) } while @slots.size > count
       true
     end
 
-    # The worker that has served most becomes the template when its successor serves. Its place; nil
-    # if there is none.
-    def nominate
-      able = @places.select { |place| place.ready? && place.current.orders }
-      place = able.max_by { |one| one.current.requests }
+    # Chooses the worker with the most requests to become the template when its successor serves.
+    # Returns its slot, or nil if there is no such worker.
+    def choose_candidate
+      able = @slots.select { |slot| slot.ready? && slot.current.orders }
+      slot = able.max_by { |one| one.current.requests }
       @objection = nil
-      @candidate = place&.current
-      place
+      @candidate = slot&.current
+      slot
     end
 
-    # It stays a worker.
-    def forget_candidate = @candidate = nil
+    # Lets the candidate remain a worker.
+    def drop_candidate = @candidate = nil
 
     # Whether a worker is about to become the template.
     def candidate? = !@candidate.nil?
 
-    # Requests of the worker that has served most.
-    def requests_max = @places.filter_map { |place| place.current&.requests }.max || 0
+    # The number of requests of the worker that has served the most.
+    def requests_max = @slots.filter_map { |slot| slot.current&.requests }.max || 0
 
-    # Workers are forked from this process again.
+    # Ends the template. The supervisor forks workers itself from then on.
     def drop_template
       return unless @template
 
@@ -125,84 +130,88 @@ module Thruway
       @template = nil
     end
 
-    # Lets a process end; others go on with its connections.
+    # Lets a process end. Other workers take over its connections.
     def retire(process)
-      return if process.nil? || process.asked
+      return if process.nil? || process.retired_at
 
-      process.asked = now
+      process.retired_at = now
       @leaving << process unless @leaving.include?(process)
-      tell(process, "USR1")
+      signal(process, "USR1")
     end
 
-    def tell(process, signal)
-      Process.kill(signal, process.pid)
+    def signal(process, name)
+      Process.kill(name, process.pid)
     rescue Errno::ESRCH
       nil
     end
 
-    # The template is told, too.
-    def tell_all(signal)
-      [*processes, *@template].each { |process| tell(process, signal) }
+    # Sends a signal to all workers, and to the template.
+    def signal_all(name)
+      [*processes, *@template].each { |process| signal(process, name) }
     end
 
-    # Takes what a worker has said.
-    def hear(io)
-      process = @reports[io]
+    # Reads the reports that have arrived on one of the `report_pipes`.
+    def read_reports(io)
+      process = @report_pipes[io]
       text = io.read_nonblock(4096, exception: false)
       return if text == :wait_readable
-      return forget(io) if text.nil? || text.empty?
+      return close_pipe(io) if text.nil? || text.empty?
 
-      process.seen = now
-      text.each_line(chomp: true) { |line| take_word(process, *line.split) }
+      process.last_seen_at = now
+      text.each_line(chomp: true) { |line| follow_report(process, *line.split) }
     rescue Errno::ECONNRESET
-      # It has ended, and has not read all.
-      forget(io)
+      # The process has ended without reading all of its orders.
+      close_pipe(io)
     end
 
-    # Buries what has ended, and gives each to the block with how long its place stays empty.
+    # Releases what the process `pid`, which has ended, leaves behind. The block gets a worker's
+    # process, and the seconds until its slot is filled again: nil if the process was leaving.
     def reap(pid, status)
-      return bury_template(pid) if pid == @template&.pid || @ending_templates.include?(pid)
+      return reap_template(pid) if pid == @template&.pid || @ending_templates.include?(pid)
 
       process = processes.find { |one| one.pid == pid } or return
       process.status = status
       close_orders(process)
       @candidate = nil if process.equal?(@candidate)
-      Hooks.run(@configuration, :after_worker_shutdown, Ended.new(process.index, pid, status))
-      free(process)
-      yield process, bury(process)
+      ended = EndedWorker.new(process.index, pid, status)
+      Hooks.run(@configuration, :after_worker_shutdown, ended)
+      free_table_entry(process)
+      yield process, vacate(process)
     end
 
-    # Ends what takes longer than it may. The reason is given to the block.
-    def end_late
+    # Yields each process that takes longer than it may, once, with the reason.
+    def each_overdue
       processes.each do |process|
-        next if process.why || !(why = lateness(process))
+        next if process.kill_reason || !(reason = overdue_reason(process))
 
-        process.why = why
-        yield process, why
+        process.kill_reason = reason
+        yield process, reason
       end
       sweep
     end
 
-    # A place whose worker has had its time, and why; none if all may go on.
-    def worn
-      @places.each do |place|
-        process = place.current
-        next if process.nil? || process.slot.nil? || !process.ready
+    # The first slot whose worker has reached a limit for recycling, and the limit in words; nil if
+    # there is none.
+    def slot_to_recycle
+      @slots.each do |slot|
+        process = slot.current
+        next if process.nil? || process.table_index.nil? || !process.ready
 
-        why = wear(process)
-        return [place, why] if why
+        limit = reached_limit(process)
+        return [slot, limit] if limit
       end
       nil
     end
 
-    # The workers see the pipe end, take the connections that wait, and close the listeners for all.
+    # Ends all workers. Each sees the pipe end, accepts the connections that are queued, and shuts
+    # the listeners down for all processes.
     def end_all
-      @master_alive.close
-      tell_all("TERM")
+      @supervisor_alive.close
+      signal_all("TERM")
     end
 
     def close
-      [@alive, @master_alive, *@reports.keys].each { |io| io&.close }
+      [@alive, @supervisor_alive, *@report_pipes.keys].each { |io| io&.close }
       @template&.close
     end
 
@@ -210,37 +219,40 @@ module Thruway
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
+    # Puts the workers of the previous server into the slots, and retires those without one.
     def take_over(workers)
       workers.each do |pid, index|
-        process = WorkerProcess.new(index: index || 0, pid: pid, started: now, ready: true)
-        place = @places[index] if index
-        place ? place.current = process : retire(process)
+        process = WorkerProcess.new(index: index || 0, pid: pid, started_at: now, ready: true)
+        slot = @slots[index] if index
+        slot ? slot.current = process : retire(process)
       end
     end
 
-    def start(place, &in_child)
-      slot = @slots.index(nil) or return
-      Hooks.run(@configuration, :before_worker_fork, place.index)
-      process = WorkerProcess.new(index: place.index, slot: slot, started: now, ready: false,
-                                  seen: now, requests: 0, kilobytes: 0)
-      hears = start_from_template(process) || start_from_here(process, &in_child)
-      @slots[slot] = process
-      @reports[hears] = process
-      Hooks.run(@configuration, :after_worker_fork, place.index)
+    def start(slot, &in_child)
+      table_index = @table_entries.index(nil) or return
+      Hooks.run(@configuration, :before_worker_fork, slot.index)
+      process = WorkerProcess.new(index: slot.index, table_index: table_index, started_at: now,
+                                  ready: false, last_seen_at: now, requests: 0, kilobytes: 0)
+      pipe = start_from_template(process) || start_from_here(process, &in_child)
+      @table_entries[table_index] = process
+      @report_pipes[pipe] = process
+      Hooks.run(@configuration, :after_worker_fork, slot.index)
       process
     rescue SystemCallError => e
-      Signals.say("cannot start worker #{place.index}: #{e.message}")
-      place.due = now + AGAIN_SECONDS
+      Signals.say("cannot start worker #{slot.index}: #{e.message}")
+      slot.due_at = now + RETRY_SECONDS
       nil
     end
 
-    # A template that does not answer is of no use.
+    # Drops a template that does not respond.
     def start_from_template(process)
       return unless @template
 
-      hears = connect(process) { |_, *its| @template.fork(process.index, process.slot, *its) }
-      process.is_forked_from_template = !hears.nil?
-      return hears if hears
+      pipe = connect(process) do |_, *descriptors|
+        @template.fork(process.index, process.table_index, *descriptors)
+      end
+      process.is_forked_from_template = !pipe.nil?
+      return pipe if pipe
 
       drop_template
       Signals.say(TEMPLATE_ENDED)
@@ -251,81 +263,81 @@ module Thruway
       connect(process) { |*all| fork { work(process, *all, &in_child) } }
     end
 
-    # Starts a process with the block, which gives its number. What it says comes from the pipe. A
-    # process without a number may live all the same: its pipe has no reader then, and it ends.
+    # Starts a process by the block, which returns its number. Returns the pipe of its reports. A
+    # process whose number was lost ends by itself, since nothing reads its pipe.
     def connect(process)
-      hears, says = IO.pipe
+      pipe, reports = IO.pipe
       process.orders, its_orders = UNIXSocket.pair(:SEQPACKET)
-      process.pid = yield hears, says, its_orders
-      hears if process.pid
+      process.pid = yield pipe, reports, its_orders
+      pipe if process.pid
     ensure
-      [says, its_orders].each { |io| io&.close }
-      [hears, process.orders].each { |io| io&.close } unless process.pid
+      [reports, its_orders].each { |io| io&.close }
+      [pipe, process.orders].each { |io| io&.close } unless process.pid
     end
 
-    # What the new process does.
-    def work(process, hears, says, orders)
-      [hears, process.orders, *own_descriptors].each(&:close)
+    # Runs in the new process.
+    def work(process, pipe, reports, orders)
+      [pipe, process.orders, *own_descriptors].each(&:close)
       yield
       worker = Worker.new(process.index, @configuration, @application, @listeners,
-                          fleet: @fleet, slot: process.slot)
-      exit!(worker.run(alive: @alive, says: says, orders: orders))
+                          table: @table, table_index: process.table_index)
+      exit!(worker.run(alive: @alive, reports: reports, orders: orders))
     end
 
-    # It may have said why it ends.
+    # Reads what is left first: the process may have reported why it ends.
     def close_orders(process)
       return unless process.orders
 
-      hear(process.orders) if @reports.key?(process.orders)
-      @reports.delete(process.orders)
+      read_reports(process.orders) if @report_pipes.key?(process.orders)
+      @report_pipes.delete(process.orders)
       process.orders.close
     end
 
-    def forget(io)
-      @reports.delete(io)
+    def close_pipe(io)
+      @report_pipes.delete(io)
       io.close
     end
 
-    def take_word(process, word, *rest)
+    def follow_report(process, word, *rest)
       case word
-      when "ready" then take_place(process)
+      when "ready" then mark_ready(process)
       when "beat" then process.requests, process.kilobytes = rest.map(&:to_i)
       when "template" then take_template(process)
       when "objection" then @objection = rest.join(" ")
       end
     end
 
-    def take_place(process)
+    def mark_ready(process)
       process.ready = true
-      place = @places.find { |one| one.successor.equal?(process) } or return
-      old = place.promote
+      slot = @slots.find { |one| one.successor.equal?(process) } or return
+      old = slot.promote
       ask_for_template(old) if old && old.equal?(@candidate)
       retire(old)
     end
 
-    # When it has no requests any more.
+    # The worker reads the order after its last request.
     def ask_for_template(process)
       process.orders.send("template", 0)
-      @reports[process.orders] = process
+      @report_pipes[process.orders] = process
       System.adopt_orphans
     rescue SystemCallError
-      # It ends: that is heard of.
+      # The worker has ended, which `reap` finds out.
       nil
     end
 
-    # The worker has become one: it has no place any more, and no connections.
+    # The worker has become the template: it has no slot and no connections any more.
     def take_template(process)
-      @reports.delete(process.orders)
+      @report_pipes.delete(process.orders)
       return unless process.equal?(@candidate)
 
       @candidate = nil
       @leaving.delete(process)
-      free(process)
+      free_table_entry(process)
       drop_template
-      @template = TemplateProcess.new(process)
+      @template = ReforkWorkerHandle.new(process)
     end
 
-    def bury_template(pid)
+    def reap_template(pid)
       return if @ending_templates.delete(pid)
 
       @template.close
@@ -333,53 +345,57 @@ module Thruway
       Signals.say(TEMPLATE_ENDED)
     end
 
-    # Its slot is for others again, and so is what siblings have sent there.
-    def free(process)
-      return unless process.slot
+    # Frees the process's entry in the worker table. Siblings may just have sent connections to the
+    # entry, so `sweep` collects these later.
+    def free_table_entry(process)
+      return unless process.table_index
 
-      @slots[process.slot] = nil
-      @fleet.bury(process.slot)
+      @table_entries[process.table_index] = nil
+      @table.mark_dead(process.table_index)
       @swept_at = now + SWEEP_SECONDS
     end
 
     def sweep
       return unless @swept_at && now >= @swept_at
 
-      @fleet.sweep
+      @table.sweep
       @swept_at = nil
     end
 
-    # Seconds until its place is filled again, if it has left one.
-    def bury(process)
+    # Removes an ended process from its slot. Returns the seconds until the slot is filled again;
+    # nil if the process was leaving or was a successor.
+    def vacate(process)
       return if @leaving.delete(process)
 
-      # Otherwise the next one would fail as well.
+      # Another process from the same template would fail to boot as well.
       drop_template if process.is_forked_from_template && !process.ready
-      place = @places.find { |one| one.processes.include?(process) } or return
-      return place.successor = nil if place.successor.equal?(process)
+      slot = @slots.find { |one| one.processes.include?(process) } or return
+      return slot.successor = nil if slot.successor.equal?(process)
 
-      place.vacate(now)
+      slot.vacate(now)
     end
 
-    def wear(process)
+    def reached_limit(process)
       configuration = @configuration
+      age = (now - process.started_at).to_i
       limits = { "requests" => [process.requests, configuration.worker_requests_max],
                  "MiB" => [process.kilobytes / 1024, configuration.worker_megabytes_max],
-                 "seconds" => [(now - process.started).to_i, configuration.worker_age_seconds_max] }
-      unit, (count, _) = limits.find { |_, (now, most)| most&.positive? && now >= most }
-      unit && "after #{count} #{unit}"
+                 "seconds" => [age, configuration.worker_age_seconds_max] }
+      unit, (count, _) = limits.find { |_, (count, most)| most&.positive? && count >= most }
+      unit && "#{count} #{unit}"
     end
 
-    def lateness(process)
+    def overdue_reason(process)
       configuration = @configuration
-      if process.asked
-        limit = process.asked + configuration.worker_shutdown_seconds + GRACE_SECONDS
-        return "has not ended in time" if now > limit
+      if process.retired_at
+        limit = process.retired_at + configuration.worker_shutdown_seconds + GRACE_SECONDS
+        return "has not stopped in time" if now > limit
       elsif !process.ready
         seconds = configuration.worker_boot_seconds
-        return "has not booted within #{seconds.to_i} s" if now >= process.started + seconds
-      elsif process.slot && (seconds = configuration.worker_hang_seconds)
-        return "has not run Ruby for #{seconds.to_i} s" if now >= process.seen + seconds
+        return "has not booted within #{seconds.to_i} s" if now >= process.started_at + seconds
+      elsif process.table_index && (seconds = configuration.worker_hang_seconds)
+        hangs = now >= process.last_seen_at + seconds
+        return "has not run Ruby code for #{seconds.to_i} s" if hangs
       end
     end
   end

@@ -7,24 +7,27 @@ require_relative "../support/signals"
 module Thruway
   load("#{__dir__}/../support/fork_safety.rb", self)
 
-  # What a worker becomes that serves no more: the process that the next workers are forked from.
-  # They begin with what it has loaded and compiled. See docs/explanation/design/refork.md.
-  class WorkerTemplate
-    # Beyond those that both kinds of templates know: concurrent-ruby's pools begin anew in a child.
+  # The life of a worker after it has stopped serving to become the template that new workers are
+  # forked from. They start with all the code that it has loaded and compiled. See
+  # docs/explanation/design/refork.md.
+  class ReforkWorker
+    # Threads that concurrent-ruby starts again in a child. Preload templates do not end these.
     KNOWN_THREADS = %r{/concurrent/executor/(ruby_thread_pool_executor|timer_set)\.rb:\d+}
 
     # The longest message of the supervisor.
     MESSAGE_BYTES_MAX = 256
 
-    # `orders` leads to the supervisor; `own` are the sockets that the server itself has.
+    # `orders` is the socket to the supervisor. `own` are the sockets that belong to the server
+    # rather than to the application.
     def initialize(configuration, orders, own)
       @configuration = configuration
       @orders = orders
       @own = own
     end
 
-    # Forks workers as long as the supervisor is there. The block is called in each: with what the
-    # supervisor said, and its descriptors. It answers with the exit status.
+    # Forks workers until the supervisor closes its socket. Each worker calls the block with the
+    # words of the supervisor's message and the descriptors beside it, and exits with the block's
+    # result as its status.
     def run(&work)
       trap_signals
       if (objection = prepare)
@@ -42,18 +45,18 @@ module Thruway
     def trap_signals
       Signals.restore
       %w[TERM QUIT].each { |name| Signal.trap(name) { exit!(0) } }
-      # From a terminal it comes to all: the supervisor decides.
-      Signals.pass_over(["INT"])
+      # Ctrl-C in a terminal reaches all processes, and the supervisor decides when they end.
+      Signals.disregard(["INT"])
     end
 
-    # Prepares the process for forks: it keeps one thread, and no connections. Answers
-    # with what is in the way.
+    # Prepares the process for forks: ends all threads but this one, and cuts all connections.
+    # Returns the reason why the process cannot be forked, or nil.
     def prepare
       @configuration.run_hooks(:before_refork)
       ForkSafety.disconnect
       threads = Thread.list - [Thread.current]
       thread = ForkSafety.end_threads(threads) { |one| expendable?(one) }
-      return "it has a thread that workers would miss: #{thread.inspect}" if thread
+      return "thread #{thread.inspect} does not survive a fork" if thread
 
       cut_connections
       Runtime.warm_up if @configuration.warm_up
@@ -64,14 +67,14 @@ module Thruway
       "#{e.class}: #{e.message.lines.first&.chomp}"
     end
 
-    # Puma has the same word for threads that a fork may end.
+    # Puma uses the same variable, `fork_safe`, for threads that a fork may end.
     def expendable?(thread)
       thread.is_a?(Process::Waiter) || thread.thread_variable_get(:fork_safe) ||
         KNOWN_THREADS.match?(thread.inspect)
     end
 
-    # Several processes would talk on one connection. So it looks as if its peer had ended it, and
-    # whatever uses it connects anew.
+    # Replaces each connection by one whose peer has closed. Several processes must not share a
+    # connection, and clients reconnect when the peer seems to have gone.
     def cut_connections
       ended, peer = UNIXSocket.pair
       peer.close
@@ -86,13 +89,13 @@ module Thruway
       ended&.close
     end
 
-    # Datagrams do not mix, and a listener has no peer.
+    # Datagram sockets and listeners stay: processes can share them.
     def connection?(socket)
       type = socket.getsockopt(:SOCKET, :TYPE).int
       type == Socket::SOCK_STREAM && socket.getsockopt(:SOCKET, :ACCEPTCONN).int.zero?
     end
 
-    # The words and the descriptors of a message; nil at the end.
+    # Returns the words and the descriptors of the next message; nil at the end.
     def next_order
       text, _, _, *data = @orders.recvmsg(MESSAGE_BYTES_MAX, scm_rights: true)
       return if text.nil? || text.empty?
@@ -102,7 +105,8 @@ module Thruway
       nil
     end
 
-    # The worker becomes the supervisor's own child, as the process in between ends.
+    # Forks twice: when the process in between ends, the kernel makes the worker a child of the
+    # supervisor.
     def fork_worker(words, descriptors, &work)
       reads, writes = IO.pipe
       between = fork do
@@ -126,7 +130,7 @@ module Thruway
       exit!(yield(words, descriptors))
     end
 
-    # A supervisor that is gone is found out later.
+    # Errors are ignored: if the supervisor has gone, the next read finds the end of the socket.
     def tell(text)
       @orders.sendmsg(text)
     rescue SystemCallError

@@ -3,32 +3,34 @@
 require_relative "../support/bare_socket"
 
 module Thruway
-  # The process that workers are forked from (see `WorkerTemplate`), as the supervisor sees it.
-  class TemplateProcess
-    # A template does nothing but this: if it takes longer, something is wrong with it.
-    ANSWER_SECONDS = 10
+  # The supervisor's handle of the process that workers are forked from (see `ReforkWorker`).
+  class ReforkWorkerHandle
+    # The process does nothing but fork. If a response takes longer, the process is stuck.
+    RESPONSE_SECONDS = 10
 
-    ANSWER_BYTES_MAX = 256
+    RESPONSE_BYTES_MAX = 256
 
     attr_reader :pid, :orders
 
-    # `worker` has become it.
+    # `worker` is the `WorkerProcess` that has become the template.
     def initialize(worker)
       @pid = worker.pid
       @orders = worker.orders
     end
 
-    # Has a worker forked, which gets these descriptors. Its process number; nil if that fails.
-    def fork(index, slot, *descriptors)
+    # Asks the process to fork a worker, which gets `descriptors`. Returns the process number of the
+    # worker, or nil on failure.
+    def fork(index, table_index, *descriptors)
       rights = Socket::AncillaryData.unix_rights(*descriptors)
-      BareSocket.send_message(@orders, "#{index} #{slot}", rights)
-      answer = BareSocket.readable?(@orders, ANSWER_SECONDS) && @orders.recv(ANSWER_BYTES_MAX)
-      answer.to_s[/\Apid (\d+)\z/, 1]&.to_i
+      BareSocket.send_message(@orders, "#{index} #{table_index}", rights)
+      is_readable = BareSocket.readable?(@orders, RESPONSE_SECONDS)
+      response = is_readable && @orders.recv(RESPONSE_BYTES_MAX)
+      response.to_s[/\Apid (\d+)\z/, 1]&.to_i
     rescue SystemCallError, IOError
       nil
     end
 
-    # Lets it end.
+    # Closes the socket, upon which the process ends.
     def close
       @orders.close unless @orders.closed?
     end

@@ -1,38 +1,37 @@
 # frozen_string_literal: true
 
 module Thruway
-  # Replaces the workers of a cluster one by one. A worker goes when its successor serves. If a
-  # successor does not boot, the rollout stops, and the other workers stay.
+  # Replaces the workers of a cluster one by one. A worker retires when its successor serves. If a
+  # successor does not boot, the rollout stops and the remaining workers keep serving.
   class Rollout
-    # The name of what is under way, or nil.
+    # The name of the rollout in progress; nil if there is none.
     attr_reader :name
 
-    def initialize(pool)
-      @pool = pool
+    def initialize
       @pending = []
     end
 
     def active? = !@name.nil?
 
-    # Begins to replace what is in `places`. `start` starts a successor; `ended` is called with nil,
-    # or with why it has stopped.
-    def begin(name, places, start:, &ended)
+    # Begins to replace the processes in `slots`. `start` starts a successor for a slot. The block
+    # is called at the end, with nil or with the reason why the rollout stopped.
+    def begin(name, slots, start:, &ended)
       @name = name
-      @pending = places.dup
+      @pending = slots.dup
       @start = start
       @ended = ended
       @successor = nil
     end
 
-    # Goes on as far as that is possible now.
+    # Advances as far as possible without waiting.
     def step
       while active?
-        return finish("worker #{@successor.index} #{how(@successor)}") if @successor&.ended?
+        return finish("worker #{@successor.index} #{failure(@successor)}") if @successor&.ended?
         return if @successor && !@successor.ready
 
-        place = @pending.first or return finish(nil)
-        # Without room for another process it is tried again.
-        @successor = @start.call(place) or return
+        slot = @pending.first or return finish(nil)
+        # nil means that the worker table is full: the next step tries again.
+        @successor = @start.call(slot) or return
         @pending.shift
       end
     end
@@ -44,11 +43,11 @@ module Thruway
       ended.call(error)
     end
 
-    def how(process)
-      return process.why if process.why
+    def failure(process)
+      return process.kill_reason if process.kill_reason
 
       status = process.status
-      return "was ended by signal #{Signal.signame(status.termsig)}" if status.signaled?
+      return "was killed by signal #{Signal.signame(status.termsig)}" if status.signaled?
 
       "did not boot (exit #{status.exitstatus})"
     end

@@ -9,16 +9,17 @@ require_relative "cluster"
 require_relative "rollout"
 
 module Thruway
-  # Several processes that serve the same listeners, and their supervisor.
-  class Cluster
-    # How long a worker that hangs has to say where.
-    LAST_WORDS_SECONDS = 0.5
+  # The process that keeps a cluster of workers going: starts and replaces workers, and follows the
+  # orders that operators send by signals. All workers serve the same listeners.
+  class Supervisor
+    # The time for a hung worker to log its backtraces before it is killed.
+    BACKTRACE_SECONDS = 0.5
 
-    # `before` is what the server before this one has left, or nil.
-    def initialize(launcher, before = nil)
+    # `previous` is the `Inheritance` of the previous server, or nil.
+    def initialize(launcher, previous = nil)
       @launcher = launcher
-      @before = before
-      @has_served = !before.nil?
+      @previous = previous
+      @has_served = !previous.nil?
       @orders = launcher.orders
       @redirection = Redirection.new(configuration)
     end
@@ -26,47 +27,47 @@ module Thruway
     # Yields when every worker serves; returns when all have ended.
     def run(&ready)
       @wakeup, @waker = IO.pipe
-      @pool = WorkerPool.new(configuration, @launcher.application, @launcher.listeners, @before)
-      @rollout = Rollout.new(@pool)
-      trap_signals if @before
+      @cluster = Cluster.new(configuration, @launcher.application, @launcher.listeners, @previous)
+      @rollout = Rollout.new
+      trap_signals if @previous
       stop if @launcher.stopped?
       boot unless @stopping
       trap_signals
       supervise(&ready)
     ensure
-      # A trap may write until the end: a pipe without a reader would raise.
+      # The writing end first: a trap that runs in between would raise on a pipe without a reader.
       [@waker, @wakeup].each { |io| io&.close }
-      @pool&.close
+      @cluster&.close
     end
 
-    # Lets the workers end in good order. It may be called from a trap.
+    # Lets the workers finish their requests and end. It may be called from a trap.
     def stop
       @delay_over = true if @stopping
       @stopping ||= now
       wake
     end
 
-    # What all workers have counted, as JSON.
-    def stats = @pool.fleet.stats
+    # The counters of all workers, as JSON.
+    def stats = @cluster.table.stats
 
     private
 
     def configuration = @launcher.configuration
 
-    def notify = @launcher.notify
+    def notifier = @launcher.notifier
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # The application that does not boot ends the server, but for workers that serve already.
+    # An application that does not boot ends the server, unless inherited workers serve already.
     def boot
-      notify.while_alive { @launcher.application.load } if configuration.preload
+      notifier.while_alive { @launcher.application.load } if configuration.preload
       Hooks.run(configuration, :before_fork)
       Runtime.warm_up if configuration.preload && configuration.warm_up
     rescue Failure => e
-      raise unless @before
+      raise unless @previous
 
       e.report
-      @stale = "the application does not boot"
+      @boot_error = "the application does not boot"
     end
 
     def trap_signals
@@ -80,8 +81,9 @@ module Thruway
       wake
     end
 
-    # Where a trap calls it nothing is raised: while a process exits, also an error that is rescued
-    # may cost it its status. Another thread may meet the end of the pipe.
+    # Traps call this, so it must raise nothing: if a trap raises while the process exits, even an
+    # error that is rescued may cost the exit status. Threads other than the main one may still find
+    # the pipe closed.
     def wake
       @waker.write_nonblock(".", exception: false) unless @waker.closed?
     rescue SystemCallError, IOError
@@ -90,53 +92,53 @@ module Thruway
 
     def supervise(&ready)
       begin_service(&ready)
-      until @stopping && @pool.empty?
+      until @stopping && @cluster.empty?
         @stopping ? go_on_stopping : go_on
-        wait_for_news
+        wait_for_reports
         reap
-        end_late
-        notify.alive
+        kill_overdue
+        notifier.alive
       end
     end
 
-    # New workers take the place of those that the server before this one has left.
+    # After a hot restart, replaces the workers of the previous server.
     def begin_service(&ready)
       @announce = ready
-      return if @before.nil? || @stopping
-      return restarted(@stale) if @stale
+      return if @previous.nil? || @stopping
+      return finish_hot_restart(@boot_error) if @boot_error
 
-      replace_all("hot restart") { |error| restarted(error) }
+      replace_all("hot restart") { |error| finish_hot_restart(error) }
     end
 
     def go_on
-      @has_served ||= !@pool.none_ready?
-      @pool.start_due { enter_child } unless @stale
+      @has_served ||= !@cluster.none_ready?
+      @cluster.start_due { enter_child } unless @boot_error
       @rollout.step
-      end_nomination if @nominated && !@pool.candidate?
+      await_template if @candidate_pid && !@cluster.candidate?
       follow_orders unless busy?
       refork if !busy? && refork_due?
-      recycle unless busy? || @stale
-      announce if @announce && @pool.ready? && !@rollout.active?
+      recycle unless busy? || @boot_error
+      announce if @announce && @cluster.ready? && !@rollout.active?
     end
 
-    # Whether there is something that others wait for.
-    def busy? = @rollout.active? || @trial || @nominated
+    # Whether an order is in progress, which further orders wait for.
+    def busy? = @rollout.active? || @trial || @candidate_pid
 
     def announce
       announce, @announce = @announce, nil
       announce.call
-      # The end of a restart has been told.
-      notify.ready(status) unless @before
+      # After a hot restart, `finish` has notified systemd already.
+      notifier.ready(status) unless @previous
     end
 
-    def status = "#{@pool.places.count(&:ready?)} of #{@pool.places.size} workers serve"
+    def status = "#{@cluster.slots.count(&:ready?)} of #{@cluster.slots.size} workers serve"
 
-    # In a new process.
+    # Prepares a new worker process.
     def enter_child
       [@waker, @wakeup].each(&:close)
       Signals.restore
       Signal.trap("HUP") { @redirection.renew }
-      # A signal that came before was taken as the master takes it.
+      # A stop signal before `restore` has run the supervisor's trap in this process.
       exit!(0) if @stopping
     end
 
@@ -151,249 +153,256 @@ module Thruway
       end
     end
 
-    # What holds from now on, if it differs: workers are replaced, by those with the same code.
+    # Reads the configuration again. If it has changed, replaces the workers. The application's code
+    # stays the same.
     def reload
-      notify.reloading
+      notifier.reloading
       renew_output
       changed = @launcher.reload
-      return notify.ready(status) unless changed
+      return notifier.ready(status) unless changed
 
       forget_template
-      @pool.configuration = configuration
-      @pool.application = @launcher.renew_application unless configuration.preload
+      @cluster.configuration = configuration
+      @cluster.application = @launcher.renew_application unless configuration.preload
       @redirection = Redirection.new(configuration)
-      replace_all("reload") { |error| over("reload", error) }
+      replace_all("reload") { |error| finish("reload", error) }
     rescue Failure => e
       e.report
-      over("reload", "the configuration stays as it was")
+      finish("reload", "the configuration stays as it was")
     end
 
-    # Here and in the workers, which hold the same files.
+    # Reopens the log files here and in the workers, which have them open as well.
     def renew_output
       @redirection.renew
-      @pool.tell_all("HUP") unless @redirection.idle?
+      @cluster.signal_all("HUP") unless @redirection.idle?
     end
 
-    # The code is loaded in each worker, or in the next server.
+    # Replaces the workers by some with new code. A preloaded application is loaded again only by a
+    # hot restart.
     def restart_phased
       return restart_hot if configuration.preload
 
-      notify.reloading
+      notifier.reloading
       @launcher.reload
       forget_template
-      @pool.application = @launcher.renew_application
-      @pool.configuration = configuration
-      replace_all("phased restart") { |error| over("phased restart", error) }
+      @cluster.application = @launcher.renew_application
+      @cluster.configuration = configuration
+      replace_all("phased restart") { |error| finish("phased restart", error) }
     rescue Failure => e
       e.report
-      over("phased restart", "the configuration cannot be read")
+      finish("phased restart", "the configuration cannot be read")
     end
 
     def restart_hot
-      notify.reloading
-      say("hot restart: the command is tried")
+      notifier.reloading
+      say("hot restart: trying the command")
       @trial = @launcher.restart.try(self)
-      @trial_ends = now + @launcher.restart.trial_seconds(configuration)
-      over("hot restart", "the command does not start") unless @trial
+      @trial_ends_at = now + @launcher.restart.trial_seconds(configuration)
+      finish("hot restart", "the command does not start") unless @trial
     end
 
-    # The trial has ended.
+    # Becomes the next server if the trial has succeeded.
     def end_trial(status)
       @trial = nil
       return if @stopping
-      return over("hot restart", "the trial failed") unless status.success?
+      return finish("hot restart", "the trial failed") unless status.success?
 
-      @launcher.become_next(orders: @orders, **@pool.inheritance) { @stopping }
+      @launcher.become_next(orders: @orders, **@cluster.inheritance) { @stopping }
     rescue Failure => e
       e.report
-      over("hot restart", "the next server did not start")
+      finish("hot restart", "the next server did not start")
     end
 
-    def restarted(error)
-      over("hot restart", error)
+    # The end of a hot restart, in the new server.
+    def finish_hot_restart(error)
+      finish("hot restart", error)
       @announce = nil if error
     end
 
     def replace_all(name, &ended)
-      say("#{name}: workers are replaced, one by one")
-      roll_out(name, @pool.places, &ended)
+      say("#{name}: replacing the workers one by one")
+      roll_out(name, @cluster.slots, &ended)
     end
 
-    def roll_out(name, places, &ended)
-      start = ->(place) { @pool.replace(place) { enter_child } }
-      @rollout.begin(name, places, start: start, &ended)
+    def roll_out(name, slots, &ended)
+      start = ->(slot) { @cluster.replace(slot) { enter_child } }
+      @rollout.begin(name, slots, start: start, &ended)
       @rollout.step
     end
 
-    # A worker gets a successor, hands its connections over, and becomes the template. Then all
-    # workers are replaced by its children.
+    # Makes a worker the template: its successor takes over its connections, and then the worker
+    # stops serving. After that, all workers are replaced by children of the template.
     def refork
       @has_reforked = true
-      place = @pool.nominate or return say("refork: no worker can be the template")
-      notify.reloading
-      say("refork: worker #{place.index} becomes the template")
-      @nominated = place.current.pid
-      roll_out("refork", [place]) do |error|
+      slot = @cluster.choose_candidate or return say("refork: no worker can become the template")
+      notifier.reloading
+      say("refork: worker #{slot.index} becomes the template")
+      @candidate_pid = slot.current.pid
+      roll_out("refork", [slot]) do |error|
         next unless error
 
-        @pool.forget_candidate
-        @nominated = nil
-        over("refork", error)
+        @cluster.drop_candidate
+        @candidate_pid = nil
+        finish("refork", error)
       end
     end
 
-    # The worker has become the template, or cannot.
-    def end_nomination
+    # Goes on with the refork when the candidate has become the template, or has refused.
+    def await_template
       return if @rollout.active?
 
-      pid, @nominated = @nominated, nil
-      is_template = @pool.template&.pid == pid
-      return over("refork", @pool.objection || "the worker has ended") unless is_template
+      pid, @candidate_pid = @candidate_pid, nil
+      is_template = @cluster.template&.pid == pid
+      return finish("refork", @cluster.objection || "the worker has ended") unless is_template
 
       replace_all("refork") { |error| end_refork(error) }
     end
 
-    # Otherwise each worker that ends later would have a successor that fails as well.
+    # A template whose child does not boot is dropped: later workers would not boot either.
     def end_refork(error)
-      @pool.drop_template if error
-      over("refork", error)
+      @cluster.drop_template if error
+      finish("refork", error)
     end
 
-    # Once for each version of the code: after that, workers are warm.
+    # Whether the configured number of requests is reached. It counts once for each version of the
+    # code, since workers are warm after the first refork.
     def refork_due?
       limit = configuration.refork_after
-      !@has_reforked && limit&.positive? && @pool.requests_max >= limit
+      !@has_reforked && limit&.positive? && @cluster.requests_max >= limit
     end
 
-    # It has code, or a configuration, that does not hold any more.
+    # Drops a template whose code or configuration is out of date.
     def forget_template
-      @pool.drop_template
+      @cluster.drop_template
       @has_reforked = false
     end
 
-    # One at a time, so that the others go on.
+    # Replaces one worker that has reached a limit. The others keep serving.
     def recycle
-      place, why = @pool.worn
-      return unless place
+      slot, limit = @cluster.slot_to_recycle
+      return unless slot
 
-      say("worker #{place.index} is replaced #{why}")
-      roll_out("recycling", [place]) { |error| over("recycling", error) if error }
+      say("replacing worker #{slot.index} after #{limit}")
+      roll_out("recycling", [slot]) { |error| finish("recycling", error) if error }
     end
 
-    # One worker more or less, until the next hot restart.
+    # Changes the number of workers until the next hot restart.
     def resize(difference)
-      changed = @pool.resize(@pool.places.size + difference)
-      reason = " and cannot be #{difference.positive? ? "more" : "fewer"}" unless changed
-      say("#{@pool.places.size} workers are wanted#{reason}")
+      size = @cluster.slots.size + difference
+      return say("the number of workers is now #{size}") if @cluster.resize(size)
+
+      limit = difference.positive? ? "maximum" : "minimum"
+      say("already at the #{limit} of #{@cluster.slots.size} worker#{"s" if difference.positive?}")
     end
 
-    # A restart has ended, or stopped with an error.
-    def over(name, error)
-      text = error ? "#{name} stopped: #{error}; the workers that serve stay" : "#{name}: done"
+    # Reports the end of a restart, or the error that has stopped it.
+    def finish(name, error)
+      text = error ? "#{name} stopped: #{error}; the current workers keep serving" : "#{name}: done"
       say(text)
-      notify.ready("#{status}; #{text}")
+      notifier.ready("#{status}; #{text}")
     end
 
     def say(text) = Signals.say(text)
 
-    # Waits for a signal or for a word of a worker; a second at most if there is more to do.
-    def wait_for_news
-      readable, = IO.select([@wakeup, *@pool.reports], nil, nil, wait_seconds)
+    # Waits for a signal or a report, for a second at most if there is more to do.
+    def wait_for_reports
+      readable, = IO.select([@wakeup, *@cluster.report_pipes], nil, nil, wait_seconds)
       readable&.each do |io|
-        io == @wakeup ? @wakeup.read_nonblock(256, exception: false) : @pool.hear(io)
+        io == @wakeup ? @wakeup.read_nonblock(256, exception: false) : @cluster.read_reports(io)
       end
     end
 
     def wait_seconds
-      is_busy = @stopping || busy? || @orders.any? || !@pool.settled?
+      is_busy = @stopping || busy? || @orders.any? || !@cluster.settled?
       period = configuration.worker_check_seconds if configuration.watches_workers?
       [(1 if is_busy), (0 if @orders.any? && !busy?), period,
-       notify.period].compact.min
+       notifier.period].compact.min
     end
 
     def reap
       while (pid, status = Process.wait2(-1, Process::WNOHANG))
         next end_trial(status) if pid == @trial
 
-        @pool.reap(pid, status) { |process, delay| lament(process, delay) }
+        @cluster.reap(pid, status) { |process, delay| report_end(process, delay) }
       end
     rescue Errno::ECHILD
       nil
     end
 
-    # Tells of a worker that nothing had asked to end.
-    def lament(process, delay)
+    # Logs the end of a worker that the supervisor did not ask to end.
+    def report_end(process, delay)
       return if @stopping || delay.nil?
 
-      fail_if_none_serves(process) unless @has_served
-      start = delay.zero? ? "now" : "in #{delay} s"
-      start = "when there is a restart" if @stale
-      say("worker #{process.index} ended (#{describe(process.status)}); another starts #{start}")
+      exit_if_none_boots(process) unless @has_served
+      time = delay.zero? ? "now" : "in #{delay} s"
+      time = "at the next restart" if @boot_error
+      say("worker #{process.index} ended (#{describe(process.status)}); starting another #{time}")
     end
 
     def describe(status)
       status.signaled? ? "signal #{Signal.signame(status.termsig)}" : "exit #{status.exitstatus}"
     end
 
-    # The application does not boot: it has said why, and will not tomorrow. Once it has, the next
-    # worker may, when a database is back.
-    def fail_if_none_serves(process)
+    # Exits if the application has never booted: the worker has logged the reason, and another
+    # attempt would fail as well. After a first success, a failure may be temporary, such as a
+    # database that is down.
+    def exit_if_none_boots(process)
       is_failure = !process.ready && process.status.exitstatus == Failure::STATUS
-      return unless is_failure && @pool.none_ready?
+      return unless is_failure && @cluster.none_ready?
 
-      @pool.tell_all("KILL")
+      @cluster.signal_all("KILL")
       exit(Failure::STATUS)
     end
 
-    def end_late
-      @pool.end_late do |process, why|
-        next if @stopping && !process.asked
+    def kill_overdue
+      @cluster.each_overdue do |process, reason|
+        next if @stopping && !process.retired_at
 
-        say("worker #{process.index} #{why}")
-        end_hard(process)
+        say("worker #{process.index} #{reason}")
+        kill(process)
       end
-      return unless @trial && now >= @trial_ends
+      return unless @trial && now >= @trial_ends_at
 
       Process.kill("KILL", @trial)
     end
 
-    # What its threads are in the middle of stands in the log before.
-    def end_hard(process)
+    # PWR makes a worker that serves log the backtraces of its threads first.
+    def kill(process)
       if process.ready
-        @pool.tell(process, "PWR")
-        sleep LAST_WORDS_SECONDS
+        @cluster.signal(process, "PWR")
+        sleep BACKTRACE_SECONDS
       end
-      @pool.tell(process, "KILL")
+      @cluster.signal(process, "KILL")
     end
 
-    # First balancers are told, and have time to look elsewhere.
+    # Tells balancers first, and gives them `drain_delay` to send their requests elsewhere.
     def go_on_stopping
       unless @announced_end
         @announced_end = true
-        notify.stopping
+        notifier.stopping
         @launcher.announce_end
         Process.kill("KILL", @trial) if @trial
-        @pool.tell_all("URG") if configuration.drain_delay_seconds.positive?
+        @cluster.signal_all("URG") if configuration.drain_delay_seconds.positive?
       end
-      @pool.drop_template
+      @cluster.drop_template
       end_workers if @delay_over || now >= @stopping + configuration.drain_delay_seconds
     end
 
-    # Asks once, and insists when the time is over.
+    # Sends TERM once, and KILL when the shutdown timeout is over.
     def end_workers
-      @asked_at ||= now
-      limit = @asked_at + configuration.worker_shutdown_seconds + WorkerPool::GRACE_SECONDS
+      @end_asked_at ||= now
+      limit = @end_asked_at + configuration.worker_shutdown_seconds + Cluster::GRACE_SECONDS
       signal = now > limit ? "KILL" : "TERM"
       return if signal == @last_signal
 
       refuse_connections unless @last_signal
       @last_signal = signal
-      @pool.tell_all(signal)
+      @cluster.signal_all(signal)
     end
 
-    # If the workers are too busy to close the listeners, it happens here.
+    # Workers close the listeners as they end. This process does so too, in case they are too busy.
     def refuse_connections
-      @pool.end_all
+      @cluster.end_all
       @launcher.listeners.close_for_all
     end
   end

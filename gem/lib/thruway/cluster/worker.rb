@@ -7,42 +7,44 @@ require_relative "../support/signals"
 require_relative "refork_worker"
 
 module Thruway
-  # One process of a cluster.
+  # A worker process of a cluster, from the inside.
   class Worker
-    # Of `/proc/self/statm`, in pages.
+    # The size of a page, the unit of `/proc/self/statm`.
     PAGE_KILOBYTES = 4
 
-    # `slot` is its row in the fleet, and `master` the supervisor's process number.
-    def initialize(index, configuration, application, listeners, fleet:, slot:, master: nil)
-      @master = master || Process.ppid
+    # `table_index` is the index of this worker's entry in the worker `table`, and `supervisor` the
+    # process number of the supervisor.
+    def initialize(index, configuration, application, listeners, table:, table_index:,
+                   supervisor: nil)
+      @supervisor = supervisor || Process.ppid
       @index = index
-      @fleet = fleet
-      @slot = slot
+      @table = table
+      @table_index = table_index
       @configuration = configuration
       @application = application
       @listeners = listeners
     end
 
-    # Serves until it is told to stop, or the master is gone. `alive` ends with the master; on
-    # `says` it tells that it serves, and that it lives. `orders` may tell it to be the template
-    # then. Answers with the exit status.
-    def run(alive:, says:, orders:)
+    # Serves until the worker is told to stop, or the supervisor has gone: then the pipe `alive`
+    # ends. The worker reports its readiness and its heartbeats on the pipe `reports`. A message on
+    # the socket `orders` makes it the template for new workers. Returns the exit status.
+    def run(alive:, reports:, orders:)
       name_process("worker #{@index}")
       trap_signals_of_boot
       own = ForkSafety.sockets
-      # Before the application boots, if it has not.
+      # The hooks run before the application boots, unless it was preloaded.
       Hooks.run(@configuration, :before_worker_boot, @index, may_exit: true)
       @server = Server.new(@application.load, @configuration, @listeners.descriptors,
-                           fleet: @fleet, worker: @slot)
+                           table: @table, worker: @table_index)
       trap_signals
       @server.announce_end if @is_ending
       @helpers = [end_with(alive)]
-      return 1 unless is_heard(says)
+      return 1 unless report_ready(reports)
 
-      beat(says)
+      send_heartbeats(reports)
       @server.run
       Hooks.run(@configuration, :before_worker_shutdown, @index)
-      become_template(orders, own, alive, says) if orders.wait_readable(0)
+      become_template(orders, own, alive, reports) if orders.wait_readable(0)
       0
     rescue Failure => e
       e.report
@@ -50,50 +52,51 @@ module Thruway
 
     private
 
-    # Whether the supervisor takes this worker. Of one whose template had no time to tell of it, it
-    # has never heard.
-    def is_heard(says)
-      says.write("ready\n")
+    # Whether the supervisor knows this worker. If the template was killed before it could report
+    # the new process, nothing reads the pipe.
+    def report_ready(reports)
+      reports.write("ready\n")
     rescue Errno::EPIPE
       false
     end
 
-    # It comes back when the supervisor is gone, or needs another one.
-    def become_template(orders, own, alive, says)
-      return if orders.recv(WorkerTemplate::MESSAGE_BYTES_MAX).to_s.empty?
+    # Returns when the supervisor has gone, or has dropped this template.
+    def become_template(orders, own, alive, reports)
+      return if orders.recv(ReforkWorker::MESSAGE_BYTES_MAX).to_s.empty?
 
       name_process("template")
       @helpers.each(&:kill).each(&:join)
-      says.close unless says.closed?
+      reports.close unless reports.closed?
       @server.close
       @server = nil
-      template = WorkerTemplate.new(@configuration, orders, own)
-      template.run { |words, descriptors| follow(words.map(&:to_i), descriptors, alive) }
+      template = ReforkWorker.new(@configuration, orders, own)
+      template.run { |words, descriptors| serve_as_child(words.map(&:to_i), descriptors, alive) }
     end
 
-    # In a new process.
-    def follow((index, slot), (says, orders), alive)
-      says.sync = true
-      # One that raises stops the refork; the workers that serve stay.
+    # Serves in a process that was forked from this template.
+    def serve_as_child((index, table_index), (reports, orders), alive)
+      reports.sync = true
+      # An exception here ends the process, which stops the refork. Other workers are unaffected.
       @configuration.run_hooks(:after_refork)
       worker = Worker.new(index, @configuration, @application, @listeners,
-                          fleet: @fleet, slot: slot, master: @master)
-      worker.run(alive: alive, says: says, orders: orders)
+                          table: @table, table_index: table_index, supervisor: @supervisor)
+      worker.run(alive: alive, reports: reports, orders: orders)
     end
 
     def name_process(role)
       tag = @configuration.tag
-      title = "thruway: #{role}: #{@master}"
+      title = "thruway: #{role}: #{@supervisor}"
       Process.setproctitle(tag.to_s.empty? ? title : "#{title} [#{tag}]")
     end
 
-    # Before it serves: others do, so it ends at once if another is to take its place.
+    # Traps for the time before the worker serves. Other workers serve meanwhile, so this one exits
+    # at once when it is to be replaced.
     def trap_signals_of_boot
       Signal.trap("USR1") { exit!(0) }
       Signal.trap("URG") { @is_ending = true }
     end
 
-    # On its own account: the others go on, and another takes its place.
+    # A signal stops this worker alone: the others go on, and the supervisor starts a replacement.
     def trap_signals
       Signals.trap_stop { stop(closes_for_all: false) }
       Signals::WORKER_ORDERS.each do |name, order|
@@ -101,7 +104,8 @@ module Thruway
       end
     end
 
-    # The whole server ends, or its master is gone: a worker without one would serve on, unseen.
+    # Stops the worker when the pipe ends: the whole server stops, or the supervisor has died and
+    # nothing would replace or stop this worker.
     def end_with(alive)
       Thread.new do
         alive.read
@@ -109,18 +113,18 @@ module Thruway
       end
     end
 
-    # Tells that Ruby runs, how many requests there were, and how much memory is in use.
-    def beat(says)
-      return says.close unless @configuration.watches_workers?
+    # Reports at intervals that Ruby runs, how many requests were served, and the memory in use.
+    def send_heartbeats(reports)
+      return reports.close unless @configuration.watches_workers?
 
       @helpers << Thread.new do
         loop do
           sleep @configuration.worker_check_seconds
-          says.write("beat #{@server.engine.requests} #{kilobytes}\n")
+          reports.write("beat #{@server.engine.requests} #{kilobytes}\n")
         end
       rescue SystemCallError, IOError
-        # The supervisor is another program now.
-        says.close
+        # After a hot restart, the new supervisor does not read the pipes of old workers.
+        reports.close
       end
     end
 
@@ -130,7 +134,8 @@ module Thruway
       @server.stop(seconds, closes_for_all: closes_for_all)
     end
 
-    # In time for what is late to be answered before the master insists.
+    # The time to drain: requests that are late get a response before the supervisor kills the
+    # worker.
     def seconds
       [@configuration.drain_seconds, @configuration.worker_shutdown_seconds].compact.min
     end

@@ -1,46 +1,49 @@
 # frozen_string_literal: true
 
 module Thruway
-  # A process of a cluster. `slot` is its row in the fleet, and `orders` a socket to it. A process
-  # of the server before this one has neither here.
-  WorkerProcess = Struct.new(:index, :slot, :pid, :started, :ready, :asked, :seen, :status,
-                             :requests, :kilobytes, :why, :orders, :is_forked_from_template,
-                             keyword_init: true) do
+  # A worker process, as the supervisor sees it. `table_index` is the index of its entry in the
+  # worker table, and `orders` a socket to the process. Workers that a hot restart has inherited
+  # from the previous server have neither. `kill_reason` says why the supervisor kills it.
+  WorkerProcess = Struct.new(:index, :table_index, :pid, :started_at, :ready, :retired_at,
+                             :last_seen_at, :status, :requests, :kilobytes, :kill_reason, :orders,
+                             :is_forked_from_template, keyword_init: true) do
     def ended? = !status.nil?
   end
 
-  # One worker's place: its process, the successor of that, and when it may be filled again.
-  class Place
-    # A worker that ends so soon after its start is started again later and later.
+  # The position of one worker in the cluster: its current process, the successor that boots to
+  # replace the current one, and the earliest time at which an empty slot is filled again.
+  class WorkerSlot
+    # A worker that ends so soon after its start counts as a failure. Each further failure doubles
+    # the delay before the next start.
     SHORT_LIFE_SECONDS = 10
     DELAY_SECONDS_MAX = 16
 
     attr_reader :index
-    attr_accessor :current, :successor, :due
+    attr_accessor :current, :successor, :due_at
 
     def initialize(index)
       @index = index
       @failures = 0
-      @due = 0
+      @due_at = 0
     end
 
     def ready? = !current.nil? && current.ready
 
     def processes = [current, successor].compact
 
-    # The successor serves: what it replaces.
+    # Makes the successor the current process. Returns the process that it replaces.
     def promote
       old, @current, @successor = @current, @successor, nil
       old
     end
 
-    # Its process has ended. Seconds until it is filled again.
+    # Empties the slot, whose process has ended. Returns the seconds until it is filled again.
     def vacate(now)
-      short = now - @current.started < SHORT_LIFE_SECONDS
+      short = now - @current.started_at < SHORT_LIFE_SECONDS
       @failures = short ? @failures + 1 : 0
       @current = nil
       delay = @failures < 2 ? 0 : [2**(@failures - 2), DELAY_SECONDS_MAX].min
-      @due = now + delay
+      @due_at = now + delay
       delay
     end
   end

@@ -5,29 +5,31 @@ require_relative "../support/load_signal"
 require_relative "../support/processors"
 
 module Thruway
-  # What a server is told, by options, a file and defaults, in the order of their rank.
+  # The settings of a server. Options of the command line take precedence over the configuration
+  # file, and both over the defaults.
   class Configuration
     HOOKS = %i[before_fork before_worker_boot before_worker_shutdown before_worker_fork
                after_worker_fork after_worker_shutdown after_booted after_stopped
                before_thread_start before_thread_exit before_restart before_refork
                after_refork].freeze
 
-    # More bytes than any body has.
+    # A limit that no body reaches.
     NO_LIMIT = 1 << 62
 
-    # What holds where nothing else is said. Times are Puma's or nginx's.
+    # The defaults. Times are those of Puma or nginx.
     DEFAULTS = {
       workers: 0, threads: 5, port: 9292, rackup: "config.ru", preload: true,
       drain_seconds: 30, worker_shutdown_seconds: 30, worker_boot_seconds: 60,
       first_byte_seconds: 30, head_seconds: 30, body_seconds: 60, keep_alive_seconds: 75,
       write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30,
-      # What a client has not taken: of a response that is written piece by piece, and of all.
+      # Bytes in memory that clients have not received: of a response that is written piece by
+      # piece, and of all responses of a worker.
       response_memory_bytes_max: 4 << 20, worker_memory_bytes_max: 64 << 20,
-      # What of a response goes to a file, before whatever writes it waits for the client.
+      # Bytes of a response that go to a file before the application's writes block.
       response_file_bytes_max: 1 << 30,
-      # What a client has to take each second, on average over `write_seconds`.
+      # The rate at which a client must receive a response, averaged over `write_seconds`.
       write_bytes_per_second_min: 256,
-      # Of a client's message on a WebSocket; how long it may be silent before it is pinged.
+      # WebSockets: the longest message, and the silence after which a client is pinged.
       socket_message_bytes_max: 1 << 20, socket_ping_seconds: 30, socket_compression: false,
       socket_origins: nil, http2: true, http2_sockets: false,
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
@@ -36,23 +38,23 @@ module Thruway
       control: nil, state_path: nil, state_permission: nil,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
-      # What a client is, in the engine's words; zero and empty are none.
+      # The engine's setting for what counts as one client; 0 and "" disable the two others.
       fair_by: "connection", queue_seconds_max: 0, health_check: "",
-      # How long a server accepts before it closes its listeners, while health checks fail.
+      # The time for which a stopping server still accepts connections while its health checks fail.
       drain_delay_seconds: 0,
-      # When a worker is replaced: none, if it is not said.
+      # The limits at which a worker is replaced; nil for none.
       worker_hang_seconds: nil, worker_requests_max: nil, worker_megabytes_max: nil,
       worker_age_seconds_max: nil, worker_check_seconds: 5, refork_after: nil, restart_words: nil,
       restart_file: nil, activated_sockets: nil,
-      # What is counted, and where it is shown.
+      # Client addresses, and the metrics.
       client_source: "socket", trusted_proxies: "",
       counts: false, metrics_listener: nil, status_page: false,
-      # What balancers are told: an address, and a field of each response.
+      # The load reports for balancers: at an address, and in a field of each response.
       agent_check: nil, load_report: false
     }.freeze
 
-    # What a machine can be asked for in earnest: more is a slip of the finger.
-    # The parser has room for 128 fields.
+    # The allowed ranges. More workers or threads are taken for a typing error. The parser has room
+    # for 128 fields.
     LIMITS = {
       workers: ["start %d workers", 0..1024], threads: ["start %d threads", 1..1024],
       head_fields_max: ["take heads of %d fields", 1..128]
@@ -60,8 +62,10 @@ module Thruway
 
     attr_reader :options, :hooks, :binds, :sendfile, :metrics
 
-    # Plugins of Puma by their names, and the options of the file as they see them.
+    # Puma plugins by name.
     attr_reader :plugins
+
+    # The `PumaOptions` of the configuration file, for plugins.
     attr_accessor :plugin_options
 
     def initialize
@@ -77,8 +81,7 @@ module Thruway
       define_method(name) { @options.fetch(name, DEFAULTS[name]) }
     end
 
-    # What holds where neither an option nor a file says anything: Puma's variables come before the
-    # defaults. All threads run from the start, so only the larger number counts.
+    # The number of workers. Puma's variables take precedence over the default.
     def workers
       @options.fetch(:workers) do
         text = variable("WEB_CONCURRENCY")
@@ -86,6 +89,8 @@ module Thruway
       end
     end
 
+    # The number of threads. All threads run from the start, so only the larger number of Puma's
+    # variables counts.
     def threads
       @options.fetch(:threads) do
         most = number("PUMA_MAX_THREADS", "MAX_THREADS") || DEFAULTS[:threads]
@@ -93,7 +98,7 @@ module Thruway
       end
     end
 
-    # Refuses what cannot be meant.
+    # Raises `Failure` for settings that are out of range or contradict each other.
     def check
       LIMITS.each do |name, (text, limits)|
         count = public_send(name)
@@ -103,61 +108,62 @@ module Thruway
       end
       return if !status_page || @metrics.any?
 
-      raise Failure.new("the live page has no address", hint: "say where, by --metrics")
+      raise Failure.new("--status needs a metrics listener", hint: "add --metrics URI")
     end
 
-    # Variables have the order of Puma, where Sinatra's own comes first.
+    # The environment. Variables are tried in Puma's order, which begins with that of Sinatra.
     def environment
-      said = @options[:environment].to_s
-      said.empty? ? variable("APP_ENV", "RACK_ENV", "RAILS_ENV") || "development" : said
+      option = @options[:environment].to_s
+      option.empty? ? variable("APP_ENV", "RACK_ENV", "RAILS_ENV") || "development" : option
     end
 
     def development?
       environment == "development"
     end
 
-    # Where code is changed and run again, not run for long.
+    # Whether the environment is one for developers, in which processes do not live long.
     def local?
       development? || environment == "test"
     end
 
     def pidfile
-      # Files name it with variables that may be missing, or with `false`.
+      # Configuration files may set it from a variable that is missing, or to `false`.
       path = @options[:pidfile] || ""
       path unless path.empty?
     end
 
-    # What the process's title says in brackets; nothing if it is empty.
+    # The text in brackets in the process title; none if it is empty.
     def tag
       @options.fetch(:tag) { File.basename(Dir.pwd) }
     end
 
-    # Takes what is said here unless it was said before.
+    # Sets an option unless it is set already.
     def offer(name, value)
       @options[name] = value unless @options.key?(name)
     end
 
-    # Where to listen: what was said, or what systemd has opened. Without both, a port on the
-    # loopback in development and everywhere else.
+    # The addresses to listen on: those that are configured, or the sockets that systemd has opened.
+    # The default is the port on the loopback interface in development, and on all interfaces
+    # otherwise.
     def addresses(activation = nil)
       activated = activation ? activation.uris : []
       return activated if activated_sockets == :only && activated.any?
 
-      said = @binds
-      # Beside `--bind`: the file's binds are not taken where the command line has a port.
-      said += ["tcp://#{host}:#{port}"] if said.any? && options.key?(:port)
-      said += activated if activated_sockets
-      said = activated if said.empty? && !options.key?(:port)
-      said.empty? ? ["tcp://#{host}:#{port}"] : said
+      addresses = @binds
+      # With a port on the command line, `@binds` holds only those of `--bind`.
+      addresses += ["tcp://#{host}:#{port}"] if addresses.any? && options.key?(:port)
+      addresses += activated if activated_sockets
+      addresses = activated if addresses.empty? && !options.key?(:port)
+      addresses.empty? ? ["tcp://#{host}:#{port}"] : addresses
     end
 
-    # How busy the server is, with all its workers.
+    # The load of the server, including all its workers.
     def load_signal = @load_signal ||= LoadSignal.new
 
-    # The text that it was read from, by which two are compared.
+    # The paths and texts of the configuration files, by which two configurations are compared.
     def source = @source ||= []
 
-    # Whether workers tell at intervals how they are.
+    # Whether workers send heartbeats.
     def watches_workers?
       [worker_hang_seconds, worker_requests_max, worker_megabytes_max, worker_age_seconds_max,
        refork_after].any?
@@ -167,7 +173,7 @@ module Thruway
       @options[:host] || (development? ? "127.0.0.1" : "0.0.0.0")
     end
 
-    # For the engine, in its units.
+    # The settings of the engine, in its units.
     def engine_options
       {
         first_byte_ms: ms(first_byte_seconds), head_ms: ms(head_seconds), body_ms: ms(body_seconds),
@@ -189,7 +195,7 @@ module Thruway
       }
     end
 
-    # Whether something shows what is counted.
+    # Whether the engine keeps counters, because something reads them.
     def counts? = !!(counts || agent_check || load_report || @metrics.any?)
 
     def run_hooks(name, *arguments)
@@ -198,7 +204,7 @@ module Thruway
 
     private
 
-    # The first of these variables that is set, and not empty.
+    # The value of the first variable that is set and not blank.
     def variable(*names)
       ENV.values_at(*names).find { |text| text && !text.strip.empty? }&.strip
     end
@@ -207,7 +213,7 @@ module Thruway
       text = variable(*names)
       text && Integer(text)
     rescue ArgumentError
-      raise Failure, "cannot start: #{names.find { |name| variable(name) }} is no number"
+      raise Failure, "cannot start: #{names.find { |name| variable(name) }} is not a number"
     end
 
     def ms(seconds)

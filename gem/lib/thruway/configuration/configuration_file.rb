@@ -10,21 +10,21 @@ require_relative "puma_options"
 require_relative "unsupported_directives"
 
 module Thruway
-  # The words of a configuration file: all of Puma's, and a few of our own. Each does what it does
-  # there, is refused, or is passed over with a line that says what happens instead; see
-  # `docs/reference/serve_configuration.md`. Options of the command line go before the file; in it,
-  # what is said last.
+  # The directives of a configuration file: all of Puma's, and a few more. Each of Puma's works as
+  # in Puma, is an error, or is ignored with a line that says what happens instead; see
+  # `docs/reference/serve_configuration.md`. Options of the command line take precedence over the
+  # file, and later directives over earlier ones.
   class ConfigurationFile
-    include ListeningWords
-    include OtherWords
+    include ListenDirectives
+    include UnsupportedDirectives
 
-    # Files from the time of Puma 3 to 5 name it so, as Heroku's guide did.
+    # Configuration files for Puma 3 to 5 use this constant, as Heroku's guide did.
     DefaultRackup = "config.ru"
 
-    # Puma's module, as files name it.
+    # The module that configuration files know as `Puma`.
     Puma = PumaNames
 
-    # Puma's names for hooks, old and new, and ours.
+    # Puma's names of hooks, old and new, and the names in `Configuration::HOOKS`.
     HOOKS = {
       before_fork: :before_fork, on_worker_boot: :before_worker_boot,
       before_worker_boot: :before_worker_boot, on_worker_shutdown: :before_worker_shutdown,
@@ -39,17 +39,17 @@ module Thruway
       after_refork: :after_refork
     }.freeze
 
-    # Hooks that may have a key. Hooks with the same key share a Hash.
+    # Hooks that take an optional key. Hooks with the same key share a Hash.
     KEYED = %i[before_worker_boot before_worker_shutdown before_refork after_refork].freeze
 
-    # Words with one value, and the option that it is.
+    # Directives with one value, and the options that they set.
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
       rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check, state_path: :state_path,
       state_permission: :state_permission, agent_check: :agent_check
     }.freeze
 
-    # Words whose value is a number, and the option that it is.
+    # Directives whose value is a number, and the options that they set.
     NUMBERS = {
       worker_shutdown_timeout: :worker_shutdown_seconds, worker_boot_timeout: :worker_boot_seconds,
       first_data_timeout: :first_byte_seconds, persistent_timeout: :keep_alive_seconds,
@@ -66,19 +66,19 @@ module Thruway
       worker_max_age: :worker_age_seconds_max
     }.freeze
 
-    # Words that Puma has dropped, and what stands for them.
-    FORMER = {
-      daemonize: "Puma 5 has dropped it: start the server as a service, as by systemd",
-      tcp_mode: "Puma 5 has dropped it: leave it out",
-      tcp_mode!: "Puma 5 has dropped it: leave it out",
-      worker_directory: "Puma 3 has dropped it: say directory",
-      prune_bundler!: "say prune_bundler, or leave it out"
+    # Directives that Puma has removed, each with a hint.
+    REMOVED = {
+      daemonize: "Puma 5 removed it: run the server as a service, for example of systemd",
+      tcp_mode: "Puma 5 removed it: delete the line",
+      tcp_mode!: "Puma 5 removed it: delete the line",
+      worker_directory: "Puma 3 removed it: use directory",
+      prune_bundler!: "use prune_bundler, or delete the line"
     }.freeze
 
-    # The largest of them: seconds are counted in milliseconds, within 64 bits.
+    # The largest number: seconds are converted to milliseconds, within 64 bits.
     NUMBER_MAX = 10**15
 
-    # Words that are true unless they say otherwise, and the option that they are.
+    # Directives whose value is true unless given, and the options that they set.
     SWITCHES = {
       preload_app!: :preload, fiber_per_request: :fiber_per_request,
       clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
@@ -89,44 +89,44 @@ module Thruway
       http2_sockets: :http2_sockets
     }.freeze
 
-    # Fields in which trusted proxies name their clients.
+    # The fields in which trusted proxies report the client's address.
     FORWARDED = { forwarded: "forwarded", x_forwarded_for: "x_forwarded_for" }.freeze
 
-    # What Puma calls our options, where `get` asks for them.
+    # Puma's names of options, for `get`.
     PUMA_OPTIONS = {
       max_threads: :threads, min_threads: :threads, preload_app: :preload,
       force_shutdown_after: :drain_seconds, first_data_timeout: :first_byte_seconds,
       persistent_timeout: :keep_alive_seconds, http_content_length_limit: :body_bytes_max
     }.merge(VALUES, NUMBERS).freeze
 
-    # The files that are looked for, in their order, in the current folder.
+    # The files to look for in the current folder, in order.
     def self.names(environment)
       ["config/thruway.rb", "config/puma/#{environment}.rb", "config/puma.rb"]
     end
 
-    # Reads the file at `path`, or the first of the usual ones. With `-` none is read.
+    # Reads the file at `path`, or the first of the usual files that exists. With `-`, reads none.
     def self.take(configuration, path = nil)
       path ||= names(configuration.environment).find { |name| File.file?(name) }
       return if path.nil? || path == "-"
 
       file = new(configuration).read(File.expand_path(path))
-      file.passed_over.each { |line| warn "thruway: #{line}" }
+      file.warnings.each { |line| warn "thruway: #{line}" }
     end
 
     def initialize(configuration)
       @configuration = configuration
-      # The command line's own.
+      # Options of the command line, which the file cannot change.
       @fixed = configuration.options.keys
-      @said = {}
+      @settings = {}
       @binds = []
       @metrics = []
       @blocks = { single: [], cluster: [] }
       @hook_data = Hash.new { |all, key| all[key] = {} }
-      # Puma's name for it, which real files use.
+      # Puma's name of this variable, which real files use.
       @options = PumaOptions.new(self, @binds)
     end
 
-    # Reads the file at `path`, and those that it names.
+    # Reads the file at `path`, and the files that it loads.
     def read(path)
       evaluate(path)
       finish
@@ -134,21 +134,21 @@ module Thruway
     end
 
     VALUES.each do |word, option|
-      define_method(word) { |value = nil| @said[option] = value }
+      define_method(word) { |value = nil| @settings[option] = value }
     end
 
     NUMBERS.each do |word, option|
       define_method(word) do |value|
         number = value.is_a?(Integer) ? value : Float(value)
-        raise ArgumentError, "#{word} takes 0 to #{NUMBER_MAX}, not #{number}" unless
+        raise ArgumentError, "#{word} must be 0 to #{NUMBER_MAX}, not #{number}" unless
           (0..NUMBER_MAX).cover?(number)
 
-        @said[option] = number
+        @settings[option] = number
       end
     end
 
     SWITCHES.each do |word, option|
-      define_method(word) { |answer = true| @said[option] = answer }
+      define_method(word) { |answer = true| @settings[option] = answer }
     end
 
     HOOKS.each do |word, hook|
@@ -162,109 +162,110 @@ module Thruway
       end
     end
 
-    # Lines as Puma writes them, or `:json`.
+    # Logs requests in Puma's format, or with `:json` as JSON.
     def log_requests(answer = true)
       raise ArgumentError, "log_requests takes true, false or :json" unless
         [true, false, nil, :json].include?(answer)
 
-      @said[:log_requests] = answer
+      @settings[:log_requests] = answer
     end
 
-    # What becomes of each line of `log_requests`.
+    # Formats each line of `log_requests`.
     def log_formatter(&block)
-      @said[:log_formatter] = callable(block)
+      @settings[:log_formatter] = callable(block)
     end
 
-    # Compresses responses: all, or those that belong to no user.
+    # Compresses responses: with `:all` all of them, otherwise those that are not for one user.
     def compress(which = true)
       raise ArgumentError, "compress takes true, false or :all" unless
         [true, false, nil, :all].include?(which)
 
-      @said[:compress] = which
+      @settings[:compress] = which
     end
 
-    # Where assets are that have digests in their names.
+    # Sets the path of assets with digests in their names, which clients may cache forever.
     def immutable_assets(folder = "/assets")
       raise ArgumentError, "immutable_assets takes a path that begins with /" unless
         !folder || folder.to_s.start_with?("/")
 
-      @said[:immutable_assets] = folder
+      @settings[:immutable_assets] = folder
     end
 
-    # The pages that may open WebSockets, beside those of the same host: `:any`, or origins.
+    # Sets the origins whose pages may open WebSockets, or `:any`. The default is the same host.
     def socket_origins(*origins)
       origins.flatten!
       unknown = origins.reject { |origin| Origins.known?(origin) }
       unless unknown.empty? || origins == [:any]
-        refuse("socket_origins", "no page is from #{unknown.first.inspect}: a browser sends " \
-                                 "a scheme, a host in lower case, and a port unless it is usual",
-               'say "https://shop.example", a Regexp, or :any alone')
+        refuse("socket_origins", "#{unknown.first.inspect} cannot match an origin: a browser " \
+                                 "sends the scheme, the host in lower case, and a port that is " \
+                                 "not the default",
+               'use "https://shop.example", a Regexp, or :any alone')
       end
-      @said[:socket_origins] = unknown.empty? ? origins : :any
+      @settings[:socket_origins] = unknown.empty? ? origins : :any
     end
 
     def quiet(answer = true)
-      @said[:log_requests] = !answer
+      @settings[:log_requests] = !answer
     end
 
     def workers(count)
       count = Processors.count if count.to_s == "auto"
-      @said[:workers] = Integer(count || 0)
+      @settings[:workers] = Integer(count || 0)
     end
 
-    # After so many requests of one worker, workers are forked from it; never by itself if it is 0.
+    # Reforks once a worker has served this many requests; with 0, only on request.
     def fork_worker(requests = 1000)
-      @said[:refork_after] = Integer(requests)
+      @settings[:refork_after] = Integer(requests)
     end
 
-    # All threads run from the start, so only the larger number counts.
+    # Sets the number of threads. All run from the start, so only the larger number counts.
     def threads(min, max = min)
-      @said[:threads] = [Integer(min), Integer(max)].max
+      @settings[:threads] = [Integer(min), Integer(max)].max
     end
 
-    # What is run instead of the command that started the server.
+    # Sets the command for hot restarts, instead of the one that started the server.
     def restart_command(command)
-      @said[:restart_words] = ShellWords.split(command.to_s)
+      @settings[:restart_words] = ShellWords.split(command.to_s)
     end
 
     def app(object = nil, &block)
-      @said[:app] = callable(object || block)
+      @settings[:app] = callable(object || block)
     end
 
     def lowlevel_error_handler(object = nil, &block)
-      @said[:lowlevel_error_handler] = callable(object || block)
+      @settings[:lowlevel_error_handler] = callable(object || block)
     end
 
     def force_shutdown_after(seconds = :forever)
       words = { forever: nil, immediately: 0 }
-      @said[:drain_seconds] = words.fetch(seconds) { Float(seconds) }
+      @settings[:drain_seconds] = words.fetch(seconds) { Float(seconds) }
     end
 
-    # None is no limit, as it is for Puma.
+    # nil means no limit, as in Puma.
     def http_content_length_limit(bytes)
-      @said[:body_bytes_max] = bytes ? Integer(bytes) : Configuration::NO_LIMIT
+      @settings[:body_bytes_max] = bytes ? Integer(bytes) : Configuration::NO_LIMIT
     end
 
     def stdout_redirect(stdout = nil, stderr = nil, append = false)
-      @said[:redirect] = { stdout: stdout, stderr: stderr, append: append }
+      @settings[:redirect] = { stdout: stdout, stderr: stderr, append: append }
     end
 
     def shutdown_debug(answer = true, on_force: false)
-      @said[:shutdown_debug] = answer && on_force ? :on_force : answer
+      @settings[:shutdown_debug] = answer && on_force ? :on_force : answer
     end
 
     def supported_http_methods(methods)
       known = methods == :any || (methods.is_a?(Array) && methods.any? &&
                                   methods.all?(String) && methods.uniq == methods)
-      raise ArgumentError, "the methods are :any or different Strings" unless known
+      raise ArgumentError, "the methods must be :any or an Array of different Strings" unless known
 
-      @said[:methods] = methods == :any ? nil : methods
+      @settings[:methods] = methods == :any ? nil : methods
     end
 
-    # Where a request's client is learned from.
+    # Sets the source of a request's client address.
     def set_remote_address(source = :socket)
-      @said[:client_source] = client_source_of(source)
-      @said[:remote_address] =
+      @settings[:client_source] = client_source_of(source)
+      @settings[:remote_address] =
         case source
         when :socket, *FORWARDED.keys, { proxy_protocol: :v1 }, { proxy_protocol: :v2 } then nil
         when :localhost then "127.0.0.1"
@@ -273,33 +274,35 @@ module Thruway
         end
     end
 
-    # Addresses and networks that are believed as proxies.
+    # Sets the addresses and networks of trusted proxies.
     def trusted_proxies(*addresses)
-      @said[:trusted_proxies] = addresses.flatten.join(",")
+      @settings[:trusted_proxies] = addresses.flatten.join(",")
     end
 
-    # What takes turns: `:connection`, `:address`, or clients that a proxy names in `header`.
+    # Sets what counts as one client for fairness: `:connection`, `:address`, or the value of a
+    # `header` that a proxy sets.
     def fair_by(kind = nil, header: nil)
       kinds = %i[connection address]
       unless kinds.include?(kind) ^ header.is_a?(String)
         raise ArgumentError, "fair_by takes :connection, :address or a header:"
       end
 
-      @said[:fair_by] = header ? "header:#{header}" : kind.to_s
+      @settings[:fair_by] = header ? "header:#{header}" : kind.to_s
     end
 
-    # Lets the application have files beneath `folder` sent, by X-Sendfile with their paths or by
+    # Lets the application send files below `folder`: by X-Sendfile with their paths, or by
     # X-Accel-Redirect with paths that begin with `as`.
     def sendfile(folder, as: nil)
       folder = File.expand_path(folder)
       @configuration.sendfile << [as || folder, folder]
     end
 
-    # Code for servers of one process, or with workers: it runs when the files are read.
+    # Registers code for servers without workers. It runs after all files are read.
     def single(&block)
       @blocks[:single] << block
     end
 
+    # Registers code for servers with workers. It runs after all files are read.
     def cluster(&block)
       @blocks[:cluster] << block
     end
@@ -310,13 +313,13 @@ module Thruway
 
     def get(key, default = nil)
       option = PUMA_OPTIONS.fetch(key.to_sym, key.to_sym)
-      @configuration.options.fetch(option) { @said.fetch(option, default) }
+      @configuration.options.fetch(option) { @settings.fetch(option, default) }
     end
 
-    # Whether the file names plugins, whose words and options are not known here.
+    # Whether the file loads plugins, which may have directives and options of their own.
     def plugins? = @configuration.plugins.any?
 
-    # Another file, where this one stands.
+    # Reads another file at this point.
     def load(path)
       evaluate(File.expand_path(path))
     end
@@ -351,7 +354,7 @@ module Thruway
     end
 
     def take_options
-      @configuration.options.merge!(@said.except(*@fixed))
+      @configuration.options.merge!(@settings.except(*@fixed))
     end
 
     def run_blocks
@@ -360,12 +363,12 @@ module Thruway
     rescue Failure
       raise
     rescue ScriptError, StandardError => e
-      raise Failure, "cannot read the block of #{kind}: #{e.message.lines.first&.chomp}"
+      raise Failure, "cannot run the #{kind} block: #{e.message.lines.first&.chomp}"
     end
 
-    # For a hook that is given the Hash of its key, too.
+    # Wraps a hook that also gets the Hash of its key.
     def with_data(block, key)
-      raise ArgumentError, "a key is a String or a Symbol" unless key.respond_to?(:to_sym)
+      raise ArgumentError, "a key must be a String or a Symbol" unless key.respond_to?(:to_sym)
 
       ->(argument = nil) { block.call(argument, @hook_data[key.to_sym]) }
     end
@@ -373,7 +376,7 @@ module Thruway
     def callable(object)
       return object if object.respond_to?(:call)
 
-      raise ArgumentError, "it takes a block, or what can be called"
+      raise ArgumentError, "expected a block or an object that responds to call"
     end
 
     def client_source_of(source)
@@ -385,15 +388,15 @@ module Thruway
       header = source.is_a?(Hash) && source[:header]
       return ["HTTP_#{header.upcase.tr("-", "_")}"] if header
 
-      refuse("set_remote_address", "it takes :socket, :localhost, :forwarded, " \
+      refuse("set_remote_address", "the source must be :socket, :localhost, :forwarded, " \
                                    ":x_forwarded_for, a String, a header: or " \
-                                   "proxy_protocol:, and not #{source.inspect}")
+                                   "proxy_protocol:, not #{source.inspect}")
     end
 
-    # A word that Puma does not know either, or no longer.
+    # Unknown directives are errors.
     def method_missing(word, *)
-      hint = FORMER.fetch(word, "docs/reference/serve_configuration.md has them all")
-      raise Failure.new("#{place} has #{word}, which is no word of a configuration", hint: hint)
+      hint = REMOVED.fetch(word, "docs/reference/serve_configuration.md lists all directives")
+      raise Failure.new("#{place}: unknown directive #{word}", hint: hint)
     end
 
     def respond_to_missing?(*)
@@ -407,16 +410,17 @@ module Thruway
   end
 end
 
-# Outside of our module, so that a file's constants are not taken for ours.
+# The file is evaluated outside of `module Thruway`, so that constants in it do not resolve to those
+# of the module.
 class Thruway::ConfigurationFile
-  # Words that set an option. Plugins add others later.
+  # The directives that set an option. Plugins add others later.
   OPTION_WORDS = ([self, *included_modules - Object.included_modules].flat_map do |one|
     one.public_instance_methods(false)
-  end - %i[get inject load passed_over plugins? read]).freeze
+  end - %i[get inject load warnings plugins? read]).freeze
 
   private
 
-  # The file sees these two variables, which have names that it does not use.
+  # The file can see the two parameters, so they have names that it will not use.
   def evaluate_text(text_of_file__, path_of_file__)
     instance_eval(text_of_file__, path_of_file__, 1)
   end

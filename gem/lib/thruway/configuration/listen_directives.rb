@@ -3,16 +3,16 @@
 require_relative "configuration"
 
 module Thruway
-  # The words of a configuration file that say where a server listens, and where its operators and
-  # its metrics find it.
-  module ListeningWords
-    # The options of `activate_control_app`.
+  # The directives of a configuration file for the addresses of a server, of its control application
+  # and of its metrics.
+  module ListenDirectives
+    # The options that `activate_control_app` takes.
     CONTROL_OPTIONS = %i[auth_token no_token umask data_only].freeze
 
-    # Permissions that a umask can take away.
+    # The permissions that a umask can remove.
     PERMISSIONS = 0o777
 
-    # A port of its own, beside those of `bind`; the host is the default one unless it is said.
+    # Adds a port to the addresses of `bind`, on the default host unless `host` is given.
     def port(number, host = nil)
       @binds << [host || @default_host, Integer(number)]
     end
@@ -21,12 +21,13 @@ module Thruway
       @binds << address.to_s
     end
 
-    # Where the metrics are read, and the live page.
+    # Adds an address that serves the metrics and the status page.
     def metrics(address)
       @metrics << address.to_s
     end
 
-    # Puma's options, which become parameters of the address. `cert` and `key` may be Arrays.
+    # Adds a TLS address. Puma's options become parameters of the address. `cert` and `key` may be
+    # Arrays.
     def ssl_bind(host, port, options = {})
       pairs = Array(options[:cert]).zip(Array(options[:key])).flat_map do |cert, key|
         [[:cert, cert], [:key, key]]
@@ -48,23 +49,23 @@ module Thruway
       @default_host || @configuration.host
     end
 
-    # The sockets of systemd too, or `"only"` them.
+    # Also listens on the sockets of systemd; with `"only"`, on no others.
     def bind_to_activated_sockets(answer = true)
-      @said[:activated_sockets] = answer.to_s == "only" ? :only : answer
+      @settings[:activated_sockets] = answer.to_s == "only" ? :only : answer
     end
 
-    # Where `thruway ctl` and pumactl ask: an address, and the token that they have to know. Puma's
-    # options, with braces or without. An unknown option could restrict access, so it is refused.
+    # Sets the address of the control application for `thruway ctl` and pumactl, and the token that
+    # they must send. Unknown options are errors, since they could be meant to restrict access.
     def activate_control_app(url = "auto", options = {})
       url = url.to_s
-      raise ArgumentError, "there is no TLS here: #{url}" if url.start_with?("ssl:")
+      raise ArgumentError, "the control application has no TLS: #{url}" if url.start_with?("ssl:")
 
       unknown = options.keys - CONTROL_OPTIONS
-      raise ArgumentError, "activate_control_app has no #{unknown.first}:" if unknown.any?
+      raise ArgumentError, "activate_control_app has no option #{unknown.first}:" if unknown.any?
 
-      @said[:control] = { uri: control_url(url, options[:umask]), token: control_token(options),
-                          data_only: options[:data_only] }
-      @said[:counts] = true
+      @settings[:control] = { uri: control_url(url, options[:umask]), token: control_token(options),
+                              data_only: options[:data_only] }
+      @settings[:counts] = true
     end
 
     private
@@ -73,31 +74,33 @@ module Thruway
       return if options[:no_token]
 
       token = options[:auth_token]&.to_s || random_digits(16)
-      # Every request would know it.
-      raise ArgumentError, "auth_token: is empty; no_token: true needs none" if token.empty?
+      # Every request would have an empty token.
+      raise ArgumentError, "auth_token: is empty; no_token: true requires none" if token.empty?
 
       token
     end
 
     def control_url(url, umask)
       mask = umask ? Integer(umask) : 0
-      raise ArgumentError, "a umask is 0 to 0777, not #{umask}" unless (0..PERMISSIONS).cover?(mask)
+      raise ArgumentError, "umask: must be 0 to 0777, not #{umask}" unless
+        (0..PERMISSIONS).cover?(mask)
       return temporary_url(0o600 & ~mask) if url == "auto"
       return url unless umask
 
-      raise ArgumentError, "umask: is for a unix socket without mode=, not for #{url}" if
+      raise ArgumentError, "umask: needs a unix socket without mode=, not #{url}" if
         !url.start_with?("unix:") || url.match?(/[?&]mode=/)
 
       "#{url}#{url.include?("?") ? "&" : "?"}umask=#{format("0%o", mask)}"
     end
 
-    # A socket for this user alone.
+    # The URL of a new socket that only this user may open.
     def temporary_url(mode)
       name = "thruway-#{Process.pid}-#{random_digits(4)}.sock"
       "unix://#{File.join(temporary_folder, name)}?mode=#{format("%04o", mode)}"
     end
 
-    # As `Dir.tmpdir` finds it. `tmpdir` itself may be a gem of the application's bundle.
+    # The folder that `Dir.tmpdir` would return. The library `tmpdir` is not used, since it may be a
+    # gem of the application's bundle.
     def temporary_folder
       named = ENV.values_at("TMPDIR", "TMP", "TEMP").compact
       named.find { |folder| usable?(folder) } || "/tmp"
@@ -114,7 +117,7 @@ module Thruway
       Random.urandom(bytes).unpack1("H*")
     end
 
-    # Without what has a meaning in an address.
+    # Escapes the characters that have a meaning in an address.
     def escape(value)
       value.to_s.gsub(/[%&=?# ]/) { |sign| format("%%%02X", sign.ord) }
     end

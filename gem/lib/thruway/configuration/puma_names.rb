@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What configuration files ask of the module `Puma`. It has that name in such files alone, so that
-  # no library takes the server for Puma.
+  # The part of the module `Puma` that configuration files use. It is named `Puma` only in such
+  # files, so that no library takes the server for Puma.
   module PumaNames
-    # The version that this server is compatible with.
+    # The version of Puma that this server is compatible with.
     module Const
       PUMA_VERSION = VERSION = "8.0.2"
       CODE_NAME = "Into the Arena"
@@ -29,7 +29,7 @@ module Thruway
       Thread.current.name = "puma #{name}"
     end
 
-    # Puma itself may be loaded, too.
+    # Other constants come from Puma itself, if that is loaded too.
     def self.const_missing(name)
       is_other = Object.const_defined?(:Puma) && !::Puma.equal?(self)
       is_other ? ::Puma.const_get(name) : super

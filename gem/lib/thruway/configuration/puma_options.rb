@@ -3,14 +3,14 @@
 require_relative "../support/failure"
 
 module Thruway
-  # `@options` of a configuration file: Puma keeps there what the file has said. An option is set by
-  # the word of its name, so it does what that does, or is refused.
+  # The object behind `@options`, which Puma's configuration files use. Setting an option calls the
+  # directive of the same name, with the same effects and errors.
   class PumaOptions
-    # Options whose words have other names.
-    WORDS = { preload_app: :preload_app!, state: :state_path, restart_cmd: :restart_command,
-              min_threads: :threads, max_threads: :threads }.freeze
+    # Options whose directives have other names.
+    DIRECTIVES = { preload_app: :preload_app!, state: :state_path, restart_cmd: :restart_command,
+                   min_threads: :threads, max_threads: :threads }.freeze
 
-    # `binds` is changed in place.
+    # The Array `binds` is modified in place.
     def initialize(file, binds)
       @file = file
       @binds = binds
@@ -41,16 +41,16 @@ module Thruway
 
     private
 
-    # Words of plugins have options of their own.
+    # Adds an option that a plugin's directive uses.
     def add(key, value)
-      raise Failure, "a configuration sets @options[#{key.inspect}], which is no option" unless
+      raise Failure, "unknown option @options[#{key.inspect}] in the configuration" unless
         @file.plugins?
 
       @added[key.to_sym] = value
     end
 
     def set(key, value)
-      word = WORDS.fetch(key.to_sym, key.to_sym)
+      word = DIRECTIVES.fetch(key.to_sym, key.to_sym)
       return add(key, value) unless ConfigurationFile::OPTION_WORDS.include?(word)
 
       # All threads run from the start, so only the larger number counts.

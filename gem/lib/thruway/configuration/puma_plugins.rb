@@ -1,16 +1,17 @@
 # frozen_string_literal: true
 
-require_relative "../control/control"
 require_relative "../control/statistics"
 require_relative "../support/failure"
+require_relative "../support/json"
 require_relative "../support/signals"
 require_relative "puma_names"
 
-# What plugins of Puma are written against. It is loaded when a configuration names a plugin, and
-# `Puma` has its name everywhere from then on.
+# The part of Puma that its plugins use. It is loaded when a configuration names a plugin, and
+# defines `Puma` globally.
 module Thruway
   module PumaNames
-    # A plugin: a class that `create` makes from a block, in a file `puma/plugin/NAME.rb`.
+    # The base class of plugins. `create` makes a plugin from a block, in a file
+    # `puma/plugin/NAME.rb`.
     class Plugin
       PLACE = %r{puma/plugin/([^/]+)\.rb\z}
 
@@ -24,7 +25,7 @@ module Thruway
       end
     end
 
-    # The classes of plugins by their names, and what they do in threads.
+    # The registry of plugin classes and of the blocks that they run in threads.
     module Plugins
       @classes = {}
       @background = []
@@ -40,7 +41,7 @@ module Thruway
           @background << block
         end
 
-        # Once: a plugin adds its threads when it starts.
+        # Starts the threads, once.
         def fire_background
           blocks, @background = @background, []
           blocks.each_with_index do |block, index|
@@ -53,7 +54,7 @@ module Thruway
       end
     end
 
-    # What plugins are told about the server, by Puma's names of today and of before Puma 7.
+    # The events of the server, by the names of Puma 7 and later and by the older ones.
     class Events
       NAMES = { after_booted: :after_booted, on_booted: :after_booted,
                 after_stopped: :after_stopped, on_stopped: :after_stopped,
@@ -69,17 +70,17 @@ module Thruway
         @hooks[NAMES.fetch(name, name)] << (object || block)
       end
 
-      # A plugin that fails ends no server.
+      # Calls the hooks of an event. An exception is logged, and does not end the server.
       def fire(name, *arguments)
         @hooks[name].each do |hook|
           hook.call(*arguments)
         rescue StandardError => e
-          Signals.say("a plugin failed at #{name}: #{e.message.lines.first&.chomp} (#{e.class})")
+          Signals.say("a plugin failed in #{name}: #{e.message.lines.first&.chomp} (#{e.class})")
         end
       end
     end
 
-    # Lines of plugins, beside those of the server.
+    # Writes the log lines of plugins to the server's log.
     class LogWriter
       def log(text) = Signals.say(text)
 
@@ -93,22 +94,23 @@ module Thruway
       def stderr = $stderr
     end
 
-    # The server, as plugins see it.
+    # The interface to the server that plugins get.
     class Launcher
       attr_reader :events, :log_writer, :options
 
-      # The block gives what the server has counted, as JSON.
-      def initialize(options, clustered:, &counted)
+      # The block returns the server's counters as JSON.
+      def initialize(options, clustered:, &counters)
         @events = Events.new
         @log_writer = LogWriter.new
         @options = options
         @clustered = clustered
-        @counted = counted
-        @started = Time.now
+        @counters = counters
+        @started_at = Time.now
       end
 
       def stats
-        Statistics.as_puma(Json.parse(@counted.call), started: @started, clustered: @clustered)
+        Statistics.as_puma(Json.parse(@counters.call), started_at: @started_at,
+                                                       clustered: @clustered)
       end
 
       def stop = Process.kill("TERM", Process.pid)
@@ -124,16 +126,17 @@ module Thruway
     end
   end
 
-  # The plugins of a server. They start once; a configuration that is read again starts none.
+  # The plugins of a server. They start once, even if the configuration is read again.
   class PumaPlugins
-    # Libraries of Puma's that plugins require, and that are here.
+    # The features of Puma that plugins may require, and that this file replaces.
     FEATURES = %w[puma puma/plugin puma/dsl puma/const puma/events puma/log_writer].freeze
 
-    # Makes the plugin of that name, from a gem of the application's bundle.
+    # Creates the plugin of that name from a gem of the application's bundle.
     def self.create(name)
       provide
       require "puma/plugin/#{name}" unless PumaNames::Plugins.find(name)
-      PumaNames::Plugins.find(name)&.new or raise LoadError, "its file registers no plugin"
+      PumaNames::Plugins.find(name)&.new or
+        raise LoadError, "its file registers no plugin"
     end
 
     def self.provide
@@ -141,7 +144,7 @@ module Thruway
 
       @is_provided = true
       set_up_bundle
-      # Puma itself may be in the bundle: it is not loaded then.
+      # The bundle may contain Puma itself, which must not be loaded.
       Object.const_set(:Puma, PumaNames) unless Object.const_defined?(:Puma)
       (PumaNames.constants - ::Puma.constants).each do |name|
         ::Puma.const_set(name, PumaNames.const_get(name))
@@ -150,7 +153,7 @@ module Thruway
       $LOADED_FEATURES.concat(FEATURES.map { |feature| "#{feature}.rb" })
     end
 
-    # The plugin's gem is the application's.
+    # Sets up the application's bundle, which contains the plugin's gem.
     def self.set_up_bundle
       return if defined?(Bundler) && ENV.key?("BUNDLE_BIN_PATH")
 
@@ -159,22 +162,22 @@ module Thruway
 
     private_class_method :provide, :set_up_bundle
 
-    def initialize(configuration, &counted)
+    def initialize(configuration, &counters)
       @launcher = PumaNames::Launcher.new(configuration.plugin_options,
-                                          clustered: configuration.workers.positive?, &counted)
+                                          clustered: configuration.workers.positive?, &counters)
       PumaNames.stats_object = @launcher
       attach(configuration)
       configuration.plugins.each { |name, plugin| start(name, plugin) }
     end
 
-    # Events of the server go to the plugins, whichever configuration holds.
+    # Passes the server's events on to the plugins. It is called for each new configuration.
     def attach(configuration)
       %i[after_booted after_stopped before_restart].each do |name|
         configuration.hooks[name] << ->(*) { @launcher.events.fire(name) }
       end
     end
 
-    # When the application is loaded, whose methods they use.
+    # Starts the threads of plugins. The application must be loaded, since they may use it.
     def fire_background = PumaNames::Plugins.fire_background
 
     private
@@ -182,8 +185,7 @@ module Thruway
     def start(name, plugin)
       plugin.start(@launcher) if plugin.respond_to?(:start)
     rescue ScriptError, StandardError => e
-      raise Failure, "plugin #{name.to_sym.inspect} does not run here: " \
-                     "#{e.message.lines.first&.chomp}"
+      raise Failure, "plugin #{name.to_sym.inspect} cannot start: #{e.message.lines.first&.chomp}"
     end
   end
 end

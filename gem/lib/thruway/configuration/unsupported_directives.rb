@@ -3,67 +3,68 @@
 require_relative "../support/failure"
 
 module Thruway
-  # Puma's words for what this server does not do. Where leaving one out could hurt (access to
-  # the server, what is encrypted, what is lost), the server does not start.
-  module OtherWords
-    # Words, and what happens instead. A word with false has nothing to leave out.
-    PASSED_OVER = {
-      allow_underscore_headers: "fields with _ in their names are dropped, as nginx does",
-      custom_logger: "the server's own lines go to stderr",
-      debug: "the server says what goes wrong without it",
-      enable_keep_alives: "connections are kept, and take their turns",
-      extra_runtime_dependencies: "the gems of the bundle are loaded, and no others",
-      idle_timeout: "the server stays when it is idle",
-      io_selector_backend: "it is epoll",
-      max_fast_inline: "connections are kept, and take their turns",
-      max_io_threads: "all threads are alike",
-      max_keep_alive: "connections are kept, and take their turns",
-      out_of_band: "it is never called; rack.response_finished is, after each answer",
+  # Puma's directives for features that this server does not have. A directive is ignored with a
+  # warning only where that is harmless. If access, encryption or data are at stake, the server does
+  # not start.
+  module UnsupportedDirectives
+    # The directives that are ignored, and what happens instead.
+    IGNORED = {
+      allow_underscore_headers: "fields with _ in their names are dropped, as in nginx",
+      custom_logger: "the server logs to stderr",
+      debug: "errors are always logged",
+      enable_keep_alives: "connections are always kept alive, and take turns",
+      extra_runtime_dependencies: "only the gems of the bundle are loaded",
+      idle_timeout: "an idle server keeps running",
+      io_selector_backend: "the server always uses epoll",
+      max_fast_inline: "connections are always kept alive, and take turns",
+      max_io_threads: "all threads are equal",
+      max_keep_alive: "connections are always kept alive, and take turns",
+      out_of_band: "the block is never called; use rack.response_finished",
       prune_bundler: "the server runs in the bundle",
-      queue_requests: "a request is read before a thread has it",
-      wait_for_less_busy_worker: "a connection goes to the worker with the least to do",
-      worker_culling_strategy: "the number of workers stays"
+      queue_requests: "requests are always read before a thread handles them",
+      wait_for_less_busy_worker: "connections always go to the least busy worker",
+      worker_culling_strategy: "the number of workers does not shrink by itself"
     }.freeze
 
-    # Words that ask for nothing but what holds anyway.
-    IDLE = %i[silence_fork_callback_warning silence_single_worker_warning].freeze
+    # Directives that have no effect and need no warning.
+    SILENT = %i[silence_fork_callback_warning silence_single_worker_warning].freeze
 
-    # Answers that ask for what holds anyway.
-    IDLE_ANSWERS = {
+    # The values that request the behaviour that this server has anyway.
+    SATISFIED_VALUES = {
       allow_underscore_headers: [false], enable_keep_alives: [true],
       idle_timeout: [nil], max_io_threads: [0], prune_bundler: [false], queue_requests: [true]
     }.freeze
 
-    PASSED_OVER.each_key do |word|
-      define_method(word) do |*answer, &_block|
-        raise ArgumentError, "#{word} takes one value" if answer.size > 1
+    IGNORED.each_key do |word|
+      define_method(word) do |*values, &_block|
+        raise ArgumentError, "#{word} takes one value" if values.size > 1
 
-        asks = answer.empty? || !IDLE_ANSWERS.fetch(word, []).include?(answer.first)
-        pass_over(word, PASSED_OVER.fetch(word)) if asks
+        is_satisfied = values.any? && SATISFIED_VALUES.fetch(word, []).include?(values.first)
+        ignore(word, IGNORED.fetch(word)) unless is_satisfied
       end
     end
 
-    IDLE.each { |word| define_method(word) { nil } }
+    SILENT.each { |word| define_method(word) { nil } }
 
-    # Lines about what was passed over, in the order of the file.
-    def passed_over
-      @passed_over ||= []
+    # Lines about the directives that were ignored, in the order of the file.
+    def warnings
+      @warnings ||= []
     end
 
-    # The backlog is always served before the listeners close.
-    def drain_on_shutdown(answer = true)
-      answer
+    # Has no effect: the server always accepts queued connections before it closes its listeners.
+    def drain_on_shutdown(value = true)
+      value
     end
 
-    def raise_exception_on_sigterm(answer = true)
-      pass_over(:raise_exception_on_sigterm, "after TERM the exit status is 0") if answer
+    def raise_exception_on_sigterm(value = true)
+      ignore(:raise_exception_on_sigterm, "the exit status after TERM is 0") if value
     end
 
-    # Two are built in. Others are classes of gems, which are written against Puma's.
+    # Loads a plugin. Two are built in; others come from gems, and are written for Puma.
     def plugin(name)
       case name.to_s
-      when "tmp_restart" then @said[:restart_file] = "tmp/restart.txt"
-      # The server notifies systemd wherever systemd wants that.
+      when "tmp_restart" then @settings[:restart_file] = "tmp/restart.txt"
+      # The server notifies systemd without a plugin.
       when "systemd" then nil
       else load_plugin(name.to_s)
       end
@@ -75,20 +76,20 @@ module Thruway
       require_relative "puma_plugins"
       @configuration.plugins[name] ||= PumaPlugins.create(name)
       @configuration.plugin_options = @options
-      @said[:counts] = true
+      @settings[:counts] = true
     rescue ScriptError, StandardError => e
       reason = e.message.lines.first&.chomp
-      refuse("plugin #{name.to_sym.inspect}", "it cannot be loaded: #{reason}",
+      refuse("plugin #{name.to_sym.inspect}", "the plugin cannot be loaded: #{reason}",
              "is its gem in the Gemfile?")
     end
 
-    def pass_over(word, instead)
-      line = "#{place}: #{word} is passed over: #{instead}"
-      passed_over << line unless passed_over.include?(line)
+    def ignore(word, instead)
+      line = "#{place}: #{word} is ignored: #{instead}"
+      warnings << line unless warnings.include?(line)
     end
 
     def refuse(word, reason, hint = nil)
-      raise Failure.new("#{place} has #{word}, but #{reason}", hint: hint)
+      raise Failure.new("#{place}: #{word}: #{reason}", hint: hint)
     end
   end
 end

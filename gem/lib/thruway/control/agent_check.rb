@@ -2,12 +2,14 @@
 
 require_relative "../server/listeners"
 require_relative "../support/bare_socket"
+require_relative "../support/load_signal"
 
 module Thruway
-  # Tells HAProxy's agent check how much of its weight this server wants (`agent_check`). A thread
-  # of the supervisor responds, or of the process itself where there is no supervisor.
+  # Responds to HAProxy's agent check with the share of its weight that this server asks for
+  # (`agent_check`). It runs in threads of the supervisor, or of the only process if there is no
+  # supervisor.
   class AgentCheck
-    # As `configuration` has it; nil if it has none.
+    # Opens the agent check that is configured; returns nil if there is none.
     def self.open(configuration)
       new(configuration) if configuration.agent_check
     end
@@ -15,15 +17,15 @@ module Thruway
     def initialize(configuration)
       @signal = configuration.load_signal
       @listeners = Listeners.new([configuration.agent_check])
-      spare(configuration)
+      close_in_workers(configuration)
     end
 
-    # Workers have nothing to do with it.
-    def spare(configuration)
+    # Makes workers close the sockets.
+    def close_in_workers(configuration)
       configuration.hooks[:before_worker_boot].unshift(->(*) { forget })
     end
 
-    # Responds from now on. The block gives what the server has counted, as JSON.
+    # Starts to respond. The block returns the server's counters as JSON.
     def start(&stats)
       sockets = @listeners.descriptors.map do |descriptor|
         Socket.for_fd(descriptor).tap { |socket| socket.autoclose = false }
@@ -31,7 +33,7 @@ module Thruway
       @threads = [@signal.start(&stats), Thread.new { serve(sockets) }]
     end
 
-    # The server stops: it wants nothing more.
+    # Makes further responses ask for no requests at all, since the server is about to stop.
     def announce_end = @is_ending = true
 
     def close
@@ -41,7 +43,8 @@ module Thruway
 
     private
 
-    # In a child, once.
+    # Closes the sockets in a child, once: in a child of that child, the descriptors may be other
+    # files.
     def forget
       return if @is_forgotten
 
@@ -49,7 +52,8 @@ module Thruway
       @listeners.descriptors.each { |descriptor| IO.for_fd(descriptor).close }
     end
 
-    # A line on each connection, which fits into any socket's buffer.
+    # Sends a line on each connection. The write does not block, as a line fits into any socket's
+    # buffer.
     def serve(sockets)
       loop do
         readable, = IO.select(sockets)
@@ -58,7 +62,7 @@ module Thruway
         socket.close
       rescue SystemCallError
         socket.close if socket.is_a?(Socket)
-        sleep LoadSignal::LOOK_SECONDS
+        sleep LoadSignal::SAMPLE_SECONDS
       end
     end
   end

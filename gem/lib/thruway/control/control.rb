@@ -7,56 +7,57 @@ require_relative "../support/json"
 require_relative "statistics"
 
 module Thruway
-  # The control application (`activate_control_app`): what operators ask of a running server, at an
-  # address of its own, as they ask Puma. A thread of the supervisor responds, or of the process
-  # itself where there is no supervisor.
+  # The control application (`activate_control_app`), which responds to the commands of operators at
+  # an address of its own, compatibly with Puma. It runs in threads of the supervisor, or of the
+  # only process if there is no supervisor.
   class Control
-    # What a connection has to send its request in, and how many are served at a time.
+    # Limits of a connection: the time and size of its request, and the number of connections that
+    # are served at a time.
     REQUEST_SECONDS = 5
     REQUEST_BYTES_MAX = 8 << 10
     CONNECTIONS_MAX = 8
 
-    # Between two signals of a kind, which would be one otherwise.
+    # The pause between two equal signals, which the kernel would merge otherwise.
     HALT_PAUSE_SECONDS = 0.1
 
-    # Paths, and the signals that they send to the server itself.
+    # Commands, and the signals that they send to the server.
     SIGNALS = { "stop" => "TERM", "restart" => "USR2", "phased-restart" => "USR1",
                 "refork" => "URG" }.freeze
 
-    # Paths that have a meaning only where there are workers.
-    OF_WORKERS = %w[phased-restart refork reload-worker-directory].freeze
+    # Commands that need workers.
+    WORKER_COMMANDS = %w[phased-restart refork reload-worker-directory].freeze
 
-    # Paths that give data, which are all that `data_only` leaves, as for Puma.
-    DATA = %w[stats gc-stats].freeze
+    # The commands that `data_only` allows, as in Puma.
+    DATA_COMMANDS = %w[stats gc-stats].freeze
 
     DONE = Json.generate("status" => "ok")
 
     attr_reader :address, :token
 
-    # As `configuration` has it; nil if it has none.
+    # Opens the control application that is configured; returns nil if there is none.
     def self.open(configuration)
       new(configuration, **configuration.control) if configuration.control
     end
 
-    # With `data_only` it responds to no command that changes the server.
+    # With `data_only`, only commands that change nothing are allowed.
     def initialize(configuration, uri:, token:, data_only: false)
       @configuration = configuration
       @token = token
       @data_only = data_only
       @listeners = Listeners.new([uri])
       @address = @listeners.addresses.first.sub(/\Ahttp:/, "tcp:")
-      spare(configuration)
+      close_in_workers(configuration)
     end
 
-    # Workers have nothing to do with it.
-    def spare(configuration)
+    # Makes workers close the sockets.
+    def close_in_workers(configuration)
       configuration.hooks[:before_worker_boot].unshift(->(*) { forget })
     end
 
-    # Responds from now on. The block gives what the server has counted, as Json.
+    # Starts to respond. The block returns the server's counters as JSON.
     def start(&stats)
       @stats = stats
-      @started = Time.now
+      @started_at = Time.now
       @busy = Thread::SizedQueue.new(CONNECTIONS_MAX)
       @sockets = @listeners.descriptors.map { |descriptor| server(descriptor) }
       @thread = Thread.new do
@@ -70,7 +71,7 @@ module Thruway
       @listeners.close
     end
 
-    # What the state file says, by which `thruway ctl -S` and pumactl find the server.
+    # The content of the state file, by which `thruway ctl -S` and pumactl find the server.
     def state
       { "pid" => Process.pid, "control_url" => @address, "control_auth_token" => @token.to_s,
         "running_from" => Dir.pwd }
@@ -78,7 +79,8 @@ module Thruway
 
     private
 
-    # In a child: the parent alone responds. A child of a child has other files by these numbers.
+    # Closes the sockets in a child, once: in a child of that child, the descriptors may be other
+    # files.
     def forget
       return if @is_forgotten
 
@@ -110,7 +112,7 @@ module Thruway
     rescue SystemCallError, IOError
       nil
     ensure
-      # A process that is forked meanwhile holds the connection, too: this ends it for both.
+      # `shutdown` ends the connection even if a process that was forked meanwhile holds it too.
       finish(socket)
       @busy.pop
     end
@@ -123,7 +125,7 @@ module Thruway
       socket.close
     end
 
-    # The target of a request; nil if none comes in time.
+    # The target of a request; nil if the request is invalid or does not arrive in time.
     def read_target(socket)
       text = +""
       limit = now + REQUEST_SECONDS
@@ -156,7 +158,7 @@ module Thruway
     end
 
     def respond(target)
-      return refuse("400 Bad Request", "the request is not understood") unless target
+      return refuse("400 Bad Request", "invalid request") unless target
 
       path, query = target.split("?", 2)
       return ["403 Forbidden", "text/plain", "Invalid auth token"] unless knows_token?(query)
@@ -164,7 +166,7 @@ module Thruway
       act(path.delete_prefix("/"))
     end
 
-    # In a time that does not depend on how much of it is right.
+    # Compares the token in constant time.
     def knows_token?(query)
       return true if @token.nil?
 
@@ -174,7 +176,7 @@ module Thruway
     end
 
     def act(name)
-      if @data_only && !DATA.include?(name)
+      if @data_only && !DATA_COMMANDS.include?(name)
         return refuse("404 Not Found", "Command #{name.inspect} unavailable")
       end
 
@@ -190,7 +192,7 @@ module Thruway
     end
 
     def statistics
-      Statistics.as_puma(Json.parse(@stats.call), started: @started,
+      Statistics.as_puma(Json.parse(@stats.call), started_at: @started_at,
                                                   clustered: @configuration.workers.positive?)
     end
 
@@ -200,9 +202,10 @@ module Thruway
       end
     end
 
-    # A phased restart follows links to another release by itself.
+    # `reload-worker-directory` needs no action: a phased restart resolves symbolic links to the
+    # release anew.
     def order(name)
-      if OF_WORKERS.include?(name) && @configuration.workers.zero?
+      if WORKER_COMMANDS.include?(name) && @configuration.workers.zero?
         return refuse("404 Not Found", "#{name} not available")
       end
 
@@ -210,7 +213,8 @@ module Thruway
       done
     end
 
-    # At once: the second INT does not wait for what has begun. The response goes before it.
+    # Stops the server at once, by a second INT. The pause before the first one leaves time for the
+    # response.
     def halt
       Thread.new do
         2.times do

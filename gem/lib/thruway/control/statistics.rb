@@ -3,23 +3,24 @@
 require_relative "../version"
 
 module Thruway
-  # What a server has counted, with the names that Puma's control application gives it.
+  # The counters of a server, in the format of Puma's control application.
   module Statistics
     module_function
 
-    # `counted` is what the engine says. Puma has workers in a list, and one process without.
-    def as_puma(counted, started:, clustered:)
-      workers = counted.fetch("workers")
-      return single(workers.first || {}, started) unless clustered
+    # Converts the engine's `counters`. Puma lists the workers of a cluster, and puts the counters
+    # of a single process at the top level.
+    def as_puma(counters, started_at:, clustered:)
+      workers = counters.fetch("workers")
+      return single(workers.first || {}, started_at) unless clustered
 
-      { started_at: time(started), workers: workers.size, phase: 0,
-        booted_workers: counted.fetch("booted_workers"),
+      { started_at: time(started_at), workers: workers.size, phase: 0,
+        booted_workers: counters.fetch("booted_workers"),
         old_workers: workers.count { |worker| worker["draining"] },
         worker_status: workers.map { |worker| status(worker) }, versions: versions }
     end
 
-    def single(worker, started)
-      { started_at: time(started), **load(worker), versions: versions }
+    def single(worker, started_at)
+      { started_at: time(started_at), **load(worker), versions: versions }
     end
 
     def status(worker)
@@ -28,7 +29,7 @@ module Thruway
         last_checkin: time(Time.now), last_status: load(worker) }
     end
 
-    # All threads run from the start, so the threads that are free are the capacity.
+    # All threads run from the start, so the pool's capacity is the number of free threads.
     def load(worker)
       threads, busy, waiting = worker.values_at("threads", "busy_threads", "waiting").map(&:to_i)
       { backlog: waiting, running: threads, pool_capacity: [threads - busy, 0].max,

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-# Starts the boot in every Ruby below `thruway run`. It is loaded in the place of RubyGems
-# (RUBYLIB), the first feature that Ruby requires by itself. At its end it requires RubyGems, which
-# comes from the pack. A Ruby without RubyGems comes to it after the features of its command line
-# (RUBYOPT). RUBYOPT names `run.rb` twice: when Ruby requires that again, the boot takes our names
-# out of $LOADED_FEATURES. This has to work in any Ruby, and does nothing where there is no
-# extension for it.
+# Starts the boot in every Ruby below `thruway run`. RUBYLIB makes Ruby load this file in the place
+# of RubyGems, the first feature that Ruby requires by itself. At its end, the file requires
+# RubyGems, which comes from the pack. A Ruby without RubyGems loads the file through RUBYOPT, after
+# the features of its command line. RUBYOPT names `run.rb` twice: when Ruby requires `run.rb` for
+# the second time, the boot removes the gem's own names from $LOADED_FEATURES. The code must run in
+# any Ruby, and does nothing in one for which there is no extension.
 
 $LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/first") }
 
@@ -22,39 +22,42 @@ start = lambda do
   boot = Thruway::Boot
   template = Thruway.const_defined?(:Template) && Thruway::Template
   Object.send(:remove_const, :Thruway) unless was_defined
-  # While there are few features; later on Ruby asks for the real path of each of them again.
+  # Early, while there are few features: after a change of $LOADED_FEATURES, Ruby resolves the real
+  # path of each again.
   $LOADED_FEATURES.delete(extension)
-  # RUBYLIB has the folder of the gem only where RUBYOPT cannot name `run.rb` by its path.
+  # RUBYLIB contains the gem's folder only if that has a blank, since RUBYOPT cannot name `run.rb`
+  # by its path then.
   library = File.dirname(__dir__, 2)
   library = nil unless library.match?(/\s/)
   boot.take_over(lambda do
     own = ["/thruway/run.rb", "/thruway/first/rubygems.rb"]
     own = $LOADED_FEATURES.select { |path| path.end_with?(*own) }
     own.each { |path| $LOADED_FEATURES.delete(path) }
-    # The rest is done once. What RUBYLIB has comes last; a program may name the folder, too.
+    # The rest runs only once. The folder from RUBYLIB is the last one; a program may add the same
+    # folder in front of it.
     index = library && $LOAD_PATH.rindex(library)
     library = nil
     $LOAD_PATH.delete_at(index) if index
-    # A child comes back from there.
+    # In a process that becomes a template, `run` returns only in its children.
     native, template = template, nil
     if native
       load("#{File.dirname(__dir__)}/preload/preload_template.rb", namespace = Module.new)
-      namespace::Template.new(native).run
+      namespace::PreloadTemplate.new(native).run
     end
   end)
 rescue LoadError
-  # Built for another platform.
+  # The extension is built for another platform.
   false
 end
 
-tell = lambda do
+explain = lambda do
   is_second = $LOADED_FEATURES.any? { |path| path.end_with?("/thruway/first/rubygems.rb") }
   next if is_second || !ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
 
-  warn "thruway: everything is left to Ruby: the gem is not built for #{RUBY_DESCRIPTION}"
+  warn "thruway: Ruby boots without the pack: the gem is not built for #{RUBY_DESCRIPTION}"
 end
 
-start.call || tell.call
+start.call || explain.call
 
-# Ruby marks the part that it wants by a module of its name.
+# Ruby defines the module `Gem` beforehand unless RubyGems is disabled.
 require "rubygems" if defined?(Gem)

@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
 module Thruway
-  # Keeps the signals that come before a server can follow them. A program begins with those ignored
-  # that its predecessor ignored, and all others have their default action: most of them would end
-  # it. So this is loaded before anything else, and needs nothing.
+  # Queues the signals that arrive before a server can follow them. After `exec`, ignored signals
+  # stay ignored and all others have their default action, which is to end the process for most. So
+  # this file is loaded before all others, and requires none.
   module EarlySignals
-    # What operators ask of a server.
+    # Signals by which operators give orders to a server.
     ORDERS = %w[HUP USR1 USR2 URG TTIN TTOU PWR].freeze
 
-    # Those that stop the next server of a restart in good order: workers serve meanwhile. Without
-    # a server before it, Ruby ends at once.
+    # Signals that stop a server. They are queued only in a hot restart, where inherited workers
+    # have requests to finish. Otherwise they end the process at once.
     STOPS = %w[TERM INT QUIT].freeze
 
-    # Begins with the number of the process that goes on.
+    # Its value begins with the number of the process that a hot restart goes on in.
     INHERITANCE = "THRUWAY_INHERITANCE"
 
     @names = []
@@ -23,7 +23,7 @@ module Thruway
         names.each { |name| Signal.trap(name) { @names << name } }
       end
 
-      # Sends them again, to the handlers that are there now.
+      # Sends the queued signals again, to the handlers that are installed now.
       def replay
         while (name = @names.shift)
           Process.kill(name, Process.pid)

@@ -5,25 +5,26 @@ require_relative "../support/signals"
 require_relative "inheritance"
 
 module Thruway
-  # A server that becomes its own successor. The command that started it is run again in the same
-  # process, and finds the listeners, the workers and the idle connections. Before that, the command
-  # is tried in a process of its own, which boots the application and ends.
+  # Replaces a server by its successor in the same process: runs the server's command again by
+  # `exec`, and hands over the listeners, the workers and the idle connections. Before that, a trial
+  # runs the command in a separate process, which boots the application and ends.
   class HotRestart
-    # Set for the trial, to the class of the server that is to be followed.
+    # The variable that marks a trial. Its value is the class of the server to be replaced.
     TRIAL = "THRUWAY_TRIAL"
 
-    # How much nicer the trial is than the server, whose clients come first. Linux gives it a third
-    # of a worker's share of a busy processor then.
+    # The niceness of the trial, relative to the server, whose clients come first. Linux then gives
+    # the trial a third of a worker's share of a busy processor.
     TRIAL_NICENESS = 5
 
-    # So it has three times as long as a worker for its boot.
+    # Because of its niceness, the trial may take three times as long as the boot of a worker.
     TRIAL_BOOTS = 3
 
-    # What is not handed on.
+    # Variables that the next program must not inherit.
     OWN_VARIABLES = [Inheritance::VARIABLE, TRIAL, "THRUWAY_APPLICATION", "THRUWAY_HINT"].freeze
 
-    # What Linux shows of how this process was started, before it gives itself a title. Bytes: words
-    # and variables may be no text in any encoding.
+    # Reads the words and the variables with which this process was started. It must be called
+    # before the process sets its title, which overwrites them. Both are bytes, possibly invalid in
+    # every encoding.
     def self.of_this_process(command = nil, folder: logical_folder)
       words = command || File.binread("/proc/self/cmdline").split("\0")
       variables = File.binread("/proc/self/environ").split("\0").to_h do |variable|
@@ -33,12 +34,14 @@ module Thruway
       new(words, variables.except(*OWN_VARIABLES), folder)
     end
 
-    # The current folder as it was named: a link in it may lead to another release later.
+    # The current folder as the shell names it: a symbolic link in this name may point to another
+    # release later.
     def self.logical_folder
       named = ENV.fetch("PWD", "")
       is_same = !named.empty? && File.identical?(named, ".")
       is_same ? named : Dir.pwd
     end
+
     attr_writer :words
 
     def initialize(words, variables, folder)
@@ -47,7 +50,7 @@ module Thruway
       @folder = folder
     end
 
-    # Starts the trial of a successor to `server`, and answers with its process number.
+    # Starts the trial of a successor to `server`. Returns its process number, or nil on failure.
     def try(server)
       variables = @variables.merge(TRIAL => server.class.name)
       trial = spawn(variables, *command, chdir: @folder, unsetenv_others: true, in: "/dev/null")
@@ -57,11 +60,11 @@ module Thruway
       nil
     end
 
-    # How long a trial may take.
+    # The time limit of a trial.
     def trial_seconds(configuration) = TRIAL_BOOTS * configuration.worker_boot_seconds
 
-    # Becomes the next server, to which `data` is left, unless the block says that this one is to
-    # stop.
+    # Becomes the next server, which inherits `data`, unless the block returns true: then the server
+    # is stopping.
     def become_next(kept: [], **data)
       Signals.between_programs do
         next if yield
@@ -81,11 +84,11 @@ module Thruway
       nice = Process.getpriority(Process::PRIO_PROCESS, 0) + TRIAL_NICENESS
       Process.setpriority(Process::PRIO_PROCESS, trial, nice)
     rescue SystemCallError
-      # It has ended: that is heard of.
+      # The trial has ended, and its status is collected as usual.
       nil
     end
 
-    # Without a shell, whatever the words are.
+    # The pair keeps Ruby from starting a shell for a command of one word.
     def command = [[@words.first, @words.first], *@words.drop(1)]
   end
 end

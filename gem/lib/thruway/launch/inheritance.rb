@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What a server leaves to the program that its process becomes in a hot restart: descriptors, and
-  # what they are.
+  # The descriptors and facts that a server hands over in a hot restart to the program that its
+  # process becomes. They travel in an environment variable.
   class Inheritance
     VARIABLE = "THRUWAY_INHERITANCE"
 
-    # The form of the variable; another one is not taken.
+    # The version of the variable's format. Other versions are ignored.
     VERSION = 1
 
-    # Takes what was left here, once; nil if there is nothing.
+    # Returns the inheritance of this process, once; nil if there is none.
     def self.take
       text = ENV.delete(VARIABLE) or return
       data = Marshal.load(text[/:(.*)\z/m, 1].to_s.unpack1("m0"))
@@ -18,7 +18,8 @@ module Thruway
       nil
     end
 
-    # The variable, which begins with this process's number, and the descriptors that stay open.
+    # Returns the variable and the descriptors to keep open. The value begins with the number of
+    # this process, so that programs which it starts do not take the inheritance for theirs.
     def self.leave(**data)
       data = { version: VERSION, **data }
       text = [Marshal.dump(data)].pack("m0")
@@ -35,10 +36,10 @@ module Thruway
       @data = data
     end
 
-    # Of each address as it was asked for: descriptors, each with the address as it is shown.
+    # The listening sockets for each configured URI, in the form of `Listeners#sockets`.
     def listeners = @data.fetch(:listeners)
 
-    # What this process starts is not to have them.
+    # Keeps the descriptors from programs that this process starts.
     def close_on_exec
       self.class.descriptors(@data).each_key do |number|
         io = IO.for_fd(number)
@@ -47,21 +48,19 @@ module Thruway
       end
     end
 
-    # What the server before this one was asked for, and has not followed.
+    # Orders that the previous server has received but not followed.
     def orders = @data.fetch(:orders, [])
 
-    # Connections of a server that was one process.
+    # The idle connections of a server without workers.
     def connections = @data[:connections]
 
-    # Whether workers serve meanwhile.
-    def workers? = @data.key?(:workers)
-
-    # Process numbers, and the place of each; nil if it is about to end.
+    # The process numbers of the workers, each with the index of its slot: nil for one that retires.
     def workers = @data.fetch(:workers)
 
+    # The worker table's part; see `WorkerTable#handover`.
     def handover = @data[:handover]
 
-    # The pipe whose end tells workers that their supervisor is gone.
+    # The pipe whose end tells workers that their supervisor has gone.
     def alive
       @data.fetch(:alive).zip(%w[r w]).map do |number, mode|
         IO.for_fd(number, mode).tap { |io| io.close_on_exec = true }

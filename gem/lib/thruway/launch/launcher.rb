@@ -15,33 +15,34 @@ require_relative "socket_activation"
 require_relative "systemd_notifier"
 
 module Thruway
-  # Starts a server as it was configured, and says where it is.
+  # Starts a server as configured, and announces its addresses. `Single` or `Supervisor` then run
+  # the server.
   class Launcher
-    # Between two looks at the file that asks for restarts.
+    # The interval between two checks of the file that requests restarts.
     RESTART_FILE_SECONDS = 2
 
-    attr_reader :configuration, :application, :listeners, :notify, :restart
+    attr_reader :configuration, :application, :listeners, :notifier, :restart
 
-    # What was asked for before there was a server that can follow it.
+    # The orders that have arrived before a server could follow them.
     attr_reader :orders
 
-    # `started` is the time of the monotonic clock at which the user asked for it; `name` is what is
-    # served, as the user calls it. `restart` starts it again; `reread` gives its configuration as
-    # it would be now.
-    def initialize(configuration, name:, started: Process.clock_gettime(Process::CLOCK_MONOTONIC),
-                   restart: HotRestart.of_this_process, reread: nil)
+    # `started_at` is the time of the monotonic clock at which the user ran the command. `name` is
+    # the user's name for the application. `restart` runs the command again in a hot restart.
+    # `reread` returns the current configuration.
+    def initialize(configuration, name:, restart: HotRestart.of_this_process, reread: nil,
+                   started_at: Process.clock_gettime(Process::CLOCK_MONOTONIC))
       @configuration = configuration
       @name = name
-      @started = started
+      @started_at = started_at
       @reread = reread
       @restart = restart
     end
 
     # Serves until a signal ends it.
     def run
-      @before = Inheritance.take
-      @notify = Notify.take
-      @activation = Activation.take
+      @previous = Inheritance.take
+      @notifier = SystemdNotifier.take
+      @activation = SocketActivation.take
       @redirection = Redirection.new(@configuration)
       take_early_signals
       prepare
@@ -51,7 +52,7 @@ module Thruway
       listen
       @configuration.offer(:metrics_listener, @listeners.metrics_from)
       @control = Control.open(@configuration)
-      @agent = AgentCheck.open(@configuration)
+      @agent_check = AgentCheck.open(@configuration)
       write_pidfile
       write_state
       name_process
@@ -60,7 +61,7 @@ module Thruway
     ensure
       @listeners&.close
       @control&.close
-      @agent&.close
+      @agent_check&.close
       remove_pidfile
     end
 
@@ -70,38 +71,40 @@ module Thruway
     end
 
     # Tells balancers that the server is about to stop. It may be called from a trap.
-    def announce_end = @agent&.announce_end
+    def announce_end = @agent_check&.announce_end
 
-    # The same application, from where it is now.
+    # Returns the application anew, to be loaded from the current release.
     def renew_application
       @application = Application.new(@configuration).tap(&:check)
     end
 
-    # Reads the configuration again. Whether it has changed; then it holds, unless it is to be kept.
+    # Reads the configuration again, and returns whether it has changed. The new one replaces the
+    # old one unless `keep` is set.
     def reload(keep: false)
-      read = @reread&.call or return false
-      read.check
-      return false if read.source == @configuration.source
+      current = @reread&.call or return false
+      current.check
+      return false if current.source == @configuration.source
 
-      take(read) unless keep
+      take(current) unless keep
       true
     rescue SystemCallError, SystemExit => e
       raise Failure, "cannot read the configuration again: #{e.message}"
     end
 
-    # Another configuration, for workers that start from now on.
+    # Replaces the configuration, for workers that start from now on.
     def take(configuration)
       configuration.offer(:metrics_listener, @listeners.metrics_from)
-      @control&.spare(configuration)
-      @agent&.spare(configuration)
+      @control&.close_in_workers(configuration)
+      @agent_check&.close_in_workers(configuration)
       @plugins&.attach(configuration)
       @configuration = configuration
     end
 
-    # Whether the server is to stop before it serves.
+    # Whether a signal has stopped the server before it serves.
     def stopped? = @is_stopped
 
-    # This process becomes the next server, unless the block says that it is to stop.
+    # Becomes the next server in this process, unless the block returns true: then the server is
+    # stopping.
     def become_next(**data, &is_stopping)
       Hooks.run(@configuration, :before_restart)
       @restart.words = @configuration.restart_words if @configuration.restart_words
@@ -111,12 +114,12 @@ module Thruway
 
     private
 
-    # Until there is a server that can follow them. The next server of a restart does so when it
-    # serves; its workers serve meanwhile.
+    # Handles signals until a server can. In a hot restart, orders wait until the next server
+    # serves. Without a previous server, they are declined.
     def take_early_signals
-      @orders = [*@before&.orders]
-      Signals.trap_orders { |order| @before ? keep(order) : decline(order) }
-      Signals.trap_stop { @is_stopped = true } if @before
+      @orders = [*@previous&.orders]
+      Signals.trap_orders { |order| @previous ? keep(order) : decline(order) }
+      Signals.trap_stop { @is_stopped = true } if @previous
       EarlySignals.replay
     end
 
@@ -126,7 +129,9 @@ module Thruway
     end
 
     def decline(order)
-      order == :reload ? @redirection.renew : Signals.say("it has not started yet")
+      return @redirection.renew if order == :reload
+
+      Signals.say("the signal is ignored: the server has not started yet")
     end
 
     def prepare
@@ -135,36 +140,37 @@ module Thruway
       ENV["RACK_ENV"] = configuration.environment
       directory = configuration.options[:directory]
       Dir.chdir(directory) if directory
-      @redirection.begin(continues: !@before.nil? || ENV.key?(HotRestart::TRIAL))
+      @redirection.begin(continues: !@previous.nil? || ENV.key?(HotRestart::TRIAL))
       @application = Application.new(configuration)
       @application.check
     end
 
-    # The check before a hot restart: this server is of the same kind as its predecessor, and the
-    # application boots.
-    def try(kind)
-      if kind != kind_of_server.name
-        raise Failure, "a restart cannot change between workers and one process: stop the server " \
-                       "and start it"
+    # Checks, before a hot restart, that this server has the same class as the previous one, and
+    # that the application boots.
+    def try(server_name)
+      if server_name != server_class.name
+        raise Failure.new("a restart cannot change between workers and a single process",
+                          hint: "stop the server, and start it again")
       end
       @application.load
     end
 
-    def kind_of_server = @configuration.workers.zero? ? Single : Cluster
+    def server_class = @configuration.workers.zero? ? Single : Supervisor
 
     def listen
       uris = @configuration.addresses(@activation)
       @listeners = Listeners.new(uris, metrics: @configuration.metrics,
-                                       inherited: @before&.listeners || {}, activated: @activation)
+                                       inherited: @previous&.listeners || {},
+                                       activated: @activation)
     end
 
     def serve
-      look_for_restarts if @configuration.restart_file
+      watch_restart_file if @configuration.restart_file
       start_plugins if @configuration.plugins.any?
-      @runner = kind_of_server.new(self, @before)
+      @runner = server_class.new(self, @previous)
       @runner.run do
         @control&.start { @runner.stats }
-        @agent&.start { @runner.stats }
+        @agent_check&.start { @runner.stats }
         announce
       end
     end
@@ -173,16 +179,16 @@ module Thruway
       @plugins = PumaPlugins.new(@configuration) { @runner.stats }
     end
 
-    # A file that is touched asks for a restart, as Puma's plugin has it.
-    def look_for_restarts
+    # Restarts the server whenever the restart file is touched, like Puma's plugin `tmp_restart`.
+    def watch_restart_file
       path = File.expand_path(@configuration.restart_file)
-      before = touched_at(path)
+      last = touched_at(path)
       Thread.new do
         loop do
           sleep RESTART_FILE_SECONDS
-          now = touched_at(path)
-          Process.kill("USR2", Process.pid) if now && now != before
-          before = now
+          current = touched_at(path)
+          Process.kill("USR2", Process.pid) if current && current != last
+          last = current
         end
       end
     end
@@ -190,32 +196,33 @@ module Thruway
     def touched_at(path)
       File.mtime(path) if File.file?(path)
     rescue SystemCallError
-      # It has gone meanwhile.
+      # The file was removed between the two calls.
       nil
     end
 
     def announce
-      milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started) * 1000
+      milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started_at) * 1000
       addresses = @listeners.addresses.join(", ")
       text = Failure.text("serving ", @name, " on ", addresses,
                           " (ready in #{milliseconds.round} ms)\n")
       metrics = @listeners.metrics_addresses
       text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
-      # At once: its reader may close after the first line.
-      tell(text)
+      # All lines in one write: the reader may close the pipe after the first line.
+      print(text)
       @plugins&.fire_background
       Hooks.run(@configuration, :after_booted)
     end
 
-    # After a restart, what has read the first line may be gone; a disk may be full.
-    def tell(line)
-      $stdout.write(line)
+    # Errors are ignored: after a restart the reader may have gone, and a disk may be full.
+    def print(text)
+      $stdout.write(text)
       $stdout.flush
     rescue SystemCallError
       nil
     end
 
-    # As Puma's, by which operators find it: `ps` shows addresses and the application's tag.
+    # Sets a process title like Puma's, by which operators find the server: `ps` shows the addresses
+    # and the application's tag.
     def name_process
       addresses = @listeners.addresses.map { |address| address.sub(/\Ahttp:/, "tcp:") }
       title = Failure.text("thruway #{VERSION} (", addresses.join(","), ")")
@@ -232,16 +239,16 @@ module Thruway
       raise Failure, "cannot write the pidfile: #{e.message}"
     end
 
-    # By which `thruway ctl -S` and pumactl find the control application.
+    # Writes the state file, by which `thruway ctl -S` and pumactl find the control application.
     def write_state
       path = @configuration.state_path or return
       state = @control&.state || { "pid" => Process.pid, "running_from" => Dir.pwd }
       text = state.map { |name, value| "#{name}: #{value.is_a?(String) ? value.dump : value}\n" }
-      # The token is in it.
+      # The file holds the token, hence the permissions.
       File.write(path, "---\n#{text.join}", perm: @configuration.state_permission || 0o600)
       @state = File.expand_path(path)
     rescue SystemCallError => e
-      raise Failure, "cannot write the state: #{e.message}"
+      raise Failure, "cannot write the state file: #{e.message}"
     end
 
     def remove_pidfile

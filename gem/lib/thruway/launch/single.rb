@@ -4,37 +4,38 @@ require_relative "../server/server"
 require_relative "../support/signals"
 
 module Thruway
-  # A server in this very process.
+  # A server without workers, which serves in this process.
   class Single
-    # `before` is what the server before this one has left, or nil.
-    def initialize(launcher, before = nil)
+    # `previous` is the `Inheritance` of the previous server, or nil.
+    def initialize(launcher, previous = nil)
       @launcher = launcher
-      @before = before
+      @previous = previous
       @orders = launcher.orders
-      @news = Thread::Queue.new
+      @wakeups = Thread::Queue.new
     end
 
-    # Yields when it serves; returns when it was stopped.
+    # Yields when the server serves; returns when it has stopped.
     def run
-      # A boot ends at once then, whatever it does.
+      # During the boot, a signal ends the process at once.
       Signals::STOPS.each { |name| Signal.trap(name, "DEFAULT") }
       return if @launcher.stopped?
 
-      application = @launcher.notify.while_alive { @launcher.application.load }
+      application = @launcher.notifier.while_alive { @launcher.application.load }
       @server = Server.new(application, configuration, @launcher.listeners.descriptors)
-      @server.engine.import(@before.connections) if @before&.connections
+      @server.engine.import(@previous.connections) if @previous&.connections
       Signals.trap_stop { stop }
       Signals.trap_orders { |order| take_order(order) }
       yield
-      @launcher.notify.ready
+      @launcher.notifier.ready
       follow_orders
-      @launcher.notify.while_alive { @server.run }
+      @launcher.notifier.while_alive { @server.run }
       become_next if @next
     end
 
-    # It may be called from a trap.
+    # Stops the server after `drain_delay`, or at once on the second call. It may be called from a
+    # trap.
     def stop
-      @launcher.notify.stopping unless @stopping
+      @launcher.notifier.stopping unless @stopping
       @launcher.announce_end
       end_trial
       return finish if @stopping || configuration.drain_delay_seconds.zero?
@@ -47,7 +48,7 @@ module Thruway
       end
     end
 
-    # What is counted, as JSON.
+    # The counters of the server, as JSON.
     def stats = @server.engine.stats
 
     private
@@ -60,54 +61,57 @@ module Thruway
       @launcher.listeners.close
     end
 
-    # Logs do not wait for a trial.
+    # Logs are reopened at once, even while a trial is under way.
     def take_order(order)
       return Thread.new { reload } if order == :reload
 
       Signals.queue(@orders, order)
-      @news << true
+      @wakeups << true
     end
 
-    # One at a time. What comes when this process is about to end is left to the next one.
+    # Follows the orders one at a time. Those that arrive when this process is about to become the
+    # next server are left to that server.
     def follow_orders
-      @news << true
+      @wakeups << true
       Thread.new do
-        follow_next until @news.pop.nil?
+        follow_next until @wakeups.pop.nil?
       end
     end
 
     def follow_next
       follow(@orders.shift) until @orders.empty? || @next
     rescue StandardError => e
-      say("an order was not followed: #{e.message} (#{e.class})")
+      say("cannot follow the signal: #{e.message} (#{e.class})")
     end
 
     def follow(order)
       case order
       when :reload then reload
-      when :refork then say("there are no workers to refork")
-      when :more, :fewer then say("there are no workers: the number stays")
+      when :refork then say("cannot refork: the server has no workers")
+      when :more, :fewer then say("cannot change the number of workers: the server has none")
       else restart
       end
     end
 
-    # Files are opened again; another configuration takes a restart.
+    # Reopens the log files. A changed configuration takes effect only with a restart.
     def reload
-      @launcher.notify.reloading
+      @launcher.notifier.reloading
       Redirection.new(configuration).renew
-      say("the configuration has changed; USR2 restarts with it") if @launcher.reload(keep: true)
-      @launcher.notify.ready
+      if @launcher.reload(keep: true)
+        say("the configuration has changed; send USR2 to restart with it")
+      end
+      @launcher.notifier.ready
     rescue Failure => e
       e.report
-      @launcher.notify.ready
+      @launcher.notifier.ready
     end
 
-    # Connections that are between two requests wait for the next server.
+    # Idle connections wait for the next server.
     def restart
       return if @stopping
 
-      @launcher.notify.reloading
-      say("hot restart: the command is tried")
+      @launcher.notifier.reloading
+      say("hot restart: trying the command")
       return unless try
 
       @next = true
@@ -120,9 +124,9 @@ module Thruway
       status = wait_for(@trial_pid, limit) if @trial_pid
       return !@stopping if status&.success? || @stopping
 
-      text = "hot restart stopped: the trial failed; the server stays as it was"
+      text = "hot restart stopped: the trial failed; the server keeps serving"
       say(text)
-      @launcher.notify.ready(text)
+      @launcher.notifier.ready(text)
       false
     end
 

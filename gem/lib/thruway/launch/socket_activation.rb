@@ -3,28 +3,28 @@
 require_relative "../support/bare_socket"
 
 module Thruway
-  # Sockets that systemd has opened for this process; see sd_listen_fds(3).
-  class Activation
-    FIRST = 3
+  # The sockets that systemd has opened for this process; see sd_listen_fds(3).
+  class SocketActivation
+    FIRST_DESCRIPTOR = 3
     VARIABLES = %w[LISTEN_PID LISTEN_FDS LISTEN_FDNAMES].freeze
 
-    # A listener: its descriptor, its name in the unit, and where it listens.
-    Activated = Struct.new(:descriptor, :name, :address)
+    # A listening socket: its descriptor, its name in the unit, and its address.
+    ActivatedSocket = Struct.new(:descriptor, :name, :address)
 
-    # The variables are for this process: what it starts is not to see them.
+    # Takes the sockets, and removes the variables, which are meant for this process alone.
     def self.take
       pid, count, names = VARIABLES.map { |name| ENV.delete(name) }
       return new([]) unless pid.to_i == Process.pid
 
       names = names.to_s.split(":")
-      new(Array.new(count.to_i) { |index| open(FIRST + index, names[index]) }.compact)
+      new(Array.new(count.to_i) { |index| open(FIRST_DESCRIPTOR + index, names[index]) }.compact)
     end
 
     def self.open(number, name)
       socket = Socket.for_fd(number)
       socket.autoclose = false
       socket.close_on_exec = true
-      Activated.new(number, name, show(socket.local_address))
+      ActivatedSocket.new(number, name, show(socket.local_address))
     rescue SystemCallError
       nil
     end
@@ -43,21 +43,18 @@ module Thruway
 
     def any? = @sockets.any?
 
-    # Addresses of all, each as `systemd://` with its name or number.
+    # A URI for each socket: `systemd://` with the name or the descriptor.
     def uris = @sockets.map { |socket| "systemd://#{socket.name || socket.descriptor}" }.uniq
 
-    # Descriptors that stand for `uri`: by name, or as they listen at the same address.
+    # The sockets for `uri`, which gives a name or the address at which they listen.
     def at(uri)
-      # A path may have any bytes.
+      # A path may hold bytes in any encoding.
       uri = uri.b
       name = uri[%r{\Asystemd://(.+)\z}n, 1]
       @sockets.select do |socket|
         name ? [socket.name, socket.descriptor.to_s].include?(name) : same?(uri, socket.address)
       end
     end
-
-    # Descriptors that a program which follows takes anew.
-    def descriptors = @sockets.map(&:descriptor)
 
     private
 

@@ -3,18 +3,18 @@
 require_relative "../support/bare_socket"
 
 module Thruway
-  # What systemd is told (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`); see sd_notify(3).
-  # Without systemd it does nothing.
-  class Notify
+  # Notifies systemd of the server's state (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`);
+  # see sd_notify(3). Without systemd, all methods do nothing.
+  class SystemdNotifier
     VARIABLES = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
 
-    # The variables are for this process: what it starts is not to see them.
+    # Reads and removes the variables, which are meant for this process alone.
     def self.take
       path, period, pid = VARIABLES.map { |name| ENV.delete(name) }
       new(path, period.to_i, pid)
     end
 
-    # Seconds between two signs of life; nil if none are wanted.
+    # The seconds between two keep-alive messages; nil if systemd expects none.
     attr_reader :period
 
     def initialize(path, microseconds = 0, pid = nil)
@@ -26,7 +26,7 @@ module Thruway
 
     def ready(status = nil) = say("READY=1", *status_line(status))
 
-    # A configuration is read again, or the server restarts; `ready` ends that.
+    # Reports that a reload or a restart has begun. `ready` reports its end.
     def reloading
       microseconds = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
       say("RELOADING=1", "MONOTONIC_USEC=#{microseconds}")
@@ -36,7 +36,7 @@ module Thruway
 
     def status(text) = say(*status_line(text))
 
-    # A sign of life, if it is time for one.
+    # Sends a keep-alive message if one is due.
     def alive
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       return if @period.nil? || now < @alive_at + (@period / 2)
@@ -45,7 +45,7 @@ module Thruway
       say("WATCHDOG=1")
     end
 
-    # Gives signs of life by a thread of its own while the block runs.
+    # Sends keep-alive messages from a thread while the block runs.
     def while_alive
       return yield unless @period
 
@@ -70,7 +70,7 @@ module Thruway
       @socket ||= Socket.new(:UNIX, :DGRAM)
       BareSocket.send_datagram(@socket, "#{lines.join("\n")}\n", Socket.sockaddr_un(@path))
     rescue SystemCallError, IOError
-      # Nothing depends on it here.
+      # The server works without systemd's attention.
       nil
     end
   end

@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
-# What a boot may change in Ruby itself, and Ruby's own start sets again in a child: encodings,
-# streams, the random numbers' seed, `$0`, the compiler's options. A child has it as at the start,
-# until it asks for the feature that changed it. It is loaded into the module of its user (`load`
-# with a module).
+# The state of Ruby itself that a boot may change: encodings, streams, the seed of random numbers,
+# `$0`, the compiler's options. A child begins with the state of a fresh Ruby, and gets the changes
+# when it asks for the feature that made them. It is loaded into the module of its user (`load` with
+# a module).
 module BootState
-  # A program's own seeds are smaller, Ruby's have 128 bits.
+  # Larger seeds come from Ruby, which chooses 128 bits. Programs set smaller ones.
   OWN_SEED_MAX = 2**64
-  # A generator that gave more words is not followed.
+  # The number of words that a generator may have produced. More take too long to repeat.
   WORDS_MAX = 100_000
   CATEGORIES =
     Warning.respond_to?(:categories) ? Warning.categories : %i[deprecated experimental]
   COMPILER = RubyVM::InstructionSequence
 
-  # A stream that has no encoding of its own has the default one.
+  # The encodings of a stream. nil stands for the default one.
   OF_STREAM = lambda do |stream|
     next if stream.closed?
 
@@ -29,7 +29,7 @@ module BootState
     stream.set_encoding(external, internal)
   end
 
-  # Of each part, how it is read and how it is set.
+  # How each part of the state is read, and how it is set.
   PARTS = {
     external: [-> { Encoding.default_external }, ->(name) { Encoding.default_external = name }],
     internal: [-> { Encoding.default_internal }, ->(name) { Encoding.default_internal = name }],
@@ -52,10 +52,10 @@ module BootState
 
   def now = PARTS.transform_values { |read, _| read.call }
 
-  # What is not as it was then.
+  # The parts that differ from `before`.
   def since(before) = now.reject { |part, value| before[part] == value }
 
-  # Ruby warns of some of them.
+  # Sets the parts in `state`. Ruby warns about some of them, hence the silence.
   def set(state)
     level, $VERBOSE = $VERBOSE, nil
     state.each { |part, value| PARTS.fetch(part).last.call(value) }
@@ -63,7 +63,7 @@ module BootState
     $VERBOSE = state.fetch(:verbose, level)
   end
 
-  # The seed of the program's own, and how many words were drawn since; nil where it is Ruby's.
+  # The program's seed and the number of words that were drawn since; nil if the seed is Ruby's.
   def random
     seed = Random.seed
     return if seed > OWN_SEED_MAX
@@ -81,7 +81,8 @@ module BootState
     end
   end
 
-  # Ruby's generator makes 624 words at a time: how many are left is compared first.
+  # The state of a generator. The number of words left is compared first, because that is fast:
+  # Ruby's generator makes 624 words at a time.
   def state_of(generator) = [generator.send(:left), generator.send(:state)]
 
   def repeat(seed, words)
@@ -89,7 +90,7 @@ module BootState
     Random.bytes(4 * words.to_i)
   end
 
-  # Before its script, Ruby does not show a title: the last one is kept.
+  # Keeps the last title that the block sets. Ruby shows no title before it runs its script.
   def keeping_titles
     original = Process.method(:setproctitle).unbind
     keep = ->(title) { @title = title.dup }

@@ -1,17 +1,18 @@
 # frozen_string_literal: true
 
-# Notes that a boot reads its whole environment, which Ruby does without a call that could be seen.
-# It is loaded into the module of its user (`load` with a module).
-class EnvironmentReaders
+# Reports when a boot reads its whole environment: Ruby does so without a system call or a call of
+# the C library that could be interposed. It is loaded into the module of its user (`load` with a
+# module).
+class EnvironmentWatcher
   NAMES = %i[assoc clone delete_if dup each each_key each_pair each_value except filter filter!
              has_value? inspect invert keep_if key keys rassoc reject reject! select select! to_a
              to_h to_hash value? values].freeze
-  # Bundler keeps the environment for programs that it starts; each child's copy is its own.
+  # Bundler copies the environment for programs that it starts. The copy is corrected in each child.
   KEEPER = %r{/bundler/environment_preserver\.rb\z}
 
-  # Calls of `own` file are not noted.
-  def initialize(own, &noted)
-    @own, @noted = own, noted
+  # Calls from the file `own` are not reported.
+  def initialize(own, &report)
+    @own, @report = own, report
     @originals = (NAMES & ENV.singleton_methods).to_h { |name| [name, ENV.method(name).unbind] }
   end
 
@@ -25,10 +26,10 @@ class EnvironmentReaders
   private
 
   def watch(name, original)
-    own, noted = @own, @noted
+    own, report = @own, @report
     ENV.define_singleton_method(name) do |*arguments, **options, &block|
       caller = caller_locations(1, 1).first&.path.to_s
-      noted.call unless caller == own || caller.match?(KEEPER)
+      report.call unless caller == own || caller.match?(KEEPER)
       original.bind_call(self, *arguments, **options, &block)
     end
   end

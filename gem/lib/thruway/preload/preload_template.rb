@@ -1,54 +1,34 @@
 # frozen_string_literal: true
 
-%w[../support/fork_safety entry_script boot_state environment_watcher].each do |name|
+%w[../support/fork_safety boot_state entry_script environment_watcher
+   watched_arguments].each do |name|
   load("#{__dir__}/#{name}.rb", Module.nesting.first)
 end
 
-# A Ruby that loads what a command's runs load, waits, and is forked for each of them. It is
-# evaluated in a module of its own (`load` with a module). That happens in the place of a feature
-# that Ruby requires before the command's script. A child returns from here, and Ruby goes on as
-# always. See docs/explanation/design/preload.md.
-class Template
-  # When a child asks for one of Rails' files, the variables are those under which it was loaded.
-  OF_RAILS = %w[/config/application.rb /config/environment.rb].freeze
-  # These folders are put into the load path as a gem is activated.
-  OF_GEMS = %r{/(gems|extensions)/}
-  # A template that takes more is none, unless THRUWAY_PRELOAD_MB allows it.
-  MEGABYTES_MAX = 1024
-  # Ruby itself catches them, whatever a program has made of them.
-  HANDLED = %w[HUP INT TERM QUIT ALRM USR1 USR2].freeze
-  # Ruby takes switches out of its script's arguments, and makes globals of them (-s).
-  TAKES_SWITCHES = /\A-[acdhlnpSUvwy\d]*s/
-  # Ruby says it before anything is loaded.
-  SAYS_VERSION = /\A-[acdhlnpSUwy\d]*v/
-
-  # The arguments as a boot sees them: it is noted that it looks. Of an Array, `[*ARGV]` and
-  # `%w[a] & ARGV` take the elements without a call. So this is none, and Ruby asks it for them. A
-  # boot that keeps it keeps the command's own arguments.
-  class Arguments < BasicObject
-    # These tell nothing of the elements. OptionParser extends ARGV as it is loaded.
-    TELL_NOTHING = %i[extend object_id].freeze
-
-    def initialize(arguments, &noted)
-      @arguments = arguments
-      @noted = noted
-    end
-
-    def to_a = @arguments.tap(&@noted)
-    alias to_ary to_a
-
-    def ==(other) = to_a == other
-    def !=(other) = to_a != other
-    def equal?(other) = super || @arguments.equal?(other)
-    # Ruby asks it before it takes something for a String.
-    def respond_to?(...) = to_a.respond_to?(...)
-    def respond_to_missing?(...) = to_a.respond_to?(...)
-
-    def method_missing(name, ...)
-      @noted.call unless TELL_NOTHING.include?(name)
-      @arguments.public_send(name, ...)
-    end
+# The process that preloaded commands are forked from. It boots once, by loading the features that
+# runs of the command load, and then forks a child for each command. The code runs in the place of a
+# feature that Ruby requires before the command's script: in a child, `run` returns, and Ruby goes
+# on with the script as usual. It is loaded into an anonymous module (`load` with a module), because
+# the command must not see a `Thruway` that it has not required. See
+# docs/explanation/design/preload.md.
+class PreloadTemplate
+  # The reason why this process cannot be a template. It is raised and rescued in this class only,
+  # and never below a frame of the application.
+  class Refusal < StandardError
   end
+
+  # Rails' files at which a child compares its variables with those under which the file was loaded.
+  OF_RAILS = %w[/config/application.rb /config/environment.rb].freeze
+  # Folders that are put into the load path when a gem is activated.
+  OF_GEMS = %r{/(gems|extensions)/}
+  # The memory that a template may use, unless THRUWAY_PRELOAD_MB is set.
+  MEGABYTES_MAX = 1024
+  # Signals that Ruby itself handles, so that the kernel does not tell whether a program does.
+  HANDLED = %w[HUP INT TERM QUIT ALRM USR1 USR2].freeze
+  # The option -s: Ruby turns switches among the script's arguments into global variables.
+  TAKES_SWITCHES = /\A-[acdhlnpSUvwy\d]*s/
+  # The option -v: Ruby prints its version before it loads anything.
+  PRINTS_VERSION = /\A-[acdhlnpSUwy\d]*v/
 
   def initialize(native)
     @native = native
@@ -57,24 +37,25 @@ class Template
     @parts = {}
     @folders = {}
     @states = {}
-    # These are set again in the child.
-    @set_again = [*native.volatile, "THRUWAY_BOOT"]
+    # Variables that differ between commands, and are not compared.
+    @uncompared = [*native.volatile, "THRUWAY_BOOT"]
   end
 
-  # Comes back in a child only, which is a command.
+  # Boots and serves. It returns only in a child, which becomes the command.
   def run
-    objection = catch(:objection) { boot }
+    objection = boot
     give_up(objection) if objection
     serve
   end
 
   private
 
+  # Returns nil, or the reason why this process cannot be a template.
   def boot
     features, variables, @arguments = @native.plan
-    object("its features are not known") unless features
+    refuse("its features are not known") unless features
     @prefix = prefix
-    look_at_options
+    check_options
     @surroundings = surroundings
     @start = BootState.now
     objection = @script.objection
@@ -82,59 +63,61 @@ class Template
     load_ahead(features, variables) unless objection
     read_specifications
     ForkSafety.disconnect
-    look
-    look_at_memory
+    check_state
+    check_memory
     take_unflushed
     of_ruby = ->(one) { one.seed > BootState::OWN_SEED_MAX }
     @randoms = ObjectSpace.each_object(Random).select(&of_ruby)
     @native.exclude(hooks&.excluded.to_a)
-    @native.listen(Dir.pwd, $LOADED_FEATURES) || object("there is no socket")
+    @native.listen(Dir.pwd, $LOADED_FEATURES) || refuse("there is no socket")
     nil
+  rescue Refusal => e
+    e.message
   rescue Exception => e # rubocop:disable Lint/RescueException
     "it raises #{e.class} as it boots"
   end
 
   def load_ahead(features, variables)
-    readers = EnvironmentReaders.new(__FILE__) { @native.read_all_variables }
+    readers = EnvironmentWatcher.new(__FILE__) { @native.read_all_variables }
     readers.watching do
       BootState.keeping_titles { watching_arguments { load_features(features, variables) } }
     end
     drawn = @states.values.filter_map { |state| state[:random] }
-    object("it draws more random numbers than can be drawn again") unless drawn.all?(&:last)
+    refuse("it draws more random numbers than can be drawn again") unless drawn.all?(&:last)
   end
 
-  def object(reason) = throw(:objection, reason)
+  def refuse(reason) = raise(Refusal, reason)
 
   def give_up(reason)
     @native.refuse(reason)
     exit!(1)
   end
 
-  # How many of the command's words come before the arguments of Ruby's script.
+  # The number of the command's words before the arguments of Ruby's script.
   def prefix
     words = @native.words
     ends_alike = arguments(words.last(ARGV.size)) == ARGV
-    object("its arguments reach Ruby in another form") unless ends_alike
+    refuse("its arguments reach Ruby in another form") unless ends_alike
     @program = File.binread("/proc/self/cmdline").chomp("\0").split("\0", -1)
     @program.pop(ARGV.size)
     @native.same_words(words.size - ARGV.size)
     words.size - ARGV.size
   end
 
-  # What Ruby has done before it came here.
-  def look_at_options
+  # Refuses options whose effects happen before this code runs.
+  def check_options
     options = @program.drop(1) + ENV.fetch("RUBYOPT", "").split
     has = ->(pattern) { options.any? { |word| word.match?(pattern) } }
-    object("Ruby takes switches out of its script's arguments (-s)") if has[TAKES_SWITCHES]
-    object("Ruby says its version (-v)") if has[SAYS_VERSION]
-    object("its script is its standard input") if $0 == "-"
+    refuse("Ruby takes switches out of its script's arguments (-s)") if has[TAKES_SWITCHES]
+    refuse("Ruby prints its version (-v)") if has[PRINTS_VERSION]
+    refuse("its script is its standard input") if $0 == "-"
     @native.script($0) unless $0 == "-e"
-    @script = AheadScript.new($0, ARGV.dup)
+    @script = EntryScript.new($0, ARGV.dup)
   end
 
-  # What a boot may change that a fork must not find changed.
+  # The state of the process that a boot must not change, since children would inherit the change.
   def surroundings
-    # Signals beyond the first 31 are libc's own.
+    # The first 31 signals: libc uses others itself.
     caught = File.read("/proc/self/status")[/^SigCgt:\s*(\h+)/, 1].hex & 0x7fffffff
     { "the current folder" => Dir.pwd, "the umask" => File.umask,
       "a standard stream" => [STDIN, STDOUT, STDERR].map(&:closed?),
@@ -160,7 +143,7 @@ class Template
     add_nested
   end
 
-  # What a part has loaded of the other ones is asked for under the same variables.
+  # Files of Rails that one of the parts has loaded are compared under the variables of that part.
   def add_nested
     inner = $LOADED_FEATURES.select { |path| path.end_with?(*OF_RAILS) } - @parts.keys
     return if @parts.empty?
@@ -170,14 +153,14 @@ class Template
     @states.compact!
   end
 
-  # What the boot makes of the first command's arguments is right for the same ones alone. It has to
-  # find the Array itself then, so it starts again.
+  # Notices a boot that looks at the arguments, whose result is right only for equal arguments. The
+  # template then starts again, for this command line only, so that the boot finds the real Array.
   def watching_arguments
     return yield if @native.of_words?
 
     original = ARGV
     were_read = false
-    exchange_arguments(Arguments.new(original) { were_read = true })
+    exchange_arguments(WatchedArguments.new(original) { were_read = true })
     yield
   ensure
     exchange_arguments(original) if original
@@ -186,7 +169,8 @@ class Template
 
   def start_again = start(@environment.merge([@native.role_of_words].to_h), @native.words)
 
-  # Starts a command in the place of this process. Of one word alone Ruby would make a shell's line.
+  # Starts a command in the place of this process. The pair keeps Ruby from passing a single word to
+  # a shell.
   def start(environment, words)
     exec(environment, [words.first, words.first], *words.drop(1), unsetenv_others: true)
   end
@@ -196,7 +180,8 @@ class Template
     Object.const_set(:ARGV, arguments)
   end
 
-  # The command asked for it by a name, which made RubyGems activate its gem.
+  # Loads a feature by its path, as the command has done by a name that made RubyGems activate the
+  # feature's gem.
   def load_feature(path, first, last)
     folders = [first, last].map { |all| all - $LOAD_PATH }
     @folders[path] = folders if folders.any?(&:any?)
@@ -209,7 +194,8 @@ class Template
     @states[path] = state if state.any?
   end
 
-  # The command itself has put them into the load path, and each child does so again.
+  # Adds folders to the load path while the block runs. The command itself has added them, and each
+  # child does so again.
   def with_folders(first, last)
     $LOAD_PATH.unshift(*first) if first.any?
     $LOAD_PATH.push(*last) if last.any?
@@ -226,8 +212,8 @@ class Template
     stub&.to_spec&.activate
   end
 
-  # What the boot has written and Ruby has not: each child has it in its own streams. A fork would
-  # write it to the template's, which are nothing.
+  # Takes the output that the boot has left in Ruby's buffers, so that each child can write it to
+  # its own streams. A fork would write it to the template's streams, which lead nowhere.
   def take_unflushed
     @unflushed = [STDOUT, STDERR].reject(&:closed?).map do |stream|
       count = @native.said_count
@@ -236,8 +222,8 @@ class Template
     end
   end
 
-  # A binstub of RubyGems asks which gem has the command. Bundler then reads each gem's own
-  # specification, which it has not needed before.
+  # Reads the gems' specifications in advance if a binstub of RubyGems will look up its command:
+  # Bundler reads each gem's specification then, but not before.
   def read_specifications
     return unless defined?(::Bundler) && File.file?(@program.last)
 
@@ -245,7 +231,8 @@ class Template
     ::Gem.loaded_specs.each_value(&:executables) if is_binstub
   end
 
-  # What the boot does to the environment is done to each child's, when it asks for that part.
+  # The changes of the environment that the block makes. Each child makes them when it asks for that
+  # part of the boot.
   def changes
     before = ENV.to_h
     yield
@@ -254,25 +241,25 @@ class Template
                             .to_h { |name| [name, now[name]] }
   end
 
-  def look
+  def check_state
     objection = @native.objection || @native.open_files_objection
-    object(objection) if objection
+    refuse(objection) if objection
     changed = surroundings.find { |name, value| @surroundings[name] != value }
-    object("it changes #{changed.first}") if changed
-    look_at_threads
-    object("Coverage is running") if coverage?
-    object("$DEBUG is on") if $DEBUG
+    refuse("it changes #{changed.first}") if changed
+    check_threads
+    refuse("Coverage is running") if coverage?
+    refuse("$DEBUG is on") if $DEBUG
   end
 
-  def look_at_threads
+  def check_threads
     thread = ForkSafety.end_threads(Thread.list - [Thread.main])
-    object("it starts a thread (#{thread.inspect})") if thread
+    refuse("it starts a thread (#{thread.inspect})") if thread
   end
 
-  def look_at_memory
+  def check_memory
     megabytes = File.read("/proc/self/status")[/^VmRSS:\s*(\d+)/, 1].to_i / 1024
     allowed = Integer(ENV.fetch("THRUWAY_PRELOAD_MB", MEGABYTES_MAX))
-    object("it takes #{megabytes} MB, and #{allowed} are allowed") if megabytes > allowed
+    refuse("it uses #{megabytes} MB, and #{allowed} are allowed") if megabytes > allowed
   end
 
   def coverage? = defined?(::Coverage) && ::Coverage.running?
@@ -298,11 +285,11 @@ class Template
     child
   rescue Exception => e # rubocop:disable Lint/RescueException
     @native.failed("#{e.class}: #{e.message}")
-    # Hooks of the application's own may raise in the child.
+    # In the child, a hook of `fork` may have raised.
     exit!(1) unless Process.pid == template
   end
 
-  # This process is the command.
+  # Makes this process the command.
   def become
     words, environment = @native.take_over
     exit!(2) unless words
@@ -314,12 +301,13 @@ class Template
     title
     seed_anew
     guarded = @parts.keys | @folders.keys | @states.keys
-    guarded.any? ? @native.guard(guarded, method(:compare)) : say_again
+    guarded.any? ? @native.guard(guarded, method(:compare)) : write_unflushed
     hooks&.run_after_fork
   end
 
-  # What the boot has said, behind what the command has said before it asked for the application.
-  def say_again
+  # Writes the output of the boot, after the output that the command has written before it asked for
+  # the application.
+  def write_unflushed
     unflushed, @unflushed = @unflushed, nil
     return unless unflushed
 
@@ -328,7 +316,8 @@ class Template
     unflushed.each { |stream, bytes| stream.write(bytes) }
   end
 
-  # As Ruby made them at its start, whatever the boot has made of the encodings.
+  # Encodes the arguments as Ruby does at its start, whatever the boot has done to the default
+  # encodings.
   def arguments(words)
     external, internal = @encodings
     words.map do |word|
@@ -350,7 +339,7 @@ class Template
     take_original_environment
   end
 
-  # Bundler has kept those of the template's own environment.
+  # Corrects Bundler's copy of the environment, which is the template's.
   def take_original_environment
     return unless defined?(::Bundler::ORIGINAL_ENV) && !::Bundler::ORIGINAL_ENV.frozen?
 
@@ -362,27 +351,28 @@ class Template
 
   def set(variables) = variables.each { |name, value| ENV[name] = value }
 
-  # What Ruby has seeded itself is each command's own.
+  # Gives each command random numbers of its own, where Ruby has chosen the seed.
   def seed_anew
     Random.srand
     @randoms.reject(&:frozen?).each { |one| Random.instance_method(:initialize).bind_call(one) }
   end
 
-  # As tools show it: the words that the template's Ruby was started with, and the arguments.
+  # Sets the process title to the words that Ruby was started with, and the arguments.
   def title = Process.setproctitle([*@program, *ARGV].map(&:b).join(" "))
 
-  # A part that was booted under other variables than this command has set is of no use: the command
-  # is started as always. Answers whether there are more to compare.
+  # Called when the command asks for a feature. If the feature was booted under other conditions
+  # than the command's, the command is started without the template. Returns whether more features
+  # are to be compared.
   def compare(path)
     compare_folders(@folders.delete(path))
     part = @parts.delete(path)
     compare_part(part) if part
     take_state(path)
-    say_again
+    write_unflushed
     [@parts, @folders, @states].any?(&:any?)
   end
 
-  # What the feature did to Ruby itself.
+  # Makes the changes that the feature made to Ruby's own state.
   def take_state(path)
     state = @states.delete(path)
     return unless state
@@ -391,14 +381,14 @@ class Template
     BootState.set(state)
   end
 
-  # From other folders the command would get another feature of that name.
+  # Compares the load path: with other folders, the command would find another feature of that name.
   def compare_folders(folders)
     return unless folders
 
     first, last = folders
     now = $LOAD_PATH.grep_v(OF_GEMS)
     is_same = now.first(first.size) == first && now.last(last.size) == last
-    boot_after_all("the load path is another") unless is_same
+    boot_after_all("the load path differs") unless is_same
   end
 
   def compare_part(part)
@@ -406,25 +396,26 @@ class Template
     before, made = part
     now = compared(ENV.to_h)
     differs = (now.keys | before.keys).find { |name| now[name] != before[name] }
-    boot_after_all("variable #{differs} is another") if differs
+    boot_after_all("the variable #{differs} differs") if differs
     boot_after_all("Coverage is running") if coverage?
     compare_arguments if @native.of_words?
     set(made)
   end
 
-  # The boot looked at what the first command had left of its arguments by then.
+  # Compares the arguments as the command has left them by now: the boot has seen what the first
+  # command had left of them.
   def compare_arguments
-    boot_after_all("its arguments are others by then") if @arguments && @arguments != ARGV
+    boot_after_all("its arguments differ by then") if @arguments && @arguments != ARGV
     @arguments = nil
   end
 
   def boot_after_all(reason)
     is_explained = ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
-    warn "thruway: preload: booted after all, since #{reason}" if is_explained
+    warn "thruway: preload: booted after all: #{reason}" if is_explained
     start(@given, @words)
   end
 
-  def compared(variables) = variables.reject { |name, _| @set_again.include?(name) }
+  def compared(variables) = variables.reject { |name, _| @uncompared.include?(name) }
 
   # The application's own hooks, if it has any.
   def hooks = (::Thruway::Preload if defined?(::Thruway::Preload.before_fork))

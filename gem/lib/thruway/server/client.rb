@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module Thruway
-  # A client whose connection was upgraded: a WebSocket, or a stream of server-sent events. Its
-  # handler is given it with each event. Any thread may write to it. No thread waits for it.
+  # The client of an upgraded connection: a WebSocket, or a stream of server-sent events. Its
+  # handler gets it with each event. Any thread may write to it, and no write blocks.
   class Client
     BINARY = Encoding::BINARY
 
-    # Sends a message to many WebSockets: it is made once. How many of them are open. Streams of
-    # events among them get an event each.
+    # Sends a message to many clients, and returns how many of them are open. The frame for
+    # WebSockets is made once.
     def self.broadcast(clients, data)
       data = data.to_s
       streams, sockets = clients.partition { |client| client.is_a?(EventClient) }
@@ -19,23 +19,25 @@ module Thruway
       open + streams.count { |client| client.write(data) }
     end
 
-    # A text as messages have it.
+    # Converts a text to UTF-8, the encoding of text messages.
     def self.utf8(text)
       text = text.encode(Encoding::UTF_8) unless text.encoding == Encoding::UTF_8
-      raise ArgumentError, "a text is not #{text.encoding}" unless text.valid_encoding?
+      raise ArgumentError, "the text is not valid #{text.encoding}" unless text.valid_encoding?
 
       text
     end
     private_class_method :utf8
 
-    # The environment of the request that was upgraded, and what handles the events.
+    # The environment of the request that was upgraded.
     attr_reader :env
+
+    # The object whose methods are called for events.
     attr_accessor :handler
 
-    # Why it is over, as WebSockets number that; nil before.
+    # The close code of the WebSocket; nil while the connection is open.
     attr_reader :close_code
 
-    # What keeps it, and a String that stands for it there.
+    # The engine, and the String that identifies this client there.
     attr_reader :engine, :ticket
 
     def initialize(engine, ticket, env, handler)
@@ -45,7 +47,8 @@ module Thruway
       @handler = handler
     end
 
-    # Sends a message: bytes if the String is binary, otherwise text. False if the client is gone.
+    # Sends a message: a binary one if the String is binary, a text otherwise. Returns false if the
+    # client is gone.
     def write(data)
       data = data.to_s
       return @engine.socket_send(@ticket, data, false) if data.encoding == BINARY
@@ -55,7 +58,7 @@ module Thruway
 
     alias << write
 
-    # Ends the connection. The client is told the code, and a reason of 123 bytes at most.
+    # Closes the connection with a code, and a reason of at most 123 bytes.
     def close(code = 1000, reason = "")
       @engine.socket_close(@ticket, code, reason)
       nil
@@ -63,12 +66,12 @@ module Thruway
 
     def open? = !@engine.socket_pending(@ticket).nil?
 
-    # How many bytes wait for the client to take them; -1 if it is gone.
+    # The number of bytes that the client has not received yet; -1 if the client is gone.
     def pending = @engine.socket_pending(@ticket) || -1
 
     def protocol = :websocket
 
-    # The server's own: it is over.
+    # :nodoc: The server calls it at the end of the connection.
     def ended(code)
       @close_code = code
     end
@@ -78,13 +81,13 @@ module Thruway
     def utf8(text) = Client.send(:utf8, text)
   end
 
-  # The same for a stream of events.
+  # The client of a stream of server-sent events.
   class EventClient < Client
-    # Sends an event. Its data may have several lines.
+    # Sends an event, whose data may have several lines.
     def write(data, event: nil, id: nil)
       lines = { "event" => event, "id" => id }.compact.map { |name, value| line(name, value) }
       texts = utf8(data.to_s).split(/\r\n|\r|\n/, -1)
-      # Without a line of data a page is told nothing.
+      # Browsers ignore an event without a line of data.
       texts << "" if texts.empty?
       lines.concat(texts.map { |text| "data: #{text}\n" })
       @engine.socket_write(@ticket, "#{lines.join}\n")
@@ -101,7 +104,8 @@ module Thruway
     private
 
     def line(name, value)
-      raise ArgumentError, "the #{name} of an event has one line" if value.to_s.match?(/[\r\n\0]/)
+      raise ArgumentError, "the #{name} of an event must be one line" if
+        value.to_s.match?(/[\r\n\0]/)
 
       "#{name}: #{value}\n"
     end

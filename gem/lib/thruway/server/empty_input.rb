@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The `rack.input` of a request without a body: one for all of them, because it has no state.
-  module NoInput
+  # The `rack.input` of requests without a body. All of them share it, because it has no state.
+  module EmptyInput
     module_function
 
     def read(length = nil, buffer = nil)

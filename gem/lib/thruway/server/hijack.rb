@@ -1,20 +1,20 @@
 # frozen_string_literal: true
 
 module Thruway
-  # A request's `rack.hijack`. The engine makes one for each request and sets its variables.
-  # Whatever thread calls it, it takes the connection of that request, and never that of a later
-  # one.
+  # The `rack.hijack` of a request. The engine allocates one for each request and sets its instance
+  # variables. Any thread may call it, and gets the connection of this request, never that of a
+  # later one.
   class Hijack
     def call
       @server.__send__(:hijack, @request)
     end
 
-    # Sends fields ahead of the response of that request (103).
+    # Sends early hints (103) ahead of the response.
     def hint(headers)
       @server.__send__(:hint, @request, headers)
     end
 
-    # As a block, like the Proc that other servers have here.
+    # Other servers have a Proc here, which callers may pass as a block.
     def to_proc
       method(:call).to_proc
     end

@@ -5,26 +5,28 @@ require_relative "../support/bare_socket"
 require_relative "../support/failure"
 
 module Thruway
-  # The sockets that a server listens on. Workers inherit their descriptors.
+  # The listening sockets of a server. Workers inherit their descriptors.
   class Listeners
     HINTS = {
       "in_use" => "another process listens there; stop it, or choose another port with -p",
-      "denied" => "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose one above"
+      "denied" => "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one"
     }.freeze
 
-    # How long workers have for the connections that wait when the server stops.
-    MOMENT_SECONDS = 0.1
-    LOOK_SECONDS = 0.002
+    # The time for workers to accept the connections that are queued when the server stops, and the
+    # interval between two checks of the queues.
+    ACCEPT_SECONDS = 0.1
+    CHECK_SECONDS = 0.002
 
-    # Begins the name of an address for metrics under which requests are served, too. Where the
-    # system chooses the port, both have one.
-    SECOND = "metrics:"
+    # The prefix of the key of a metrics listener whose URI also serves requests. If the system
+    # chooses the port, the two listeners have different ports.
+    METRICS_PREFIX = "metrics:"
 
-    # Of each address as it was asked for: descriptors, each with the address as it is shown.
+    # The sockets for each configured URI: a list of descriptors, each followed by the address to
+    # show.
     attr_reader :sockets
 
-    # Those for metrics come last. Some may be open already: `inherited` from the server before this
-    # one, in the form of `sockets`, or `activated` by systemd.
+    # Opens the sockets; those for metrics come last. Some may be open already: `inherited` from the
+    # previous server, in the form of `sockets`, or `activated` by systemd.
     def initialize(uris, metrics: [], inherited: {}, activated: nil)
       @owner = Process.pid
       @inherited = inherited.dup
@@ -32,40 +34,42 @@ module Thruway
       @foreign = []
       @sockets = uris.uniq.to_h { |uri| [uri, open(uri)] }
       @metrics = metrics.uniq.to_h do |uri|
-        name = @sockets.key?(uri) ? "#{SECOND}#{uri}" : uri
+        name = @sockets.key?(uri) ? "#{METRICS_PREFIX}#{uri}" : uri
         [name, open(uri, name)]
       end
       @inherited.each_value { |left| shut_down(left) }
     end
 
-    # Whether systemd goes on with some of them.
+    # Whether some of the sockets belong to systemd, which goes on listening on them.
     def shared? = @foreign.any?
 
-    # What a program that this process becomes finds open: its own, and those of systemd.
+    # The sockets to keep open in a hot restart: those of the server, and those of systemd.
     def inheritance
       own = all.reject { |_, sockets| @foreign.intersect?(sockets) }
       [own, @foreign]
     end
 
-    # Which of the descriptors is the first for metrics; nil without any.
+    # The index of the first descriptor that serves metrics; nil if there is none.
     def metrics_from = @metrics.empty? ? nil : @sockets.values.flatten.grep(Integer).size
 
-    # Descriptors; where TLS is spoken, each in a pair with the URI that names the certificates.
+    # The descriptors. A TLS listener is a pair of its descriptor and its URI, which names the
+    # certificates.
     def descriptors
       all.flat_map do |uri, sockets|
         sockets.each_slice(2).map do |number, address|
-          address.start_with?("https://") ? [number, uri.delete_prefix(SECOND)] : number
+          address.start_with?("https://") ? [number, uri.delete_prefix(METRICS_PREFIX)] : number
         end
       end
     end
 
-    # Addresses as they are shown: with the ports that the system chose.
+    # The addresses to show, with the ports that the system chose.
     def addresses = @shown ||= @sockets.values.flatten.grep(String)
 
     def metrics_addresses = @shown_metrics ||= @metrics.values.flatten.grep(String)
 
-    # Closes them, once: later, others may listen there. The files of unix sockets go with the
-    # process that made them. It may be called from a trap.
+    # Closes the sockets in this process, and removes the files of unix sockets if this process has
+    # made them. A second call does nothing: the addresses may belong to another server by then. It
+    # may be called from a trap.
     def close
       addresses
       metrics_addresses
@@ -73,15 +77,15 @@ module Thruway
       left.each_value { |sockets| shut_down(sockets) }
     end
 
-    # Closes them for all processes that have them: the system refuses connections from now on.
-    # Before that, workers have a moment to take those that wait. Sockets of systemd stay open: it
-    # goes on with them.
+    # Closes the sockets for all processes that share them, so that the system refuses further
+    # connections. Workers first get `ACCEPT_SECONDS` to accept those that are queued. Sockets of
+    # systemd stay open.
     def close_for_all
       own = all.values.flatten.grep(Integer) - @foreign
       sockets = own.map { |descriptor| Socket.for_fd(descriptor) }
       sockets.each { |socket| socket.autoclose = false }
-      limit = now + MOMENT_SECONDS
-      sleep LOOK_SECONDS while now < limit && IO.select(sockets, nil, nil, 0)
+      limit = now + ACCEPT_SECONDS
+      sleep CHECK_SECONDS while now < limit && IO.select(sockets, nil, nil, 0)
       sockets.each { |socket| shut(socket) }
       close
     end
@@ -97,7 +101,7 @@ module Thruway
     def shut(socket)
       socket.shutdown(Socket::SHUT_RD)
     rescue SystemCallError
-      # A worker has done it already.
+      # A worker has shut the socket down already.
       nil
     end
 
@@ -110,8 +114,8 @@ module Thruway
       end
     end
 
-    # As the system has it: an address is shown without what would steer a terminal. None for a name
-    # without a file.
+    # The path of a unix socket; nil for an abstract one. The system is asked, because control
+    # characters are escaped in the address to show.
     def path_of(descriptor)
       socket = Socket.for_fd(descriptor)
       socket.autoclose = false
@@ -119,13 +123,14 @@ module Thruway
       path unless path.empty? || path.start_with?("\0")
     end
 
-    # Descriptors and addresses: `localhost` is several.
+    # The descriptors and addresses for a URI. `localhost` has several. An inherited listener has the
+    # key `name`.
     def open(uri, name = uri)
       activated(uri) || @inherited.delete(name) || listen(uri)
     end
 
     def listen(uri)
-      raise Failure, "systemd has given no socket #{uri}" if uri.start_with?("systemd://")
+      raise Failure, "systemd has passed no socket for #{uri}" if uri.start_with?("systemd://")
 
       descriptor, message, kind = *listening = Engine.listen(uri)
       raise Failure.new(message, hint: HINTS[kind]) unless descriptor

@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The pages that may open a WebSocket: those of the same host, unless others are named. A client
-  # that is no browser names none.
+  # The origins whose pages may open a WebSocket: the server's own host, unless the configuration
+  # lists others. Clients other than browsers send no origin, and are allowed.
   class Origins
     USUAL_PORTS = { "http" => ":80", "https" => ":443" }.freeze
 
-    # An origin as browsers write it (RFC 6454, 6.2).
+    # An origin in the form that browsers send (RFC 6454, section 6.2).
     FORM = %r{\A(?:null|[a-z][a-z0-9+.-]*://[^/*\sA-Z]*)\z}
 
-    # Whether that can be equal to what a browser sends.
+    # Whether `allowed` can match an origin of a browser.
     def self.known?(allowed)
       return allowed.is_a?(Regexp) unless allowed.is_a?(String)
 
@@ -33,7 +33,7 @@ module Thruway
 
     private
 
-    # A proxy may speak TLS with the client, so that the scheme does not count.
+    # The scheme is not compared, since a proxy may terminate TLS.
     def same_host?(origin, host)
       scheme, place = origin.downcase.split("://", 2)
       port = USUAL_PORTS[scheme]

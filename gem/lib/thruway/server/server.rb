@@ -11,17 +11,18 @@ require_relative "sockets"
 require_relative "stream"
 
 module Thruway
-  # One process's server: an engine, the threads that drive it, and everything about a request that
-  # is too rare to be done in Rust. The engine calls the methods below `private` by their names.
+  # The server of one process: an engine, the threads that drive it, and the parts of a request that
+  # are too rare to be done in Rust. The engine calls the methods below `private` by their names.
   class Server
     TEXT = { "content-type" => "text/plain; charset=utf-8" }.freeze
 
     EARLY_HINTS = "HTTP/1.1 103 Early Hints\r\n"
 
-    # A line that is one field: a token, and a value without control characters.
+    # A header field in one line: a token, and a value without control characters.
     FIELD = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\z/n
 
-    # What may be gems in the application's bundle, which is set up when the application is loaded.
+    # Requires libraries that may be gems of the application's bundle. So it is called only once the
+    # application is loaded, and has set up its bundle.
     def self.load_libraries
       require "socket"
       require "stringio"
@@ -29,8 +30,9 @@ module Thruway
 
     attr_reader :engine
 
-    # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
-    def initialize(app, settings, listeners, fleet: nil, worker: 0)
+    # `listeners` are descriptors of listening sockets. In a cluster, `worker` is the index of this
+    # process's entry in the worker `table`.
+    def initialize(app, settings, listeners, table: nil, worker: 0)
       Redirection.fill
       self.class.load_libraries
       @settings = settings
@@ -38,80 +40,81 @@ module Thruway
       @ended = Thread::Queue.new
       @pid = Process.pid
       @over = Latch.new
-      @engine = Engine.create(self, app: app, env: template, hijack: Hijack, listeners: listeners,
-                                    threads: settings.threads, sendfile: settings.sendfile,
-                                    fleet: fleet, worker: worker, **settings.engine_options)
+      @engine = Engine.create(self, app: app, env: env_template, hijack: Hijack,
+                                    listeners: listeners, threads: settings.threads,
+                                    sendfile: settings.sendfile, worker_table: table,
+                                    worker: worker, **settings.engine_options)
       @sockets = Sockets.new(@engine, settings) { |error, env| report(error, env) }
     end
 
-    # Serves until it is stopped and the last answers are sent. A thread that something else ends
-    # meanwhile is replaced.
+    # Serves until the server is stopped and the last responses are sent. If the application kills a
+    # thread of the server, another thread replaces it.
     def run
-      looks = @settings.load_signal.start { @engine.stats } if @settings.load_report
+      load_thread = @settings.load_signal.start { @engine.stats } if @settings.load_report
       @settings.threads.times { |number| start_thread(number) }
       until @threads.empty?
-        name, is_whole, error = @ended.pop
+        name, is_complete, error = @ended.pop
         @threads.delete(name)&.join
-        replace(name, error) unless is_whole || @is_late
+        replace(name, error) unless is_complete || @is_late
       end
       @over.open
-      looks&.kill&.join
+      load_thread&.kill&.join
     end
 
-    # Accepts nothing more, and lets `run` end within so many seconds, or without a limit.
-    # With `closes_for_all` other processes accept nothing from the listeners either. It may be
-    # called from a trap, and before `run`.
+    # Stops accepting connections, and lets `run` end within `seconds`, or without a limit if that
+    # is nil. With `closes_for_all`, no other process can accept from the listeners either. It may
+    # be called from a trap, and before `run`.
     def stop(seconds = @settings.drain_seconds, closes_for_all: true)
       Signals.write(Signals.backtraces) if @settings.shutdown_debug == true
       @engine.drain(closes_for_all)
       @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
     end
 
-    # Lets others go on with its connections, and `run` end within so many seconds, or without a
-    # limit. It may be called from a trap.
+    # Hands the connections over to other workers, and lets `run` end within `seconds`, or without a
+    # limit if that is nil. It may be called from a trap.
     def retire(seconds)
       @engine.retire
       @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
     end
 
-    # After `run`: ends its threads, so that the process can be forked.
+    # Ends the remaining threads after `run`, so that the process can be forked.
     def close
       @stopper&.join
       @engine.close
     end
 
-    # Fails health checks, and parts with each client after its next answer. It may be called from a
-    # trap.
+    # Fails health checks, and closes each connection after its next response. It may be called from
+    # a trap.
     def announce_end = @engine.announce_end
 
-    # Reads certificates anew, as is also done when their files have changed. It may be called while
-    # the server serves, and not from a trap.
+    # Reads the certificates again, as the engine also does when their files change. It may be
+    # called while the server serves, but not from a trap.
     def reload_certificates
-      wrong = @engine.reload_certificates
-      trouble(wrong) if wrong
+      error = @engine.reload_certificates
+      trouble(error) if error
     end
 
     private
 
-    # Starts the thread of that number. How it ends is told, whatever ends it. A thread inherits
-    # what its maker holds back, so nothing can reach it before or after its turns.
+    # Starts the thread with that number. A thread inherits the interrupt mask of its creator, so an
+    # interrupt can reach it only while it serves, and `run` always learns of its end.
     def start_thread(name)
       Thread.handle_interrupt(Object => :never) do
-        @threads[name] = Thread.new { tell_end_of(name) }
+        @threads[name] = Thread.new { serve_and_report_end(name) }
       end
     end
 
-    def tell_end_of(name)
-      is_whole = false
+    def serve_and_report_end(name)
+      is_complete = false
       Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
-      is_whole = true
+      is_complete = true
     rescue Exception => e # rubocop:disable Lint/RescueException
-      # In a fork of this process the thread is the main one, which ends as the application says.
+      # In a fork of this process, this thread is the main one, and exits as the application says.
       raise if Process.pid != @pid
 
       error = e
     ensure
-      @ended << [name, is_whole, error]
+      @ended << [name, is_complete, error]
     end
 
     def serve_as(name)
@@ -122,8 +125,8 @@ module Thruway
     end
 
     def replace(name, error)
-      why = error ? "#{error.class}: #{error.message.lines.first&.chomp}" : "it was killed"
-      say("a thread ended before its time (#{why}); another takes its place")
+      cause = error ? "#{error.class}: #{error.message.lines.first&.chomp}" : "killed"
+      say("a thread of the server ended unexpectedly (#{cause}); starting another")
       start_thread(name)
     end
 
@@ -132,16 +135,16 @@ module Thruway
 
       @is_late = true
       late = @threads.values
-      say("#{late.size} threads were still busy after #{seconds} s")
+      say("#{late.size} threads are still busy after #{seconds} s; ending them")
       Signals.write(Signals.backtraces) if @settings.shutdown_debug
       @engine.give_up
       late.each(&:kill)
     end
 
-    # What every request's environment starts as.
-    def template
+    # The entries of every request's environment that the engine does not set.
+    def env_template
       {
-        "rack.version" => [1, 6].freeze, "rack.errors" => $stderr, "rack.input" => NoInput,
+        "rack.version" => [1, 6].freeze, "rack.errors" => $stderr, "rack.input" => EmptyInput,
         "rack.url_scheme" => @settings.url_scheme || "http", "rack.run_once" => false,
         "rack.multithread" => @settings.threads > 1, "rack.multiprocess" => @settings.workers > 0,
         "rack.hijack?" => true,
@@ -151,18 +154,18 @@ module Thruway
       }
     end
 
-    # Gives a request its body, and answers with what is to be closed later.
+    # Sets the body of a request. Returns the object that the engine closes after the request.
     def input(env, bytes, file)
       env["rack.input"] = bytes ? StringIO.new(bytes) : file
     end
 
-    # The certificate of the client, as Puma names it.
+    # Sets the client's certificate, under the key that Puma uses.
     def certificate(env, der)
       require "openssl"
       env["puma.peercert"] = OpenSSL::X509::Certificate.new(der)
     end
 
-    # Tells of an exception, and gives the answer that stands for it.
+    # Logs an exception of the application. Returns the response to send instead.
     def failed(error, env)
       report(error, env)
       handler = @settings.lowlevel_error_handler
@@ -173,14 +176,14 @@ module Thruway
       handler.call(*arguments.first(count))
     end
 
-    # Tells of what the engine could not do.
+    # Logs an error of the engine.
     def trouble(text)
       say(text.force_encoding(Encoding::UTF_8))
     end
 
-    # A log that cannot be written costs no request.
+    # Writes a line to stderr. Errors are ignored, so that a full disk fails no request.
     def say(text, more = "")
-      # Messages and requests may have any bytes.
+      # Messages and requests may hold bytes in any encoding.
       $stderr.write("thruway: ".b << text.b << "\n" << more.b)
     rescue SystemCallError, IOError
       nil
@@ -195,11 +198,11 @@ module Thruway
       request = "  in #{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}\n" if env
       say(error.full_message(highlight: false).chomp, request)
     rescue EncodingError
-      # Its message and its backtrace do not go together.
+      # The message and the backtrace are in incompatible encodings.
       say(Hooks.describe(error), request)
     end
 
-    # After the answer is sent: what the application asked to be told, and the body is closed.
+    # Closes the body after the response, and calls `rack.after_reply` and `rack.response_finished`.
     def finished(env, returned, body, error)
       body.close if body.is_a?(IO) && !body.closed?
       env["rack.after_reply"]&.each { |callback| guard(env) { callback.call } }
@@ -209,41 +212,41 @@ module Thruway
       end
     end
 
-    # One callback that fails must not keep the others from being called.
+    # Keeps an exception of one callback from the others.
     def guard(env)
       yield
     rescue Exception => e # rubocop:disable Lint/RescueException
-      # A fork of this process ends as the application says.
+      # A fork of this process exits as the application says.
       raise if Process.pid != @pid
 
       report(e, env)
     end
 
-    # The application keeps a connection for other messages than HTTP's.
+    # Upgrades a connection to a WebSocket or to a stream of events.
     def upgrade(ticket, env, headers, handler) = @sockets.upgrade(ticket, env, headers, handler)
 
-    # Something has happened there.
+    # Passes an event of an upgraded connection to its handler.
     def socket_event(request, kind, data) = @sockets.event(request, kind, data)
 
-    # A body that writes by itself. Whether it goes on doing so after this returns: then it goes on
-    # reading, too, and `input` is closed with the stream.
+    # Calls a streaming body. Returns whether the stream is still open: then `input` is closed with
+    # the stream, since the body may go on reading from another thread.
     def stream(ticket, body, env, input)
       stream = Stream.new(@engine, ticket, env["rack.input"])
       body.call(stream)
       stream.keep(input)
     end
 
-    # The whole connection of a request, before anything was sent (full hijack).
+    # Takes the connection of a request before any byte of a response was sent (full hijack).
     def hijack(request)
       descriptor, read, env = @engine.take_connection(request)
-      raise IOError, "there is no connection to take" unless descriptor
+      raise IOError, "the request has no connection that could be hijacked" unless descriptor
 
       io = socket(descriptor, read)
       env["rack.hijack_io"] = io
       io
     end
 
-    # Fields that the client gets before the response, if nothing of that was sent.
+    # Sends early hints (103), unless the response has begun.
     def hint(request, headers)
       lines = headers.flat_map do |name, values|
         values = Array(values).flat_map { |value| value.to_s.split("\n") }
@@ -253,8 +256,8 @@ module Thruway
       @engine.inform(request, "#{EARLY_HINTS}#{lines.join("\r\n")}\r\n\r\n") if lines.any?
     end
 
-    # The connection behind a head that was sent: to `rack.hijack` (partial hijack), or to a
-    # streaming body on status 101. It belongs to `callback`, which may keep it and closes it.
+    # Gives the connection, after the head of the response, to `rack.hijack` (partial hijack) or to
+    # a streaming body on status 101. The callback owns the connection, and closes it.
     def give_away(callback, descriptor, read)
       io = socket(descriptor, read)
       callback.call(io)
@@ -276,15 +279,15 @@ module Thruway
       io.fileno
     end
 
-    # The names and values, in turn, of headers that are no Hash: as they are when they are yielded.
-    # Headers may keep the block.
+    # The names and values, in turn, of headers that are not a Hash. They are copied when they are
+    # yielded. Headers may keep the block, hence the check for calls that come too late.
     def fields(headers)
       fields = []
       headers.each do |*pair|
-        raise IOError, "the headers' each has returned" if fields.frozen?
+        raise IOError, "headers yielded a field after their each returned" if fields.frozen?
 
         pair = pair.first if pair.size == 1 && pair.first.is_a?(Array)
-        raise TypeError, "headers yield pairs of a name and a value" unless pair.size == 2
+        raise TypeError, "headers must yield pairs of a name and a value" unless pair.size == 2
 
         pair.each { |part| fields << (part.is_a?(String) ? part.dup : part) }
       end
@@ -294,12 +297,12 @@ module Thruway
     end
 
     def bad_field(name)
-      say("the header #{name.inspect} holds a control character")
+      say("dropped the header #{name.inspect}: its name or value holds a control character")
     end
 
-    # What answers for a file that cannot be sent.
+    # Returns the response to send instead of a file that cannot be sent.
     def no_file(path)
-      say("#{path} is in none of the folders declared for X-Sendfile, or cannot be read")
+      say("cannot send #{path}: it is unreadable, or in no folder declared for X-Sendfile")
       [404, TEXT, ["404 Not Found\n"]]
     end
   end

@@ -4,9 +4,10 @@ require_relative "client"
 require_relative "origins"
 
 module Thruway
-  # The connections of a server that applications have upgraded by `rack.upgrade`.
+  # The connections that applications have upgraded by `rack.upgrade`: WebSockets and streams of
+  # server-sent events.
   class Sockets
-    # What a key is joined with (RFC 6455, 1.3).
+    # The suffix of a key in the handshake (RFC 6455, section 1.3).
     GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
     EVENTS = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n" \
@@ -16,25 +17,25 @@ module Thruway
 
     DEFLATE = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 
-    # An offer of compression that can be taken: the window cannot be made smaller.
+    # An offer of compression that the server accepts: zlib's window cannot be made smaller.
     OFFER = /\Apermessage-deflate((;(server_no_context_takeover|client_no_context_takeover|
              client_max_window_bits(="?([89]|1[0-5])"?)?|server_max_window_bits="?15"?))*)\z/xi
 
-    # What the answer to an offer with this parameter has to repeat (RFC 7692, 7.1.2.1).
+    # The parameter that the response repeats if the offer has it (RFC 7692, section 7.1.2.1).
     WINDOW = "; server_max_window_bits=15"
 
-    # Fields that are the server's.
+    # Fields that the server sets itself. Those of the application are dropped.
     OWN = %w[upgrade connection content-length transfer-encoding content-type cache-control
              sec-websocket-accept sec-websocket-extensions].freeze
 
-    # The methods of a handler, by the numbers of the engine's events.
+    # The methods of a handler, in the order of the engine's event numbers.
     METHODS = %i[on_open on_message on_drained on_shutdown on_close].freeze
 
     OPENED, MESSAGE, _, _, ENDED = *0..4
 
     INTERNAL_ERROR = 1011
 
-    # `report` is called with what a handler raises, and the environment.
+    # The block is called with an exception of a handler, and the request's environment.
     def initialize(engine, settings, &report)
       @engine = engine
       @origins = Origins.new(settings.socket_origins)
@@ -43,7 +44,7 @@ module Thruway
       @clients = {}
     end
 
-    # Upgrades a connection. A response instead, if its page must not do that.
+    # Upgrades a connection. Returns nil, or the response to send if the page's origin is refused.
     def upgrade(ticket, env, headers, handler)
       is_websocket = env["rack.upgrade?"] == :websocket
       return forbidden if is_websocket && !origin_allowed?(env, handler)
@@ -59,7 +60,7 @@ module Thruway
       nil
     end
 
-    # Lets a handler know. An event has the turn of its client, and there is no other one meanwhile.
+    # Calls the handler's method for an event. The engine reports one event of a client at a time.
     def event(number, kind, data)
       client = kind == ENDED ? @clients.delete(number) : @clients[number]
       return unless client
@@ -78,12 +79,13 @@ module Thruway
     def call(client, method, arguments)
       client.handler.public_send(method, client, *arguments)
     rescue Exception => e # rubocop:disable Lint/RescueException
-      # As for a request: an `exit` or a stack that is too deep ends no thread of the server.
+      # As in a request, neither `exit` nor a stack overflow may end a thread of the server.
       @report.call(e, client.env)
       client.close(INTERNAL_ERROR)
     end
 
-    # A browser lets any page open a WebSocket, with the user's cookies. Rails asks by itself.
+    # Browsers let any page open a WebSocket with the user's cookies, so the origin is checked,
+    # unless the handler checks it. ActionCable does.
     def origin_allowed?(env, handler)
       checks = handler.respond_to?(:checks_origin?) && handler.checks_origin?
       checks || @origins.allow?(env)
@@ -101,14 +103,14 @@ module Thruway
       "#{WEBSOCKET}sec-websocket-accept: #{accept}\r\n#{extensions}"
     end
 
-    # The answer to the first offer of compression that can be taken; nil if there is none.
+    # The response to the first acceptable offer of compression; nil if there is none.
     def offered_compression(env)
       offers = env["HTTP_SEC_WEBSOCKET_EXTENSIONS"].to_s.delete(" \t").split(",")
       offer = offers.grep(OFFER).first or return
       offer.match?(/server_max_window_bits/i) ? DEFLATE + WINDOW : DEFLATE
     end
 
-    # What the application sends with the head, such as its subprotocol and its cookies.
+    # The application's fields in the response, such as the subprotocol and cookies.
     def fields(headers)
       lines = headers.flat_map do |name, values|
         next [] if OWN.include?(name.to_s.downcase) || name.to_s.start_with?("rack.")

@@ -1,10 +1,9 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What a streaming body (Rack 3) writes to. Each write leaves at once. It waits only while more is
-  # unread than `response_file_limit` allows. When the client has gone away, a write raises
-  # Errno::EPIPE; when the stream was closed, by whatever thread, an IOError. It never reaches
-  # another request than its own.
+  # The stream that a streaming body (Rack 3) writes to. Each write is sent at once, and blocks only
+  # while the client has more bytes to read than `response_file_limit` allows. A write raises
+  # Errno::EPIPE if the client has gone away, and IOError if any thread has closed the stream.
   class Stream
     def initialize(engine, ticket, input)
       @engine = engine
@@ -14,7 +13,7 @@ module Thruway
       @kept = nil
     end
 
-    # Closes a request's body when the stream is closed; false if it is closed already.
+    # Keeps the request's body until the stream is closed. Returns whether the stream is open.
     def keep(input)
       @kept = input
       @is_open
@@ -38,7 +37,7 @@ module Thruway
       @input.read(...)
     end
 
-    # Ends the answer; with an error, ends the connection instead, so that the client knows.
+    # Ends the response. With an error, aborts the connection, so that the client notices.
     def close(error = nil)
       return unless @is_open
 
@@ -60,7 +59,7 @@ module Thruway
 
     private
 
-    # Another thread may close the stream before each String, and while one waits.
+    # The check comes before and after each write, since another thread may close the stream.
     def write_one(string)
       check_open
       unless @engine.write(@ticket, string)

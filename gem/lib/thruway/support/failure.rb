@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What keeps a server from starting: one line that names the thing, and the cure where there is
-  # one.
+  # An error that keeps a server from starting: one line that names the cause, and a hint if there
+  # is a remedy.
   class Failure < StandardError
     STATUS = 2
 
     attr_reader :hint
 
-    # One text of parts that may have any bytes, and each its encoding.
+    # Joins texts whose encodings may differ or be invalid.
     def self.text(*parts) = parts.map { |part| part.to_s.b }.join
 
     # `message` is lower-case, without a full stop.
@@ -17,7 +17,7 @@ module Thruway
       @hint = hint
     end
 
-    # Says it on stderr, and gives the exit status.
+    # Writes the message to stderr. Returns the exit status.
     def report
       text = Failure.text("thruway: ", message, "\n")
       text << Failure.text("\nhint: ", hint, "\n") if hint

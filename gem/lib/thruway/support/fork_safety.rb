@@ -1,10 +1,11 @@
 # frozen_string_literal: true
 
-# What must not go on in the children of a process that serves as a template. It is loaded into the
-# module of its user (`load` with a module): a preloaded command has no `Thruway` of ours.
+# Ends the threads and connections that the children of a template must not share. It is loaded into
+# the module of its user (`load` with a module), because a preloaded command must not see a
+# `Thruway` that it has not required.
 module ForkSafety
-  # Threads that a child may do without: `Timeout` and Active Record's reaper make theirs again, and
-  # concurrent-ruby's only takes back the memory of threads that have ended.
+  # Threads that a child can do without. `Timeout` and Active Record's reaper start theirs again,
+  # and the one of concurrent-ruby only frees the memory of threads that have ended.
   KNOWN_THREADS = Regexp.union(
     %r{/timeout\.rb:\d+},
     %r{/active_record/connection_adapters/abstract/connection_pool(/reaper)?\.rb:\d+},
@@ -13,17 +14,18 @@ module ForkSafety
 
   module_function
 
-  # Ends threads that are known, or that the block knows. An unknown thread is the
-  # answer; then all stay.
+  # Ends the threads that are known here or to the block. If there is an unknown thread, ends none
+  # and returns that thread.
   def end_threads(threads)
     others = threads.reject { |one| KNOWN_THREADS.match?(one.inspect) }
     others = others.reject { |one| yield one } if block_given?
-    # They would wake up, and wait for the interpreter in vain.
+    # A template holds the interpreter lock while it waits for requests, so threads that stayed
+    # would wake up and wait in vain.
     threads.each(&:kill).each(&:join) if others.empty?
     others.first
   end
 
-  # Connections are their process's alone.
+  # Closes the database connections of Active Record, which processes must not share.
   def disconnect
     return unless defined?(::ActiveRecord::Base)
 
@@ -35,7 +37,7 @@ module ForkSafety
     end
   end
 
-  # Open sockets: descriptors, and what the system calls them.
+  # The open sockets: descriptors, each with the target of its link in `/proc/self/fd`.
   def sockets
     numbers = Dir.children("/proc/self/fd")
     links = numbers.filter_map do |number|

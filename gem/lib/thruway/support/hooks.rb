@@ -4,12 +4,12 @@ require_relative "failure"
 require_relative "signals"
 
 module Thruway
-  # Calls what a configuration has for a moment (`before_fork`, `after_booted`, …).
+  # Calls the hooks of a configuration (`before_fork`, `after_booted`, …).
   module Hooks
     module_function
 
-    # Calls all of them. One that raises is told of, and costs neither the others nor the server.
-    # With `may_exit` an `exit` ends the process, as in a worker that cannot boot.
+    # Calls all hooks of one name. An exception is logged, and affects neither the other hooks nor
+    # the server. With `may_exit`, a hook may end the process by `exit`, as a worker's boot may.
     def run(configuration, name, *arguments, may_exit: false)
       configuration.hooks.fetch(name).each do |hook|
         hook.call(*arguments)
@@ -22,7 +22,7 @@ module Thruway
       end
     end
 
-    # Of an exception, in one line.
+    # Describes an exception in one line.
     def describe(error)
       place = error.backtrace&.first
       line = Failure.text(error.class, ": ", error.message.to_s.lines.first&.chomp)

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Thruway
-  # JSON for the server's own messages. The library `json` may be a gem in the application's bundle.
-  # A version that is loaded before the bundle is set up stops the application's boot.
+  # JSON for the server's own messages. The library `json` may be a gem of the application's bundle,
+  # and loading a version of it before the bundle is set up would stop the application's boot.
   module Json
     TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null|[\[\]{}]/
     NAMED = { "true" => true, "false" => false, "null" => nil }.freeze
@@ -12,7 +12,7 @@ module Thruway
 
     module_function
 
-    # Of nil, booleans, numbers, Arrays and Hashes; anything else is a string.
+    # Generates JSON of nil, booleans, numbers, Arrays and Hashes. Other objects become strings.
     def generate(object)
       case object
       when nil then "null"
@@ -23,7 +23,7 @@ module Thruway
       end
     end
 
-    # Of what the engine and this module write. It is not for texts of others.
+    # Parses JSON that the engine or this module has generated. It does not check its input.
     def parse(text)
       value(text.scan(TOKEN).each)
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What threads can wait for, with a limit.
+  # A gate that opens once. Threads can wait for it with a time limit.
   class Latch
     def initialize
       @mutex = Mutex.new
@@ -16,7 +16,7 @@ module Thruway
       end
     end
 
-    # Whether it is open within so many seconds.
+    # Whether the latch is open within `seconds`.
     def wait(seconds)
       limit = now + seconds
       @mutex.synchronize do

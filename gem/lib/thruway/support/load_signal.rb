@@ -3,47 +3,47 @@
 require_relative "json"
 
 module Thruway
-  # How busy the server is, for balancers that send less to a busy one. See
+  # Measures how busy the server is, for balancers that send less to a busy one. See
   # docs/howto/balance.md.
   class LoadSignal
-    # Between two looks, and how long the past counts.
-    LOOK_SECONDS = 0.1
-    MEMORY_SECONDS = 1.0
+    # The interval between two samples, and the time constant of their moving average.
+    SAMPLE_SECONDS = 0.1
+    AVERAGE_SECONDS = 1.0
 
-    # Envoy reads it, as gRPC's load reports have it (ORCA).
+    # The field of a load report in the format of ORCA, which Envoy reads.
     FIELD = "endpoint-load-metrics"
 
-    # From 0, idle, to 1: all threads are busy, or as many requests wait.
+    # The busy threads and waiting requests per thread, averaged: from 0 to at most 1.
     attr_reader :utilization
 
     def initialize
       @utilization = 0.0
     end
 
-    # Looks now and then, in a thread. The block gives what the server has counted, as JSON.
+    # Starts a thread that takes the samples. The block returns the server's counters as JSON.
     def start
       Thread.new do
         Thread.current.name = "thruway-load"
         loop do
-          note(Json.parse(yield))
-          sleep LOOK_SECONDS
+          add(Json.parse(yield))
+          sleep SAMPLE_SECONDS
         end
       end
     end
 
-    # Takes in what the server has counted.
-    def note(counted)
-      workers = counted.fetch("workers").select { |one| one["booted"] && !one["draining"] }
+    # Adds a sample.
+    def add(counters)
+      workers = counters.fetch("workers").select { |one| one["booted"] && !one["draining"] }
       threads = workers.sum { |one| one["threads"] }
       busy = workers.sum { |one| one["busy_threads"] + one["waiting"] }
       now = threads.zero? ? 1.0 : [busy.fdiv(threads), 1.0].min
-      @utilization += (now - @utilization) * (LOOK_SECONDS / MEMORY_SECONDS)
+      @utilization += (now - @utilization) * (SAMPLE_SECONDS / AVERAGE_SECONDS)
     end
 
-    # What HAProxy's agent check reads: the part of its weight that this server wants to have.
+    # The share of its configured weight that the server asks of HAProxy.
     def weight_percent = [(100 * (1 - @utilization)).round, 1].max
 
-    # The value of the field.
+    # The value of the field `FIELD`.
     def report = format('JSON {"application_utilization":%.2f}', @utilization)
   end
 end

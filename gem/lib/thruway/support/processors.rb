@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The processors that this process may use. The library `etc` may be a gem in the application's
-  # bundle.
+  # Counts the processors that this process may use. The library `etc` is not used, since it may be
+  # a gem of the application's bundle.
   module Processors
-    # A mask in hexadecimal; see proc_pid_status(5).
+    # The processor mask in hexadecimal; see proc_pid_status(5).
     MASK = /^Cpus_allowed:\s*([\h,]+)$/
 
     def self.count

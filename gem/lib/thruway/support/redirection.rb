@@ -4,13 +4,13 @@ require_relative "failure"
 require_relative "signals"
 
 module Thruway
-  # Where stdout and stderr go (`stdout_redirect`), and how often they are written.
+  # Redirects stdout and stderr to files (`stdout_redirect`), and reopens these files.
   class Redirection
-    # The descriptors belong to the process, whatever the application makes of `$stdout`.
+    # The process's own descriptors and streams: the application may have replaced `$stdout`.
     STREAMS = { stdout: [1, STDOUT], stderr: [2, STDERR] }.freeze
 
-    # Gives each standard stream that the application has lost to `/dev/null`: what is opened next
-    # would get its number, and its lines.
+    # Opens `/dev/null` in place of each standard stream that the application has closed. Otherwise
+    # the next socket would get the number of the stream, and its output.
     def self.fill
       loop do
         file = File.open(File::NULL, "r+")
@@ -25,24 +25,24 @@ module Thruway
       @redirect = configuration.redirect || {}
     end
 
-    # At the start: files are emptied, unless they are to be continued.
+    # Opens the files at the start. They are truncated unless `continues` or `append` is set.
     def begin(continues: false)
       reopen(continues || @redirect[:append] ? "a" : "w") do |error|
         raise Failure, "cannot redirect the output: #{error.message}"
       end
     end
 
-    # On HUP: the files may have got other names. A file that cannot be opened leaves its stream
-    # where it is. It may be called from a trap.
+    # Opens the files again after HUP, since log rotation may have renamed them. If a file cannot be
+    # opened, its stream keeps the old one. It may be called from a trap.
     def renew
-      return Signals.write("thruway: HUP: there is no stdout_redirect to be reopened\n") if idle?
+      return Signals.write("thruway: HUP has no effect: stdout_redirect is not set\n") if idle?
 
       reopen("a") do |error|
         Signals.write("thruway: cannot redirect the output: #{error.message}\n")
       end
     end
 
-    # Whether both stay where they are.
+    # Whether neither stream is redirected.
     def idle?
       @redirect.values_at(:stdout, :stderr).none?
     end
@@ -52,16 +52,16 @@ module Thruway
     def reopen(mode)
       STREAMS.each do |name, (number, io)|
         io.sync = true if @syncs && !io.closed?
-        lead(number, @redirect[name].to_s, mode) if @redirect[name]
+        redirect(number, @redirect[name].to_s, mode) if @redirect[name]
       rescue SystemCallError, IOError => e
         yield e
       end
     end
 
-    # The file is open before the descriptor leaves the old one: `reopen(path)` closes that first,
-    # and the next socket would get the number of a log. The stream of the descriptor's own has
-    # nothing to flush, so an old file on a full disk does not matter.
-    def lead(number, path, mode)
+    # Opens the new file before the descriptor leaves the old one. `reopen(path)` would close the
+    # old one first, and another thread's socket could get its number. The fresh IO object has
+    # nothing to flush, so it does not fail if the disk of the old file is full.
+    def redirect(number, path, mode)
       File.open(path, mode) { |file| IO.for_fd(number, autoclose: false).reopen(file) }
     end
   end

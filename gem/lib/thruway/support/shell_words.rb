@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 module Thruway
-  # Splits a command into words as a shell does, without expansions. The library `shellwords` may be
-  # a gem in the application's bundle.
+  # Splits a command into words as a shell does, without expansions. The library `shellwords` is not
+  # used, since it may be a gem of the application's bundle.
   module ShellWords
-    # Blanks, or a piece of a word: quoted in one way or the other, escaped, or plain.
+    # Blanks, or a piece of a word: in single or double quotes, escaped, or plain.
     PIECE = /\G(?:(?<blank>\s+)|'(?<raw>[^']*)'|"(?<quoted>(?:[^"\\]|\\.)*)"|\\(?<one>.)|
               (?<plain>[^\s\\'"]+))/mx
 
@@ -21,7 +21,7 @@ module Thruway
       words.compact
     end
 
-    # In double quotes, a backslash stays unless it escapes something.
+    # In double quotes, a backslash is kept unless it escapes a special character.
     def text_of(piece)
       quoted = piece[:quoted]&.gsub(/\\([$`"\\\n])/, '\1')
       quoted || piece[:raw] || piece[:one] || piece[:plain]

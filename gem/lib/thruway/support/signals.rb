@@ -1,23 +1,26 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What signals do to a server. None but those that stop it may end it.
+  # The handlers of signals. No signal may end a server except those that stop it.
   module Signals
-    # What is asked of a server by a signal.
+    # The orders that operators give to a server, by signal.
     ORDERS = { "HUP" => :reload, "USR1" => :phased, "USR2" => :hot, "URG" => :refork,
                "TTIN" => :more, "TTOU" => :fewer }.freeze
 
-    # What a worker is told by its supervisor: others go on with its connections, or all end soon.
+    # The orders that the supervisor gives to a worker: hand the connections over to siblings and
+    # end, or announce the server's end to balancers.
     WORKER_ORDERS = { "USR1" => :retire, "URG" => :announce_end }.freeze
 
-    # While the process becomes another program: these do no harm there until it follows them.
+    # Signals that are ignored during `exec`, so that they cannot end the next program before it has
+    # handlers.
     IGNORED = [*ORDERS.keys, "PWR"].freeze
 
     STOPS = %w[TERM INT QUIT].freeze
 
     module_function
 
-    # TERM, INT and QUIT stop in good order; the second INT at once.
+    # Traps TERM, INT and QUIT, which stop a server after its requests; a second INT ends the
+    # process at once.
     def trap_stop(&stop)
       asked = false
       %w[TERM QUIT].each { |name| Signal.trap(name, &stop) }
@@ -28,54 +31,55 @@ module Thruway
       end
     end
 
-    # The signals that operators send to servers: the block is given what is asked for; PWR shows
-    # what threads do.
+    # Traps the signals of operators, and yields the order of each. PWR logs the backtraces of all
+    # threads.
     def trap_orders(orders = ORDERS)
       orders.each { |name, order| Signal.trap(name) { yield order } }
       Signal.trap("PWR") { write(backtraces) }
     end
 
-    # Adds an order to those that wait, unless the same order waits already.
+    # Adds an order to the queue. A repeated order is merged, unless each one counts.
     def queue(orders, order)
       orders << order if %i[more fewer].include?(order) || !orders.include?(order)
     end
 
-    # For a process that decides for itself what it does with them.
+    # Removes the supervisor's handlers in a forked process, which installs its own later.
     def restore
       [*STOPS, "CHLD"].each { |name| Signal.trap(name, "DEFAULT") }
-      pass_over(ORDERS.keys - ["HUP"])
+      disregard(ORDERS.keys - ["HUP"])
     end
 
-    # These do nothing here. A handler, other than `IGNORE`, is not inherited by what the process
-    # starts.
-    def pass_over(names)
+    # Makes signals do nothing in this process. Unlike `IGNORE`, an empty handler is not inherited
+    # by programs that the process starts.
+    def disregard(names)
       names.each { |name| Signal.trap(name) { nil } }
     end
 
-    # While the block makes this process another program. What is asked for from now on comes too
-    # late for this one, and must not end the next one before it has handlers. A signal to stop has
-    # its default action. If the block returns, all is as before.
+    # Calls a block that replaces this process's program by `exec`. Orders that arrive from now on
+    # are lost, and stop signals end the process. If the block returns, the old handlers are
+    # installed again.
     def between_programs
-      before = IGNORED.to_h { |name| [name, Signal.trap(name, "IGNORE")] }
-      STOPS.each { |name| before[name] = Signal.trap(name, "DEFAULT") }
+      handlers = IGNORED.to_h { |name| [name, Signal.trap(name, "IGNORE")] }
+      STOPS.each { |name| handlers[name] = Signal.trap(name, "DEFAULT") }
       yield
     ensure
-      before.each { |name, handler| Signal.trap(name, handler || "DEFAULT") }
+      handlers.each { |name, handler| Signal.trap(name, handler || "DEFAULT") }
     end
 
-    # What every thread is in the middle of. Names and paths may have any bytes.
+    # The backtraces of all threads. Names and paths may hold bytes in any encoding.
     def backtraces
       Thread.list.map do |thread|
         name = thread.name || thread.inspect
-        lines = thread.backtrace || ["it has ended"]
+        lines = thread.backtrace || ["(ended)"]
         "thruway: thread ".b << name.b << "\n" << lines.map { |line| "  #{line}\n".b }.join
       end.join
     end
 
-    # A line of the server's own. A log that nothing reads ends no server.
+    # Logs a line of the server.
     def say(text) = write("thruway: #{text}\n")
 
-    # In one piece, and without a lock, which a trap could not have.
+    # Writes to stderr in one system call and without a lock, which a trap could not take. Errors
+    # are ignored: a log that nothing reads must not end the server.
     def write(text)
       STDERR.syswrite(text)
     rescue SystemCallError, IOError

@@ -120,7 +120,7 @@ fn cannot_listen(error: &thruway_serve::Error) -> Failure {
     if error.is_in_use() {
         failure.hint("another process listens there; stop it, or choose another port with -p")
     } else if error.is_denied() {
-        failure.hint("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose one above")
+        failure.hint("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one")
     } else {
         failure
     }

@@ -91,8 +91,8 @@ impl Serve {
     /// Where metrics are read.
     pub(super) fn metrics_bind(&self) -> Result<Option<Bind>, Failure> {
         if self.status && self.metrics.is_none() {
-            let failure = Failure::new("the live page has no address");
-            return Err(failure.hint("say where, by --metrics"));
+            let failure = Failure::new("--status needs a metrics listener");
+            return Err(failure.hint("add --metrics URI"));
         }
         self.metrics.as_ref().map(|text| text.parse().map_err(Failure::new)).transpose()
     }

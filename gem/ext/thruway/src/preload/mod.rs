@@ -5,7 +5,7 @@
 //! 1. [`post`]: what this Ruby is to be.
 //! 2. [`learner`]: a command that says what it loads.
 //! 3. [`calls`], [`questions`] and [`notes`]: what a template's boot asks.
-//! 4. [`native`]: what `template.rb` is made of.
+//! 4. [`native`]: the parts of `preload_template.rb` that Ruby has no methods for.
 //! 5. [`guard`]: a child that would need another boot.
 
 mod calls;

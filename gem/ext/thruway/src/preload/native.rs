@@ -1,4 +1,4 @@
-//! What `template.rb` is made of: the parts that Ruby has no methods for.
+//! The parts of `preload_template.rb` that Ruby has no methods for.
 
 use std::ffi::OsStr;
 use std::io;

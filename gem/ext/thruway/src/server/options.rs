@@ -42,8 +42,8 @@ pub(super) struct Options {
     listeners: Option<RArray>,
     /// Pairs of a path's prefix and the folder that it stands for.
     sendfile: Option<RArray>,
-    /// A `Thruway::Fleet` or nil, and which of its workers this is.
-    fleet: VALUE,
+    /// A `Thruway::WorkerTable` or nil, and which of its workers this is.
+    worker_table: VALUE,
     worker: usize,
     threads: usize,
     /// Strings.
@@ -103,7 +103,7 @@ impl Options {
             hijack: at(c"hijack"),
             listeners: RArray::convert(ruby, at(c"listeners")),
             sendfile: RArray::convert(ruby, at(c"sendfile")),
-            fleet: at(c"fleet"),
+            worker_table: at(c"worker_table"),
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
             threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
             fair_by: RString::convert(ruby, at(c"fair_by")),
@@ -140,7 +140,7 @@ impl Options {
 
     /// The server, whose callbacks are the methods of `server`.
     pub(super) fn build(&self, gvl: Gvl, server: VALUE) -> Result<Box<RackEngine>, String> {
-        let worker = worker_group::worker_handle(gvl, self.fleet, self.worker)?;
+        let worker = worker_group::worker_handle(gvl, self.worker_table, self.worker)?;
         let board = worker.as_ref().map(WorkerHandle::board);
         let hijack = PlainClass::of(gvl, self.hijack).ok_or("hijack is no plain class")?;
         let engine = Engine::new(self.settings(gvl)?, self.listeners(gvl)?, worker)

@@ -14,7 +14,7 @@ use super::{process, sockets, worker_group};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise};
 
-/// Defines `Thruway::Engine`, `Thruway::Fleet` and what a supervisor asks of the system.
+/// Defines `Thruway::Engine`, `Thruway::WorkerTable` and what a supervisor asks of the system.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
     worker_group::define(ruby, thruway);
     process::define(ruby, thruway);

@@ -1,4 +1,4 @@
-//! `Thruway::Fleet`: what the workers of a cluster share, made before they are forked.
+//! `Thruway::WorkerTable`: what the workers of a cluster share, made before they are forked.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -13,21 +13,21 @@ use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, number, raise};
 /// Workers of one group at most.
 const WORKERS_MAX: usize = 1024;
 
-/// A group, as a `Thruway::Fleet` owns it.
-struct Fleet(WorkerGroup);
+/// A group, as a `Thruway::WorkerTable` owns it.
+struct WorkerTable(WorkerGroup);
 
-static TYPE: DataType<Fleet> = DataType::new(c"Thruway::Fleet");
+static TYPE: DataType<WorkerTable> = DataType::new(c"Thruway::WorkerTable");
 
-impl Wrapped for Fleet {
+impl Wrapped for WorkerTable {
     fn mark(&self, _: Marker) {}
 }
 
-/// Defines `Thruway::Fleet`.
+/// Defines `Thruway::WorkerTable`.
 pub(super) fn define(ruby: Protected, thruway: RModule) {
-    let Some(class) = define::class_under(ruby, thruway, c"Fleet") else { return };
+    let Some(class) = define::class_under(ruby, thruway, c"WorkerTable") else { return };
     let gvl = ruby.gvl();
     define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
-    define::method(gvl, class, c"bury", Method::of_1(bury));
+    define::method(gvl, class, c"mark_dead", Method::of_1(mark_dead));
     define::method(gvl, class, c"sweep", Method::of_0(sweep));
     define::method(gvl, class, c"handover", Method::of_0(handover));
     define::method(gvl, class, c"stats", Method::of_0(stats));
@@ -36,17 +36,18 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
 /// The part of worker `index` in the group behind an object; none if that is nil.
 pub(super) fn worker_handle(
     gvl: Gvl,
-    fleet: VALUE,
+    table: VALUE,
     index: usize,
 ) -> Result<Option<WorkerHandle>, String> {
-    if fleet == NIL {
+    if table == NIL {
         return Ok(None);
     }
-    let group = gvl.protect(|ruby| TYPE.get(ruby, &fleet)).ok_or("it is no Thruway::Fleet")?;
+    let group =
+        gvl.protect(|ruby| TYPE.get(ruby, &table)).ok_or("it is no Thruway::WorkerTable")?;
     Ok(Some(group.0.handle(index)))
 }
 
-/// `Fleet.create(workers, inherited)`; `inherited` is nil, or what `handover` has left for this process.
+/// `WorkerTable.create(workers, inherited)`; `inherited` is nil, or what `handover` has left for this process.
 fn create(ruby: Protected, class: VALUE, workers: VALUE, inherited: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let workers = usize::try_from(number::to_u64(ruby, workers)).unwrap_or(0);
@@ -66,7 +67,7 @@ fn make(
         None => WorkerGroup::new(workers),
     };
     let group = group.map_err(|error| RString::binary(gvl, error.to_string().as_bytes()))?;
-    Ok(TYPE.wrap(gvl, class, Box::new(Fleet(group))))
+    Ok(TYPE.wrap(gvl, class, Box::new(WorkerTable(group))))
 }
 
 /// What an older server has left; none if there is nothing, or it is in another form.
@@ -82,33 +83,33 @@ fn inherited_handover(gvl: Gvl, inherited: VALUE) -> Option<(Handover, Option<Ow
     (at(0) == Some(VERSION.into())).then(|| (Handover::from_descriptors(ends), ticket_keys))
 }
 
-/// `fleet.handover`: the form of what goes from this server to the next one, two descriptors for that, and one of the
+/// `table.handover`: the form of what goes from this server to the next one, two descriptors for that, and one of the
 /// keys of session tickets.
 fn handover(ruby: Protected, this: VALUE) -> VALUE {
     let gvl = ruby.gvl();
-    let fleet = TYPE.get(ruby, &this);
+    let table = TYPE.get(ruby, &this);
     let list = RArray::with_room(gvl, 4);
     list.push(gvl, number::from_u64(gvl, VERSION.into()));
-    let ends = fleet.0.handover().descriptors();
-    for end in ends.into_iter().chain([fleet.0.ticket_keys()]) {
+    let ends = table.0.handover().descriptors();
+    for end in ends.into_iter().chain([table.0.ticket_keys()]) {
         list.push(gvl, rb_sys::LONG2NUM(end.as_raw_fd().into()));
     }
     list.value()
 }
 
-/// `fleet.sweep`: see `WorkerGroup::sweep`.
+/// `table.sweep`: see `WorkerGroup::sweep`.
 fn sweep(ruby: Protected, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.sweep();
     NIL
 }
 
-/// `fleet.bury(worker)`: it is dead, and gets no connections until another takes its place.
-fn bury(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
+/// `table.mark_dead(worker)`: the worker has ended. Its entry gets no connections until another worker takes it.
+fn mark_dead(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.mark_dead(number::small_count(worker));
     NIL
 }
 
-/// `fleet.stats`: what all workers have counted, as JSON.
+/// `table.stats`: what all workers have counted, as JSON.
 fn stats(ruby: Protected, this: VALUE) -> VALUE {
     let stats = TYPE.get(ruby, &this).0.stats();
     RString::new(ruby.gvl(), stats.as_bytes()).value()
