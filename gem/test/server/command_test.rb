@@ -226,7 +226,7 @@ class CommandTest < Minitest::Test
       said = Dir.chdir(@folder) { refusal(broken, "-p", "0", *arguments) }
       line = "the application raised RuntimeError at boot: no road (#{broken}:2:in `"
       assert_includes said, "thruway: #{line}", arguments.inspect
-      assert_includes said, "hint: THRUWAY_BACKTRACE=1 shows"
+      assert_includes said, "hint: set THRUWAY_BACKTRACE=1 to see"
     end
     write("config.ru", "run(")
     assert_match(/SyntaxError at boot: .*config.ru:1/, refusal(broken, "-p", "0"))

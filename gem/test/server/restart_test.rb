@@ -42,7 +42,7 @@ class RestartTest < Minitest::Test
       write("config/puma.rb", "workers #{before}\n")
       pid = start_version("v1")
       write("config/puma.rb", "workers #{after}\n")
-      logged("cannot change between workers and one process") { Process.kill("USR2", pid) }
+      logged("cannot change between workers and a single process") { Process.kill("USR2", pid) }
       logged("hot restart stopped: the trial failed") { Process.kill("USR2", pid) }
       assert_match(/\Av1 /, get.body)
       assert_predicate stop(pid), :success?

@@ -123,8 +123,8 @@ module Thruway
       path unless path.empty? || path.start_with?("\0")
     end
 
-    # The descriptors and addresses for a URI. `localhost` has several. An inherited listener has the
-    # key `name`.
+    # The descriptors and addresses for a URI. `localhost` has several. An inherited listener has
+    # the key `name`.
     def open(uri, name = uri)
       activated(uri) || @inherited.delete(name) || listen(uri)
     end
