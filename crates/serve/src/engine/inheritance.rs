@@ -36,7 +36,7 @@ pub fn export(engine: &mut Engine) -> io::Result<OwnedFd> {
         store.poller.remove(socket);
         if let Some(socket) = store.close(id).and_then(|closed| closed.carrier.into_socket()) {
             // It is for the next program.
-            let _ = socket.into_raw_fd();
+            let _ = socket.fd.into_raw_fd();
         }
     }
     file.rewind()?;

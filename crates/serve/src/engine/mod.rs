@@ -20,7 +20,7 @@ pub mod tls;
 use crate::engine::acceptor::Acceptor;
 use crate::engine::migration::Migration;
 use crate::entry::ticket::Ticket;
-use crate::entry::{Entry, Phase};
+use crate::entry::{Entry, State};
 use crate::events::clock::monotonic_us;
 use crate::events::poller::{Bell, Event, Events, Poller, Waiter, Waker};
 use crate::events::slab::EntryId;
@@ -366,22 +366,23 @@ impl Engine {
     /// Does what a connection's turn is for.
     pub(crate) fn serve(&mut self, id: EntryId, handler: &mut impl Handler) {
         let entry = self.store.at(id);
-        let is_upgraded = matches!(entry.phase, Phase::Upgraded(_));
-        if entry.output.is_some() && entry.multiplexer.is_none() && !is_upgraded {
+        // A turn of these reads, too, while something waits for the client.
+        let reads_too = matches!(entry.state, State::Multiplexing(_) | State::Upgraded(_));
+        if entry.output.is_some() && !reads_too {
             entry.flush();
             return;
         }
         let inbox = &mut self.reader.inbox;
-        match entry.phase {
-            Phase::Handshaking => handshake::go_on(entry, inbox),
-            Phase::Waiting => self.reader.read_head(entry, handler),
-            Phase::Receiving(_) => self.reader.read_body(entry, handler),
-            Phase::Lingering { .. } => {
+        match entry.state {
+            State::Handshaking => handshake::go_on(entry, inbox),
+            State::Waiting => self.reader.read_head(entry, handler),
+            State::Receiving(_) => self.reader.read_body(entry, handler),
+            State::Lingering { .. } => {
                 closing::drain_input(entry, inbox);
             }
-            Phase::Multiplexing => input::go_on(entry, inbox),
-            Phase::Upgraded(_) => upgraded::turn(entry, inbox, handler),
-            Phase::Handling | Phase::Streaming(_) | Phase::Responding => {}
+            State::Multiplexing(_) => input::go_on(entry, inbox),
+            State::Upgraded(_) => upgraded::turn(entry, inbox, handler),
+            State::Handling | State::Streaming(_) | State::Responding => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::engine::Engine;
-use crate::entry::Phase;
+use crate::entry::State;
 use crate::exchange::handler::Absent;
 
 /// Reads all certificates of an engine anew. Where one cannot be used, what was read before stays in use.
@@ -20,7 +20,7 @@ pub fn is_handshake_next(engine: &Engine) -> bool {
     store.tls.is_used()
         && store.turns.find_oldest(|_| true).is_some_and(|(slot, _)| {
             let connection = store.in_slot(slot);
-            connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
+            connection.is_some_and(|connection| matches!(connection.state, State::Handshaking))
         })
 }
 

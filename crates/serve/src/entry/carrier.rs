@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use thruway_http2::Stream;
+use thruway_tls::Session;
 
 use crate::events::slab::EntryId;
 use crate::output::{Flushed, Output};
@@ -15,9 +16,28 @@ const PIECE_BYTES: usize = 64 << 10;
 /// What a request comes by.
 #[derive(Debug)]
 pub(crate) enum Carrier {
-    Socket(OwnedFd),
+    Socket(Socket),
     /// A stream of another connection. It has one request.
     Stream(Box<StreamLink>),
+}
+
+/// A socket, and its TLS session if the client speaks TLS and its handshake has begun.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) session: Option<Box<Session>>,
+}
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, session: None }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 /// A stream, and the connection that it is of.
@@ -46,7 +66,15 @@ impl Carrier {
         }
     }
 
-    pub(crate) fn into_socket(self) -> Option<OwnedFd> {
+    /// The TLS session of a socket that has one.
+    pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
+        match self {
+            Self::Socket(socket) => socket.session.as_deref_mut(),
+            Self::Stream(_) => None,
+        }
+    }
+
+    pub(crate) fn into_socket(self) -> Option<Socket> {
         match self {
             Self::Socket(socket) => Some(socket),
             Self::Stream(_) => None,

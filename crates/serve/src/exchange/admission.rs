@@ -3,7 +3,7 @@
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{Request, RequestFraming};
 
-use crate::entry::{Entry, Phase};
+use crate::entry::{Entry, State};
 use crate::events::clock::monotonic_us;
 use crate::exchange::request_start;
 use crate::exchange::response::ResponseWriter;
@@ -72,7 +72,7 @@ pub(crate) fn note_wait_of_body(entry: &mut EntryMut<'_>) {
     if entry.store.turns.waits.is_none() {
         return;
     }
-    if let Phase::Receiving(upload) = &entry.phase {
+    if let State::Receiving(upload) = &entry.state {
         let age_us = request_start::age_us(&upload.head.request(&upload.head_bytes));
         note_age(entry, age_us);
     }

@@ -2,7 +2,7 @@
 
 use thruway_http1::ParseError;
 
-use crate::entry::{Entry, Phase, Received};
+use crate::entry::{Received, State};
 use crate::events::slab::EntryId;
 use crate::exchange::counting;
 use crate::exchange::http2::output;
@@ -36,27 +36,21 @@ fn expire(entry: EntryMut<'_>) {
         // It waits for its turn, not for the client; the turn sets the next deadline.
         return;
     }
-    match entry.phase {
-        Phase::Waiting if !entry.input.is_empty() => {
+    match entry.state {
+        State::Waiting if !entry.input.is_empty() => {
             hang_up_with(entry, 408, "the head took too long");
         }
-        Phase::Receiving(_) => hang_up_with(entry, 408, "the body took too long"),
+        State::Receiving(_) => hang_up_with(entry, 408, "the body took too long"),
         // The deadline of what it did before.
-        Phase::Handling if entry.store.settings.timeouts.request_ms.is_none() => {}
-        Phase::Handling => hang_up_with(entry, 503, "the response took too long"),
-        Phase::Multiplexing if is_in_head(&entry) => {
+        State::Handling if entry.store.settings.timeouts.request_ms.is_none() => {}
+        State::Handling => hang_up_with(entry, 503, "the response took too long"),
+        State::Multiplexing(ref multiplexer) if multiplexer.head_since_ms.is_some() => {
             output::give_up(entry, "a head takes too long");
         }
-        Phase::Multiplexing => output::close(entry),
-        Phase::Upgraded(_) => upgraded::expire(entry),
+        State::Multiplexing(_) => output::close(entry),
+        State::Upgraded(_) => upgraded::expire(entry),
         _ => end(entry),
     }
-}
-
-/// Whether a connection speaks HTTP/2, and a head comes in.
-fn is_in_head(entry: &Entry) -> bool {
-    let multiplexer = entry.multiplexer.as_ref();
-    multiplexer.is_some_and(|multiplexer| multiplexer.head_since_ms.is_some())
 }
 
 /// Closes a connection between two requests.
@@ -102,7 +96,7 @@ pub(crate) fn give_up_body(entry: EntryMut<'_>, error: std::io::Error) {
 /// Reads and throws away. Closes when the client has closed, or goes on for too long.
 pub(crate) fn drain_input<'a>(mut entry: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     let received = entry.receive(inbox);
-    let Phase::Lingering { bytes_left } = &mut entry.phase else { return Some(entry) };
+    let State::Lingering { bytes_left } = &mut entry.state else { return Some(entry) };
     match received {
         Received::Later => Some(entry),
         Received::Bytes(length) if (length as u64) < u64::from(*bytes_left) => {
@@ -148,7 +142,7 @@ pub(crate) fn close_idle(store: &mut Store) {
 pub(crate) fn give_up(store: &mut Store, inbox: &mut [u8]) {
     let mut ids: Vec<_> = store.slab.ids().collect();
     // Streams go before their connections.
-    ids.sort_by_key(|id| store.slab.get(*id).is_some_and(|entry| entry.multiplexer.is_some()));
+    ids.sort_by_key(|id| store.slab.get(*id).is_some_and(|entry| entry.multiplexer().is_some()));
     for id in ids {
         if let Some(entry) = store.find(id) {
             give_up_one(entry, inbox);
@@ -157,15 +151,15 @@ pub(crate) fn give_up(store: &mut Store, inbox: &mut [u8]) {
 }
 
 fn give_up_one(mut entry: EntryMut<'_>, inbox: &mut [u8]) {
-    let has_asked = match entry.phase {
-        Phase::Waiting => !entry.is_idle() || entry.has_bytes(),
-        Phase::Receiving(_) | Phase::Handling => true,
-        Phase::Multiplexing => return output::close(entry),
-        Phase::Handshaking
-        | Phase::Streaming(_)
-        | Phase::Responding
-        | Phase::Lingering { .. }
-        | Phase::Upgraded(_) => false,
+    let has_asked = match entry.state {
+        State::Waiting => !entry.is_idle() || entry.has_bytes(),
+        State::Receiving(_) | State::Handling => true,
+        State::Multiplexing(_) => return output::close(entry),
+        State::Handshaking
+        | State::Streaming(_)
+        | State::Responding
+        | State::Lingering { .. }
+        | State::Upgraded(_) => false,
     };
     if !has_asked || entry.output.is_some() {
         entry.close();
@@ -175,7 +169,7 @@ fn give_up_one(mut entry: EntryMut<'_>, inbox: &mut [u8]) {
     entry.is_readable = true;
     hang_up_with(entry.reborrow(), 503, "the server is stopping");
     let lingers =
-        |entry: &EntryMut<'_>| entry.is_readable && matches!(entry.phase, Phase::Lingering { .. });
+        |entry: &EntryMut<'_>| entry.is_readable && matches!(entry.state, State::Lingering { .. });
     let mut rest = entry.if_open();
     while let Some(entry) = rest.take_if(|entry| lingers(entry)) {
         rest = drain_input(entry, inbox);

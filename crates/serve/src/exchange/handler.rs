@@ -79,13 +79,13 @@ impl Exchange<'_> {
     /// Whether the client speaks TLS with this server.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        self.connection().is_some_and(|connection| connection.tls.is_some())
+        self.connection().is_some_and(|connection| connection.session().is_some())
     }
 
     /// The certificate that the client has shown, in DER.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<&[u8]> {
-        self.connection()?.tls.as_ref()?.peer_certificate()
+        self.connection()?.session()?.peer_certificate()
     }
 
     /// The connection of the request. That of a stream has other streams, too.

@@ -8,7 +8,7 @@ use std::io;
 
 use thruway_tls::ServerContext;
 
-use crate::entry::{Phase, Received};
+use crate::entry::{Received, State};
 use crate::events::slab::EntryId;
 use crate::exchange::closing;
 use crate::exchange::http2::begin;
@@ -22,7 +22,7 @@ const PLAIN: &str = "this port speaks HTTPS";
 /// Goes on with a handshake, as far as the client has sent its part.
 pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
     let Some(mut connection) = proxy_head::take_before_handshake(connection, inbox) else { return };
-    if connection.tls.is_none() {
+    if connection.session().is_none() {
         begin_handshake(&mut connection);
     }
     // The handshake that ended, if there are too many, may be this one.
@@ -30,9 +30,9 @@ pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
     let received = connection.receive(inbox);
-    let session = connection.tls.as_ref();
+    let session = connection.session();
     if session.is_some_and(|session| session.is_plain()) {
-        connection.tls = None;
+        connection.set_session(None);
         return closing::hang_up_with(guard, 400, PLAIN);
     }
     if received == Received::Ended {
@@ -44,7 +44,7 @@ pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
     }
     let Some(session) = session.filter(|session| !session.is_handshaking()) else { return };
     let speaks_http2 = session.speaks_http2();
-    connection.phase = Phase::Waiting;
+    connection.state = State::Waiting;
     connection.since_ms = now_ms;
     let length = if let Received::Bytes(length) = received { length } else { 0 };
     if speaks_http2 {
@@ -62,7 +62,7 @@ fn begin_handshake(connection: &mut EntryMut<'_>) {
     }
     let context = store.tls.contexts.get(usize::from(listener)).and_then(Option::as_ref);
     match context.map(ServerContext::begin) {
-        Some(Ok(session)) => store.slab[id].tls = Some(Box::new(session)),
+        Some(Ok(session)) => store.slab[id].set_session(Some(session)),
         Some(Err(error)) => store.warn("begin a handshake", io::Error::other(error)),
         None => {}
     }
@@ -76,7 +76,7 @@ fn begin_handshake(connection: &mut EntryMut<'_>) {
 fn end_oldest(store: &mut Store) {
     let is_unfinished = |id: EntryId| {
         let connection = store.slab.get(id);
-        connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
+        connection.is_some_and(|connection| matches!(connection.state, State::Handshaking))
     };
     store.tls.begun.retain(|id| is_unfinished(*id));
     let most = store.settings.handshakes_max;

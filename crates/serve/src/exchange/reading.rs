@@ -9,7 +9,7 @@ use thruway_http1::{
 };
 
 use crate::entry::upload::{Body, Spool, Upload};
-use crate::entry::{Payload, Phase, Received};
+use crate::entry::{Payload, Received, State};
 use crate::exchange::admission::{self, LATE};
 use crate::exchange::closing;
 use crate::exchange::counting;
@@ -93,7 +93,7 @@ impl RequestReader {
     /// Reads a piece of a body, and hands the request on when it is whole.
     pub(crate) fn read_body(&mut self, mut guard: EntryMut<'_>, handler: &mut impl Handler) {
         let entry = &mut *guard;
-        if matches!(&entry.phase, Phase::Receiving(upload) if upload.is_whole) {
+        if matches!(&entry.state, State::Receiving(upload) if upload.is_whole) {
             if fairness::has_turn(&mut guard) {
                 finish_upload(guard, handler);
             }
@@ -110,7 +110,7 @@ impl RequestReader {
             &own[..]
         };
         let (store, id) = guard.into_parts();
-        let Phase::Receiving(upload) = &mut store.slab[id].phase else {
+        let State::Receiving(upload) = &mut store.slab[id].state else {
             unreachable!("a body is read while a request is received");
         };
         let taken = upload.take(bytes, &store.settings.limits);
@@ -229,7 +229,7 @@ fn begin_request<'a>(
         is_whole: false,
     };
     let entry = &mut *guard;
-    entry.phase = Phase::Receiving(Box::new(upload));
+    entry.state = State::Receiving(Box::new(upload));
     if request.expects_continue() && rest.is_empty() {
         let go_on = entry.deliver(b"HTTP/1.1 100 Continue\r\n\r\n", Payload::Empty, QUANTUM_BYTES);
         guard = guard.after_flush(go_on)?;

@@ -9,8 +9,9 @@ use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::{CHUNK_END, CHUNKS_END, ResponseConstraints, chunk_start, reason};
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
 
+use crate::entry::carrier::Socket;
 use crate::entry::ticket::Ticket;
-use crate::entry::{Entry, Payload, Phase, Stream};
+use crate::entry::{Entry, Payload, State, Stream};
 use crate::exchange::counting;
 use crate::exchange::http2::output;
 use crate::output::unchunk::Unchunk;
@@ -121,7 +122,7 @@ impl<'a> ResponseWriter<'a> {
         let Some(mut entry) = self.store.find_request(self.ticket) else { return };
         if entry.carrier.stream().is_some() {
             output::inform(entry, head);
-        } else if matches!(entry.phase, Phase::Handling) {
+        } else if matches!(entry.state, State::Handling) {
             let flushed = entry.deliver(head, Payload::Empty, QUANTUM_BYTES);
             if let Some(mut entry) = entry.after_flush(flushed) {
                 entry.settle();
@@ -156,7 +157,7 @@ impl<'a> ResponseWriter<'a> {
         let Some(mut guard) = self.store.find_request(self.ticket) else { return Written::Gone };
         let is_last = guard.ends_after_response();
         let entry = &mut *guard;
-        if !matches!(entry.phase, Phase::Handling) {
+        if !matches!(entry.state, State::Handling) {
             return Written::Gone;
         }
         entry.is_persistent = plan.is_persistent && !is_last;
@@ -166,8 +167,8 @@ impl<'a> ResponseWriter<'a> {
             _ => 0,
         };
         let unchunk = if plan.framing.decodes() { Unchunk::new() } else { None };
-        entry.unchunk = unchunk.map(Box::new);
-        entry.phase = Phase::Streaming(Stream { framing: plan.framing, left });
+        let unchunk = unchunk.map(Box::new);
+        entry.state = State::Streaming(Stream { framing: plan.framing, left, unchunk });
         entry.push_bytes(head);
         Written::Backlog(entry.backlog_bytes())
     }
@@ -176,7 +177,8 @@ impl<'a> ResponseWriter<'a> {
     /// of the announced length resets the connection.
     pub fn write(&mut self, piece: &[u8]) -> Written {
         let Some(mut entry) = self.store.find_request(self.ticket) else { return Written::Gone };
-        let decoded = entry.unchunk.as_mut().map(|unchunk| unchunk.take(piece));
+        let State::Streaming(stream) = &mut entry.state else { return Written::Gone };
+        let decoded = stream.unchunk.as_mut().map(|unchunk| unchunk.take(piece));
         match decoded {
             None => write_plain(entry, piece),
             Some(Ok(body)) => write_plain(entry, &body),
@@ -200,8 +202,9 @@ impl<'a> ResponseWriter<'a> {
     pub fn finish(&mut self) -> u64 {
         let Some(mut guard) = self.store.find_request(self.ticket) else { return 0 };
         let entry = &mut *guard;
-        let Phase::Streaming(Stream { framing, left }) = entry.phase else { return 0 };
-        if entry.unchunk.as_ref().is_some_and(|unchunk| !unchunk.is_whole) {
+        let State::Streaming(Stream { framing, left, unchunk }) = &entry.state else { return 0 };
+        let (framing, left) = (*framing, *left);
+        if unchunk.as_ref().is_some_and(|unchunk| !unchunk.is_whole) {
             abort_unchunked(guard);
             return 0;
         }
@@ -209,7 +212,7 @@ impl<'a> ResponseWriter<'a> {
             guard.reset();
             return left;
         }
-        entry.phase = Phase::Responding;
+        entry.state = State::Responding;
         if framing.makes_chunks() {
             entry.push_bytes(CHUNKS_END);
         }
@@ -233,12 +236,12 @@ impl<'a> ResponseWriter<'a> {
             return None;
         }
         counting::give_away(&mut entry);
-        let Entry { carrier, input, tls, .. } = entry.close()?;
+        let Entry { carrier, input, .. } = entry.close()?;
         let store = &mut *self.store;
-        let socket = carrier.into_socket()?;
-        store.poller.remove(&socket);
-        let Some(session) = tls else { return Some((socket, input)) };
-        match store.tls.tunnel(socket, session) {
+        let Socket { fd, session } = carrier.into_socket()?;
+        store.poller.remove(&fd);
+        let Some(session) = session else { return Some((fd, input)) };
+        match store.tls.tunnel(fd, session) {
             Ok(socket) => Some((socket, input)),
             Err(error) => {
                 store.warn("hand over a connection", io::Error::other(error));
@@ -261,7 +264,7 @@ impl<'a> ResponseWriter<'a> {
             Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
         };
         let Some(mut guard) = self.store.find_request(self.ticket) else { return };
-        if !matches!(guard.phase, Phase::Handling) {
+        if !matches!(guard.state, State::Handling) {
             return;
         }
         // Before it is sent: what a client has seen is counted.
@@ -269,7 +272,7 @@ impl<'a> ResponseWriter<'a> {
         counting::end(&mut guard);
         let is_last = guard.ends_after_response();
         let entry = &mut *guard;
-        entry.phase = Phase::Responding;
+        entry.state = State::Responding;
         entry.is_persistent = response.plan.is_persistent && !is_last;
         let payload = match response.plan.framing {
             ResponseFraming::Empty => Payload::Empty,
@@ -319,7 +322,7 @@ fn go_on<'a>(mut entry: EntryMut<'a>, flushed: Result<Flushed, Errno>) -> Option
 
 fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> Written {
     let entry = &mut *guard;
-    let Phase::Streaming(stream) = &mut entry.phase else { return Written::Gone };
+    let State::Streaming(stream) = &mut entry.state else { return Written::Gone };
     if !stream.takes(piece) {
         guard.reset();
         return Written::Excess;

@@ -1,6 +1,7 @@
 //! When a connection's time is over.
 
-use crate::entry::{Entry, Phase};
+use crate::entry::multiplexer::Multiplexer;
+use crate::entry::{Entry, State};
 use crate::events::timer_wheel::TimerWheel;
 use crate::output::pace::{Demand, Pace};
 use crate::settings::{Settings, Timeouts};
@@ -67,7 +68,7 @@ impl Deadlines {
         match self.deadline_ms(connection, now_ms) {
             Some(deadline_ms) => self.timers.set(slot, deadline_ms),
             // The last one may come, and ends nothing. To take it out for each request costs more.
-            None if matches!(connection.phase, Phase::Handling) => {}
+            None if matches!(connection.state, State::Handling) => {}
             None => self.timers.remove(slot),
         }
     }
@@ -93,30 +94,29 @@ impl Deadlines {
         if let Some(output) = &connection.output {
             return output.pace.as_ref().map(Pace::next_ms);
         }
-        match connection.phase {
-            Phase::Handshaking if self.is_draining => {
+        match connection.state {
+            State::Handshaking if self.is_draining => {
                 Some(since + timeouts.handshake_ms.min(DRAIN_FIRST_BYTE_MS))
             }
-            Phase::Handshaking => Some(since + timeouts.handshake_ms),
-            Phase::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
-            Phase::Waiting if connection.is_fresh && self.is_draining => {
+            State::Handshaking => Some(since + timeouts.handshake_ms),
+            State::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
+            State::Waiting if connection.is_fresh && self.is_draining => {
                 Some(since + timeouts.first_byte_ms.min(DRAIN_FIRST_BYTE_MS))
             }
-            Phase::Waiting if connection.is_fresh => Some(since + timeouts.first_byte_ms),
-            Phase::Waiting => Some(since + timeouts.keep_alive_ms),
-            Phase::Receiving(_) => Some(now_ms + timeouts.body_ms),
-            Phase::Handling => timeouts.request_ms.map(|ms| since + ms),
-            Phase::Lingering { .. } => Some(since + LINGER_MS),
-            Phase::Multiplexing => self.multiplexing_ms(connection),
-            Phase::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
-            Phase::Streaming(_) | Phase::Responding => None,
+            State::Waiting if connection.is_fresh => Some(since + timeouts.first_byte_ms),
+            State::Waiting => Some(since + timeouts.keep_alive_ms),
+            State::Receiving(_) => Some(now_ms + timeouts.body_ms),
+            State::Handling => timeouts.request_ms.map(|ms| since + ms),
+            State::Lingering { .. } => Some(since + LINGER_MS),
+            State::Multiplexing(ref multiplexer) => self.multiplexing_ms(connection, multiplexer),
+            State::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
+            State::Streaming(_) | State::Responding => None,
         }
     }
 
     /// The deadline of a connection whose streams have their own.
-    fn multiplexing_ms(&self, connection: &Entry) -> Option<u64> {
+    fn multiplexing_ms(&self, connection: &Entry, multiplexer: &Multiplexer) -> Option<u64> {
         let (timeouts, since) = (&self.timeouts, connection.since_ms);
-        let multiplexer = connection.multiplexer.as_ref()?;
         match multiplexer.head_since_ms {
             Some(since) => Some(since + timeouts.head_ms),
             None if !multiplexer.is_idle() => None,

@@ -13,10 +13,11 @@ use thruway_http2::Stream;
 use thruway_websocket::CloseCode;
 
 use crate::entry::carrier::StreamLink;
+use crate::entry::multiplexer::Multiplexer;
 use crate::entry::socket_state::SocketStage;
 use crate::entry::ticket::Ticket;
 use crate::entry::upload::Upload;
-use crate::entry::{self, Entry, Phase, stream_of};
+use crate::entry::{self, Entry, State, stream_of};
 use crate::events::clock::monotonic_us;
 use crate::events::slab::EntryId;
 use crate::events::token::Token;
@@ -72,7 +73,7 @@ impl Store {
     /// Registers a new connection.
     pub(crate) fn open(&mut self, mut entry: Entry) -> Result<EntryId, Errno> {
         if self.tls.is_spoken_at(entry.listener) {
-            entry.phase = Phase::Handshaking;
+            entry.state = State::Handshaking;
         }
         let share = entry.share;
         let id = self.slab.insert(entry);
@@ -124,7 +125,7 @@ impl Store {
         self.deadlines.remove(id.slot());
         let is_full = self.count() >= self.settings.connections_max;
         let mut closed = self.slab.remove(id)?;
-        let streams = closed.multiplexer.as_ref().map_or(Vec::new(), |it| it.streams());
+        let streams = closed.multiplexer().map_or(Vec::new(), Multiplexer::streams);
         for stream in streams {
             self.close(stream);
         }
@@ -148,7 +149,7 @@ impl Store {
         let now_ms = self.clock.now_ms;
         // The connection may be closed already: then all its streams are.
         let Some(parent) = self.slab.get_mut(link.parent) else { return };
-        let Some(multiplexer) = parent.multiplexer.as_mut() else { return };
+        let Some(multiplexer) = parent.multiplexer_mut() else { return };
         multiplexer.leave(link.stream.number());
         parent.since_ms = now_ms;
         if !link.stream.is_whole() {
@@ -222,7 +223,7 @@ impl<'a> EntryMut<'a> {
         let number = self.store.next_request();
         let entry = &mut **self;
         entry.request = number;
-        entry.phase = Phase::Handling;
+        entry.state = State::Handling;
         let standing = std::mem::take(&mut entry.standing);
         self.store.leave_client(standing);
         Ticket { connection: self.id, request: number }
@@ -259,19 +260,19 @@ impl<'a> EntryMut<'a> {
     pub(crate) fn after_flush(mut self, flushed: Result<Flushed, Errno>) -> Option<Self> {
         let now_ms = self.store.clock.now_ms;
         let entry = &mut *self;
-        let still_open = match (flushed, &entry.phase) {
+        let still_open = match (flushed, &entry.state) {
             (Err(_), _) => {
                 self.close();
                 return None;
             }
-            (Ok(Flushed::Done), Phase::Responding) => {
-                entry.phase = Phase::Waiting;
+            (Ok(Flushed::Done), State::Responding) => {
+                entry.state = State::Waiting;
                 entry.is_fresh = false;
                 entry.since_ms = now_ms;
                 entry.responded_us = monotonic_us();
                 if entry.is_persistent { Some(self) } else { self.hang_up() }
             }
-            (Ok(flushed), Phase::Upgraded(_)) => {
+            (Ok(flushed), State::Upgraded(_)) => {
                 self.after_flush_upgraded(flushed);
                 Some(self)
             }
@@ -287,7 +288,7 @@ impl<'a> EntryMut<'a> {
         let others = self.store.held_bytes - entry.held_bytes;
         let settings = &self.store.settings;
         let mut most = settings.worker_memory_bytes_max.saturating_sub(others);
-        if matches!(entry.phase, Phase::Streaming(_)) {
+        if matches!(entry.state, State::Streaming(_)) {
             most = most.min(settings.response_memory_bytes_max);
         }
         let most = most.max(SPOOLED_BYTES_MIN);

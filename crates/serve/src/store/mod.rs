@@ -135,7 +135,7 @@ impl Store {
     /// The connection with that id, if it speaks HTTP/2, and its streams. A stream may outlive its connection: one that
     /// was upgraded stays until its owner has heard of the end.
     pub(crate) fn find_multiplexer(&mut self, id: EntryId) -> Option<&mut Multiplexer> {
-        self.slab.get_mut(id)?.multiplexer.as_deref_mut()
+        self.slab.get_mut(id)?.multiplexer_mut()
     }
 
     /// The entry in a slot, which is not empty.

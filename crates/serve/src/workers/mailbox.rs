@@ -240,7 +240,7 @@ mod tests {
         assert!(got.is_trusted && got.awaits_proxy_head && got.asks_seldom);
         assert_eq!((got.asked_us, got.key_us, got.ready_us), (1 << 40, 1 << 42, 1 << 41));
         assert_eq!((&got.input[..], got.seen), (&b"GET / HT"[..], 0));
-        UnixStream::from(got.carrier.into_socket().unwrap()).write_all(b"same socket").unwrap();
+        UnixStream::from(got.carrier.into_socket().unwrap().fd).write_all(b"same socket").unwrap();
         let mut text = String::new();
         far.read_to_string(&mut text).unwrap();
         assert_eq!(text, "same socket");

@@ -457,7 +457,7 @@ fn what_a_client_sends_behind_its_goodbye_resets_nothing() {
     rig.run_until(|rig| {
         let mut parents = rig.engine.store.slab.ids();
         let connection = parents.next().and_then(|id| rig.engine.store.slab.get(id));
-        connection.is_some_and(|it| matches!(it.phase, Phase::Lingering { .. }))
+        connection.is_some_and(|it| matches!(it.state, State::Lingering { .. }))
     });
     client.send(&frame(PING, 0, 0, &[1; 8]));
     rig.run_client(&mut client, |client| client.is_over);

@@ -2,7 +2,7 @@
 
 use thruway_http2::PREFACE;
 
-use crate::entry::Phase;
+use crate::entry::State;
 use crate::entry::multiplexer::Multiplexer;
 use crate::store::entry_mut::EntryMut;
 
@@ -13,8 +13,7 @@ pub(crate) fn begin(mut connection: EntryMut<'_>, bytes: &[u8]) {
     let (limits, has_sockets) = (&settings.http2_limits, settings.has_http2_sockets);
     let multiplexer = Multiplexer::new(limits, has_sockets, now_ms);
     let connection = &mut *connection;
-    connection.multiplexer = Some(Box::new(multiplexer));
-    connection.phase = Phase::Multiplexing;
+    connection.state = State::Multiplexing(Box::new(multiplexer));
     connection.since_ms = now_ms;
     connection.keep(bytes, 0);
 }

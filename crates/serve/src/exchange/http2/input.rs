@@ -5,7 +5,7 @@ use thruway_http2::{Incoming, Progress, Stream};
 
 use crate::entry::socket_state::Upgraded;
 use crate::entry::upload::{Spool, Upload};
-use crate::entry::{self, Phase, Received};
+use crate::entry::{self, Received, State};
 use crate::exchange::admission;
 use crate::exchange::closing;
 use crate::exchange::fairness;
@@ -47,7 +47,7 @@ fn receive<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>
     } else {
         &own[..]
     };
-    let multiplexer = connection.multiplexer.as_mut()?;
+    let multiplexer = connection.multiplexer_mut()?;
     if let Err(excess) = multiplexer.session.receive(bytes, now_ms) {
         output::give_up(guard, &excess.to_string());
         return None;
@@ -133,7 +133,7 @@ fn judge(mut stream: EntryMut<'_>) {
         output::inform(stream.reborrow(), b"HTTP/1.1 100 Continue\r\n\r\n");
     }
     if let Some(mut stream) = stream.if_open() {
-        stream.phase = Phase::Receiving(upload);
+        stream.state = State::Receiving(upload);
         attend(stream);
     }
 }
@@ -168,8 +168,8 @@ fn take_body(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let most = guard.store.settings.limits.body_bytes_max;
     loop {
         let stream = &mut *guard;
-        let (Phase::Receiving(upload), Some(link)) =
-            (&mut stream.phase, stream.carrier.stream_mut())
+        let (State::Receiving(upload), Some(link)) =
+            (&mut stream.state, stream.carrier.stream_mut())
         else {
             return Some(guard);
         };

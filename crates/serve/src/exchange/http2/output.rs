@@ -5,7 +5,7 @@ use std::io;
 use thruway_http2::{Priority, UNSENT_BYTES_MAX};
 
 use crate::entry::carrier::Carrier;
-use crate::entry::{Entry, Payload, Phase};
+use crate::entry::{Entry, Payload, State};
 use crate::events::slab::EntryId;
 use crate::output::{Flushed, Output, QUANTUM_BYTES};
 use crate::store::Store;
@@ -130,7 +130,7 @@ pub(crate) fn begin_sending(stream: &mut EntryMut<'_>) {
 /// Whether another stream of the connection is to send first.
 fn is_outranked(stream: &EntryMut<'_>) -> bool {
     let Some((parent, priority)) = place_of(stream) else { return false };
-    let multiplexer = stream.store.slab.get(parent).and_then(|it| it.multiplexer.as_ref());
+    let multiplexer = stream.store.slab.get(parent).and_then(Entry::multiplexer);
     multiplexer.is_some_and(|multiplexer| multiplexer.is_outranked(priority))
 }
 
@@ -143,8 +143,8 @@ fn place_of(stream: &Entry) -> Option<(EntryId, Priority)> {
 /// stream ends.
 fn feed(mut guard: EntryMut<'_>, most: usize) -> Option<EntryMut<'_>> {
     let stream = &mut *guard;
-    let is_complete = matches!(stream.phase, Phase::Responding);
-    let is_upgraded = matches!(stream.phase, Phase::Upgraded(_));
+    let is_complete = matches!(stream.state, State::Responding);
+    let is_upgraded = matches!(stream.state, State::Upgraded(_));
     let Carrier::Stream(link) = &mut stream.carrier else {
         unreachable!("only streams are fed to a session");
     };
@@ -187,10 +187,10 @@ fn pass_on_by_id(store: &mut Store, parent: EntryId) {
 pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     loop {
         let connection = &mut *guard;
-        let Some(multiplexer) = connection.multiplexer.as_mut() else { return Some(guard) };
         if connection.output.is_some() {
             return Some(guard);
         }
+        let Some(multiplexer) = connection.multiplexer_mut() else { return Some(guard) };
         multiplexer.needs_flush = false;
         multiplexer.session.flush();
         let bytes = multiplexer.session.take_unsent();
@@ -206,7 +206,7 @@ pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     }
     let connection = &mut *guard;
     let is_sent = connection.is_writable && connection.output.is_none();
-    let multiplexer = connection.multiplexer.as_mut().filter(|_| is_sent);
+    let multiplexer = connection.multiplexer_mut().filter(|_| is_sent);
     let Some(multiplexer) = multiplexer.filter(|it| it.session.is_over()) else {
         return Some(guard);
     };
@@ -230,7 +230,7 @@ fn blame(connection: &mut EntryMut<'_>, why: String) {
 fn end(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
-    let Some(multiplexer) = connection.multiplexer.take() else { return Some(guard) };
+    let Some(multiplexer) = connection.take_multiplexer() else { return Some(guard) };
     let is_expected = multiplexer.session.is_leaving() && !multiplexer.is_faulty;
     if !is_expected {
         // The client may be sending: a close at once could take back from it what it was told.
@@ -251,7 +251,7 @@ fn end(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
 /// Ends a connection whose client costs too much, and says so in the log.
 pub(crate) fn give_up(mut connection: EntryMut<'_>, why: &str) {
     blame(&mut connection, why.to_owned());
-    if let Some(multiplexer) = connection.multiplexer.as_mut() {
+    if let Some(multiplexer) = connection.multiplexer_mut() {
         multiplexer.is_faulty = true;
         multiplexer.session.give_up();
     }
@@ -260,7 +260,7 @@ pub(crate) fn give_up(mut connection: EntryMut<'_>, why: &str) {
 
 /// Ends a connection on which nothing happens.
 pub(crate) fn close(mut connection: EntryMut<'_>) {
-    if let Some(multiplexer) = connection.multiplexer.as_mut() {
+    if let Some(multiplexer) = connection.multiplexer_mut() {
         multiplexer.session.close();
     }
     pass_on(connection);
@@ -269,14 +269,14 @@ pub(crate) fn close(mut connection: EntryMut<'_>) {
 /// Bytes that the client of a stream has taken of all its responses, from an arbitrary start. None if it is no stream.
 pub(crate) fn taken_bytes(entry: &EntryMut<'_>) -> Option<i64> {
     let parent = entry.store.slab.get(parent_of(entry)?)?;
-    parent.multiplexer.as_ref().map(|multiplexer| multiplexer.fed_bytes)
+    parent.multiplexer().map(|multiplexer| multiplexer.fed_bytes)
 }
 
 /// Tells a client to ask elsewhere from now on.
 pub(crate) fn leave(mut guard: EntryMut<'_>) {
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
-    let multiplexer = connection.multiplexer.as_mut();
+    let multiplexer = connection.multiplexer_mut();
     let Some(multiplexer) = multiplexer.filter(|it| !it.session.is_leaving()) else { return };
     multiplexer.session.leave();
     connection.since_ms = now_ms;
@@ -288,7 +288,7 @@ pub(crate) fn leave(mut guard: EntryMut<'_>) {
 /// Tells all clients that speak HTTP/2.
 pub(crate) fn leave_all(store: &mut Store) {
     let is_parent =
-        |id: &EntryId| store.slab.get(*id).is_some_and(|entry| entry.multiplexer.is_some());
+        |id: &EntryId| store.slab.get(*id).is_some_and(|entry| entry.multiplexer().is_some());
     let parents: Vec<_> = store.slab.ids().filter(is_parent).collect();
     for id in parents {
         if let Some(connection) = store.find(id) {

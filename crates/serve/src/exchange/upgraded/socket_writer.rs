@@ -6,7 +6,7 @@ use thruway_websocket::{self as websocket, CloseCode};
 
 use crate::entry::socket_state::{Protocol, SocketStage, UpgradeTo, Upgraded};
 use crate::entry::ticket::Ticket;
-use crate::entry::{self, Entry, Phase};
+use crate::entry::{self, Entry, State};
 use crate::exchange::counting;
 use crate::exchange::response::ResponseWriter;
 use crate::exchange::upgraded;
@@ -30,13 +30,13 @@ impl ResponseWriter<'_> {
         let is_websocket = matches!(to, UpgradeTo::WebSocket { .. });
         let stream = guard.carrier.stream();
         let may = stream.is_none_or(|link| link.may_become(is_websocket));
-        if !matches!(guard.phase, Phase::Handling) || !may {
+        if !matches!(guard.state, State::Handling) || !may {
             return false;
         }
         counting::note_status(&mut guard, head);
         counting::end(&mut guard);
         let entry = &mut *guard;
-        entry.phase = Phase::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
+        entry.state = State::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
         entry.seen = 0;
         entry.since_ms = now_ms;
         // A stream may have brought something with its head.

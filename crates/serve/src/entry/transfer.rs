@@ -1,0 +1,309 @@
+//! Moves bytes between an entry and its client: reads, writes, and what waits between two writes.
+//!
+//! A socket is read and written by the kernel, and through its TLS session if it has one. A stream of HTTP/2 is read
+//! from the session of its connection, and what it sends waits until that session takes it.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use thruway_http2::Incoming;
+use thruway_tls::{OpenError, RECORD_BYTES_MAX};
+
+use crate::entry::carrier::{Carrier, Socket, StreamLink};
+use crate::entry::{Entry, Payload, Received};
+use crate::output::{Flushed, Output, Part, gather, send_sealed};
+
+/// Slices of one response that are sent without being copied.
+const SLICES_MAX: usize = 16;
+
+impl Entry {
+    /// Reads what is there, up to the size of `inbox`.
+    pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> Received {
+        if !self.is_readable {
+            return Received::Later;
+        }
+        let socket = match &mut self.carrier {
+            Carrier::Socket(socket) if socket.session.is_some() => {
+                return receive_sealed(self, inbox);
+            }
+            Carrier::Socket(socket) => socket,
+            Carrier::Stream(link) => {
+                let received = receive_of(link, inbox);
+                // The stream's waker tells of more.
+                self.is_readable = matches!(received, Received::Bytes(_));
+                return received;
+            }
+        };
+        match recv(socket, &mut *inbox, RecvFlags::empty()) {
+            Ok((0, _)) => Received::Ended,
+            Ok((length, _)) => {
+                // Less than fits is all there was: the next byte is a new event. The end is no event if it came before.
+                self.is_readable = length == inbox.len() || self.is_ended;
+                Received::Bytes(length)
+            }
+            Err(Errno::AGAIN) => {
+                self.is_readable = false;
+                Received::Later
+            }
+            Err(Errno::INTR) => Received::Later,
+            Err(_) => Received::Ended,
+        }
+    }
+
+    /// Sends a head and a body as far as the client takes them now, about `turn_bytes` at most, and
+    /// keeps the rest.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn deliver(
+        &mut self,
+        head: &[u8],
+        payload: Payload<'_>,
+        turn_bytes: usize,
+    ) -> Result<Flushed, Errno> {
+        if self.session().is_some() {
+            return deliver_sealed(self, head, payload, turn_bytes);
+        }
+        if let Carrier::Stream(link) = &mut self.carrier {
+            let body = link.take_head(head);
+            push(&mut self.output, body, payload);
+            return Ok(Flushed::Blocked);
+        }
+        match payload {
+            Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
+            Payload::Slices(slices) => self.deliver_slices(head, slices, turn_bytes),
+            Payload::File { file, offset, length } => {
+                self.deliver_file(head, (file, offset, length), turn_bytes)
+            }
+            Payload::Parts(_) => {
+                push(&mut self.output, head, payload);
+                self.send_waiting(turn_bytes)
+            }
+        }
+    }
+
+    /// Keeps bytes for the next flush.
+    pub(crate) fn push_bytes(&mut self, mut bytes: &[u8]) {
+        if let Carrier::Stream(link) = &mut self.carrier {
+            bytes = link.take_head(bytes);
+        }
+        let output = self.output.get_or_insert_default();
+        output.push(Part::Bytes(bytes.to_vec()));
+    }
+
+    /// Sends what waits, `turn_bytes` at most.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn send_waiting(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
+        let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
+        let Carrier::Socket(socket) = &mut self.carrier else { return Ok(Flushed::Blocked) };
+        let Socket { fd, session } = socket;
+        let flushed = match session {
+            None => output.flush(fd.as_fd(), &mut turn_bytes)?,
+            Some(session) => output.flush_sealed(session, fd.as_fd(), &mut turn_bytes)?,
+        };
+        match flushed {
+            Flushed::Done => self.output = None,
+            Flushed::Blocked => self.is_writable = false,
+            Flushed::Quantum => {}
+        }
+        Ok(flushed)
+    }
+
+    /// The first try sends without a copy; what the client does not take is copied.
+    fn deliver_slices(
+        &mut self,
+        head: &[u8],
+        body: &[&[u8]],
+        turn_bytes: usize,
+    ) -> Result<Flushed, Errno> {
+        let mut sent = 0;
+        let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
+        if self.output.is_none() && body.len() < SLICES_MAX {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let all = [head].into_iter().chain(body.iter().copied());
+            slices.iter_mut().zip(all).for_each(|(to, from)| *to = IoSlice::new(from));
+            sent = match gather(socket.as_fd(), &slices[..=body.len()], false) {
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                sent => sent?,
+            };
+        }
+        let total = head.len() + body.iter().map(|slice| slice.len()).sum::<usize>();
+        if sent == total {
+            return Ok(Flushed::Done);
+        }
+        keep_unsent(&mut self.output, head, body, sent);
+        self.send_waiting(turn_bytes)
+    }
+
+    /// The head waits in the kernel for the first bytes of the file.
+    fn deliver_file(
+        &mut self,
+        head: &[u8],
+        (file, offset, length): (OwnedFd, u64, u64),
+        turn_bytes: usize,
+    ) -> Result<Flushed, Errno> {
+        let mut sent = 0;
+        let (mut at, mut left) = (offset, length);
+        let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
+        if self.output.is_none() {
+            sent = match gather(socket.as_fd(), &[IoSlice::new(head)], true) {
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                sent => sent?,
+            };
+        }
+        if sent == head.len() {
+            let most = usize::try_from(length).map_or(turn_bytes, |all| all.min(turn_bytes));
+            match sendfile(socket, &file, Some(&mut at), most) {
+                Ok(0) if most > 0 => return Err(Errno::PIPE),
+                Ok(bytes) => left -= bytes as u64,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if sent == head.len() && left == 0 {
+            return Ok(Flushed::Done);
+        }
+        let mut output = self.output.take().unwrap_or_default();
+        output.push(Part::Bytes(head[sent..].to_vec()));
+        output.push(Part::File { file: Arc::new(file), offset: at, length: left });
+        self.output = Some(output);
+        let turn_left = turn_bytes.saturating_sub(usize::try_from(length - left).unwrap_or(0));
+        if turn_left == 0 { Ok(Flushed::Quantum) } else { self.send_waiting(turn_left) }
+    }
+
+    /// Tells a client that speaks TLS that nothing was cut off. It is for connections whose last response is sent.
+    pub(crate) fn say_end(&mut self) {
+        if let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut self.carrier {
+            session.close();
+            // A client that takes nothing now is not waited for.
+            let _ = send_sealed(session, fd.as_fd());
+        }
+    }
+}
+
+/// Keeps a head and a body.
+fn push(kept: &mut Option<Box<Output>>, head: &[u8], payload: Payload<'_>) {
+    let output = kept.get_or_insert_default();
+    output.push(Part::Bytes(head.to_vec()));
+    match payload {
+        Payload::Empty => {}
+        Payload::Slices(slices) => {
+            slices.iter().for_each(|slice| output.push(Part::Bytes(slice.to_vec())));
+        }
+        Payload::File { file, offset, length } => {
+            output.push(Part::File { file: Arc::new(file), offset, length });
+        }
+        Payload::Parts(parts) => parts.into_iter().for_each(|part| output.push(part)),
+    }
+}
+
+fn keep_unsent(kept: &mut Option<Box<Output>>, head: &[u8], body: &[&[u8]], mut sent: usize) {
+    let output = kept.get_or_insert_default();
+    for slice in [head].iter().chain(body) {
+        let skipped = sent.min(slice.len());
+        sent -= skipped;
+        output.push(Part::Bytes(slice[skipped..].to_vec()));
+    }
+}
+
+/// Reads what is there of a stream. A frame is shorter than `inbox`.
+fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> Received {
+    match link.stream.receive() {
+        Incoming::Data(data) => {
+            inbox[..data.len()].copy_from_slice(&data);
+            Received::Bytes(data.len())
+        }
+        Incoming::Later => Received::Later,
+        Incoming::End | Incoming::Gone => Received::Ended,
+    }
+}
+
+/// Reads what is there, and opens it in `inbox`.
+fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> Received {
+    let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut connection.carrier else {
+        unreachable!("only a socket with a session is read sealed");
+    };
+    if session.is_over() {
+        return Received::Ended;
+    }
+    let length = match recv(&*fd, &mut inbox[RECORD_BYTES_MAX..], RecvFlags::empty()) {
+        Ok((0, _)) => return Received::Ended,
+        Ok((length, _)) => length,
+        Err(Errno::AGAIN) => {
+            connection.is_readable = false;
+            return Received::Later;
+        }
+        Err(Errno::INTR) => return Received::Later,
+        Err(_) => return Received::Ended,
+    };
+    connection.is_readable = length == inbox.len() - RECORD_BYTES_MAX || connection.is_ended;
+    let opened = session.open(inbox, RECORD_BYTES_MAX..RECORD_BYTES_MAX + length);
+    if opened == Err(OpenError::Plain) {
+        return Received::Ended;
+    }
+    let is_over = session.is_over();
+    // A part of the handshake, or why the client is refused.
+    let is_broken = send_records(connection).is_err() || opened.is_err();
+    match opened {
+        _ if is_broken => Received::Ended,
+        Ok(0) | Err(_) if is_over => Received::Ended,
+        Ok(0) | Err(_) => Received::Later,
+        Ok(length) => {
+            connection.is_readable |= is_over;
+            Received::Bytes(length)
+        }
+    }
+}
+
+/// Sends what TLS itself has to say. What the client does not take now waits like output.
+fn send_records(connection: &mut Entry) -> Result<(), Errno> {
+    let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut connection.carrier else {
+        return Ok(());
+    };
+    if !session.has_unsent() {
+        return Ok(());
+    }
+    match send_sealed(session, fd.as_fd()) {
+        Err(Errno::AGAIN) => {
+            connection.is_writable = false;
+            connection.output.get_or_insert_default();
+            Ok(())
+        }
+        sent => sent,
+    }
+}
+
+/// Seals a head and a body, and sends them as far as the client takes them now.
+fn deliver_sealed(
+    connection: &mut Entry,
+    head: &[u8],
+    payload: Payload<'_>,
+    turn_bytes: usize,
+) -> Result<Flushed, Errno> {
+    let is_first = connection.output.is_none();
+    let mut output = connection.output.take().unwrap_or_default();
+    match payload {
+        Payload::Empty | Payload::Slices(_) => {
+            let body = if let Payload::Slices(slices) = payload { slices } else { &[] };
+            let slices = [head].into_iter().chain(body.iter().copied());
+            let session = connection.carrier.session_mut().filter(|_| is_first);
+            output.seal_slices(session, slices);
+        }
+        Payload::File { file, offset, length } => {
+            output.push(Part::Bytes(head.to_vec()));
+            output.push(Part::File { file: Arc::new(file), offset, length });
+        }
+        Payload::Parts(parts) => {
+            output.push(Part::Bytes(head.to_vec()));
+            parts.into_iter().for_each(|part| output.push(part));
+        }
+    }
+    connection.output = Some(output);
+    connection.send_waiting(turn_bytes)
+}
