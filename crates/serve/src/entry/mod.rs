@@ -2,9 +2,10 @@
 //!
 //! An idle connection owns no buffer, so that ten thousand of them cost little.
 //!
-//! Reading order: this file is the entry of a connection in the store. `carrier` and `multiplexer` are the two sides of
-//! HTTP/2: a stream with its connection, and a connection with its streams. `transfer` moves bytes. `upload` is a request whose body comes in,
-//! `socket_state` an upgraded connection. `ticket` names one request, `activity` counts the turns of each connection.
+//! Reading order: this file is the entry of a connection in the store. `carrier` and `multiplexer` are the two sides
+//! of HTTP/2: a stream with its connection, and a connection with its streams. `transfer` moves bytes. `upload` is a
+//! request whose body comes in, `socket_state` an upgraded connection. `ticket` names one request, `activity` counts
+//! the turns of each connection.
 
 pub(crate) mod activity;
 pub(crate) mod carrier;
