@@ -280,7 +280,7 @@ fn users_of_a_mount_that_ends_are_cut_off_and_that_is_logged_once() {
     wait_until("the mount is gone", || File::open(mounted.target("file")).is_err());
     end();
     wait_until("the daemon is gone", || mounted.processes().is_empty());
-    assert_eq!(mounted.log().matches("its users are cut off").count(), 1);
+    assert_eq!(mounted.log().matches("disconnecting its users").count(), 1);
     // The kernel moves its data.
     open.write_all(b"text").unwrap();
     assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(107));
@@ -316,19 +316,19 @@ fn what_cannot_be_mounted_is_named_with_its_cure() {
         assert!(stderr(&output).contains(words), "{}", stderr(&output));
         assert_eq!(output.status.code(), Some(2));
     };
-    refused(&["mount", &source, &target], "is mounted already\n\nhint: thruway unmount ");
+    refused(&["mount", &source, &target], "is already mounted\n\nhint: thruway unmount ");
     refused(&["mount", &target, &source], "it is not empty\n\nhint: --nonempty");
     refused(&["mount", &path("missing"), &path("empty")], "cannot open the source ");
     refused(&["mount", &path("source/file"), &path("empty")], "hint: a source must be a folder");
     refused(&["mount", &source, &path("missing")], "hint: mkdir ");
     refused(&["mount", &source, &path("source/file")], "hint: the target must be a folder");
-    refused(&["unmount", &path("empty")], "is no thruway mount\n\nhint: thruway mount status");
+    refused(&["unmount", &path("empty")], "is not a thruway mount\n\nhint: thruway mount status");
     for verb in [&["unmount"][..], &["mount", "status"]] {
         let missing = path("missing");
         let arguments: Vec<_> = verb.iter().copied().chain([missing.as_str()]).collect();
-        refused(&arguments, "(os error 2)\n\nhint: thruway mount status lists them");
+        refused(&arguments, "(os error 2)\n\nhint: thruway mount status lists all mounts");
     }
-    refused(&["mount-process"], "no order on standard input");
+    refused(&["mount-process"], "no command on standard input");
     let busy = File::open(mounted.target("file")).unwrap();
     refused(&["unmount", &target], "hint: --lazy");
     drop(busy);

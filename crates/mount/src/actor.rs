@@ -1,7 +1,8 @@
-//! Acting as the caller: what a request makes belongs to its caller.
+//! Acts as the caller of a request, so that new files belong to the caller.
 //!
-//! Linux keeps credentials per thread, so a thread takes those of the caller for one system call. The umask is per
-//! thread, too. A file system with access lists must see it, as it counts only in folders without a default list.
+//! Linux keeps credentials per thread, so a thread takes the caller's credentials for a single system call. The umask
+//! is per thread, too. A file system with access lists must see the caller's umask, which applies only in folders
+//! without a default list.
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use thruway_fuse::Caller;
 
 const SETGID: u32 = 0o2000;
 
-/// Capabilities by which a caller that is not root may make files that its user may not.
+/// Capabilities by which a caller other than root may create files that the caller's user may not.
 const OVERRIDING: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::MKNOD);
 
@@ -22,17 +23,17 @@ const OVERRIDING: CapabilitySet =
 #[derive(Debug)]
 pub(crate) struct Actor {
     own: (u32, u32),
-    /// The thread can take the credentials of callers.
+    /// Whether the thread can take the credentials of callers.
     can_switch: bool,
     can_set_groups: bool,
-    /// The thread has given up `CAP_FSETID`, and can take it back for a moment.
+    /// Whether the thread gave up `CAP_FSETID` and can take it back for a moment.
     can_keep_setid: bool,
     umask: u32,
 }
 
 impl Actor {
-    /// For the calling thread. From now on it has no `CAP_FSETID`: its writes clear setuid and setgid, as those of an
-    /// ordinary user do.
+    /// Creates the actor for the calling thread, which gives up `CAP_FSETID`: from now on its writes clear setuid and
+    /// setgid, as the writes of an ordinary user do.
     pub(crate) fn new() -> Result<Self, Errno> {
         thruway_sys::threads::unshare_umask().map_err(|error| errno(&error))?;
         let capabilities = capabilities(None)?;
@@ -41,13 +42,13 @@ impl Actor {
             own: (geteuid().as_raw(), getegid().as_raw()),
             can_switch: capabilities.effective.contains(switching),
             can_set_groups: true,
-            // The thread that started this one may have given it up for now: so look at the permitted set.
+            // The parent thread may have given up the capability for now, so the permitted set is what counts.
             can_keep_setid: capabilities.permitted.contains(CapabilitySet::FSETID),
             umask: 0,
         };
         umask(Mode::empty());
         if actor.can_switch && set_thread_groups(&[]) == Err(Errno::PERM) {
-            // A user namespace may forbid that: then the groups stay those of its creator.
+            // A user namespace may forbid setgroups(2). Then the thread keeps the groups of the namespace's creator.
             actor.can_set_groups = false;
         }
         give_up_quotas()?;
@@ -55,7 +56,7 @@ impl Actor {
         Ok(actor)
     }
 
-    /// Runs `make`, which makes something with `mode`, as the caller and with the caller's umask.
+    /// Runs `make`, which creates a file with `mode`, as the caller and with the caller's umask.
     pub(crate) fn make_as<T>(
         &mut self,
         caller: &Caller,
@@ -68,11 +69,11 @@ impl Actor {
             umask(Mode::from_raw_mode(self.umask));
         }
         if (caller.uid, caller.gid) == self.own {
-            // Else a setgid folder of another group would clear the bit.
+            // Without `CAP_FSETID`, a setgid folder of another group would clear the bit.
             return if mode & SETGID == 0 { make() } else { self.keeping_setid(make) };
         }
         if !self.can_switch {
-            // The file would belong to this process, and not to the caller.
+            // The file would belong to this process instead of the caller.
             return Err(Errno::PERM);
         }
         let folder_group = caller.folder_group.map(Gid::from_raw);
@@ -80,7 +81,8 @@ impl Actor {
         if !matches!(made, Err(Errno::ACCESS | Errno::PERM)) {
             return made;
         }
-        // The kernel has allowed it: by another of the caller's groups, as in an access list, or by a capability.
+        // The kernel has already permitted the operation, so the caller has another group with the right, as in an
+        // access list, or a capability.
         let Some(groups) = groups_of(caller.pid) else { return made };
         let made = self.as_caller(caller, &groups, &mut make);
         let rights = rights_of(caller.pid).intersection(OVERRIDING);
@@ -88,7 +90,7 @@ impl Actor {
             return made;
         }
         self.as_caller(caller, &groups, &mut || {
-            // As another user the thread has none of them.
+            // Switching to another user has cleared the effective capabilities.
             let mut sets = capabilities(None)?;
             sets.effective = sets.permitted.intersection(rights);
             set_capabilities(None, sets)?;
@@ -109,8 +111,8 @@ impl Actor {
         made
     }
 
-    /// Runs `write`, where the kernel leaves it to us whether setuid and setgid are cleared: they are, unless the
-    /// caller is root.
+    /// Runs `write` in cases where the kernel leaves clearing setuid and setgid to the daemon. The bits are cleared
+    /// unless the caller is root.
     pub(crate) fn writing_as<T>(
         &self,
         caller: &Caller,
@@ -119,7 +121,7 @@ impl Actor {
         if caller.uid == 0 { self.keeping_setid(write) } else { write() }
     }
 
-    /// Runs `change` as the caller with all of its groups.
+    /// Runs `change` as the caller, with all of the caller's groups.
     pub(crate) fn in_groups_of<T>(
         &self,
         caller: &Caller,
@@ -131,7 +133,7 @@ impl Actor {
         }
     }
 
-    /// Runs `change` with `CAP_FSETID`: the setuid and setgid bits stay as they are.
+    /// Runs `change` with `CAP_FSETID`, so that the setuid and setgid bits stay.
     pub(crate) fn keeping_setid<T>(
         &self,
         change: impl FnOnce() -> Result<T, Errno>,
@@ -154,13 +156,13 @@ impl Actor {
     }
 
     fn become_self(&self, had_groups: bool) -> Result<(), Errno> {
-        // The user first: that brings back the capability to change groups.
+        // The user comes first, since that restores the capability to change groups.
         set_thread_res_uid(None, Uid::from_raw(self.own.0), None)?;
         set_thread_res_gid(None, Gid::from_raw(self.own.1), None)?;
         if had_groups {
             set_thread_groups(&[])?;
         }
-        // Becoming root again has brought back every permitted capability.
+        // Becoming root again has restored every permitted capability.
         self.give_up_setid()
     }
 
@@ -175,8 +177,8 @@ impl Actor {
     }
 }
 
-/// Gives up `CAP_SYS_RESOURCE` for good: with it, writes would bypass the quotas of the source. The kernel writes to a
-/// backing file with the credentials of the thread that opened it.
+/// Permanently gives up `CAP_SYS_RESOURCE`, with which writes would bypass the quotas of the source. The kernel writes
+/// to a backing file with the credentials of the thread that opened the file.
 fn give_up_quotas() -> Result<(), Errno> {
     let mut sets = capabilities(None)?;
     if !sets.permitted.contains(CapabilitySet::SYS_RESOURCE) {
@@ -188,15 +190,15 @@ fn give_up_quotas() -> Result<(), Errno> {
     set_capabilities(None, sets)
 }
 
-/// The supplementary groups of a thread that waits for a reply. A request names at most one of them.
+/// Returns the supplementary groups of a thread that waits for a reply. A request names at most one group.
 pub(crate) fn groups_of(pid: u32) -> Option<Vec<Gid>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok().map(Gid::from_raw)).collect()
 }
 
-/// The capabilities of a thread that waits for a reply. In another user namespace they count for nothing here: any
-/// process may have all of them there.
+/// Returns the capabilities of a thread that waits for a reply. Capabilities in another user namespace do not count,
+/// since any process may have all of them in its own namespace.
 fn rights_of(pid: u32) -> CapabilitySet {
     let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
     let own = namespace("self");
@@ -209,7 +211,7 @@ fn rights_of(pid: u32) -> CapabilitySet {
     CapabilitySet::from_bits_truncate(bits.unwrap_or(0))
 }
 
-/// The errno of a system error.
+/// Returns the errno of a system error.
 pub(crate) fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

@@ -1,4 +1,4 @@
-//! Mounting and unmounting: by the system call where that is permitted, else by `fusermount3`.
+//! Mounts and unmounts by system call where permitted, and by `fusermount3` otherwise.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -19,7 +19,7 @@ use crate::{AccessTimes, Error, Mode, Plan};
 
 const HELPER: &str = "fusermount3";
 
-/// Longest source name that the kernel accepts.
+/// The maximum length of a source name that the kernel accepts.
 const SOURCE_NAME_BYTES_MAX: usize = 4095;
 
 /// Mounts at the plan's target, and returns the connection.
@@ -33,12 +33,12 @@ fn may_mount() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Checks the target: a folder, empty unless the plan says otherwise, and not a thruway mount already.
+/// Checks that the target is a folder, is empty unless the plan allows otherwise, and is not already a thruway mount.
 fn check_target(plan: &Plan) -> Result<(), Error> {
     let target = plan.target.as_path();
     let ours = mounts::at(target).ok().flatten().is_some_and(|mounted| mounted.is_ours());
     if ours {
-        return Err(Error::plain(format_args!("{} is mounted already", printable::path(&target)))
+        return Err(Error::plain(format_args!("{} is already mounted", printable::path(&target)))
             .with_hint(format_args!("thruway unmount {}", printable::path(&target))));
     }
     let failed = |errno| {
@@ -49,7 +49,7 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
             _ => error,
         }
     };
-    // Opening it as a folder would trigger an automount, and that may be waiting for this mount.
+    // Opening the target as a folder would trigger an automount, which may be waiting for this mount.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let folder = openat(CWD, target, flags, Permissions::empty()).map_err(failed)?;
     let mode = fstat(&folder).map_err(failed)?.st_mode;
@@ -62,7 +62,7 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::plain(format_args!("cannot mount at {}: it is not empty", printable::path(&target)))
-        .with_hint("--nonempty hides what is in it while the mount lasts"))
+        .with_hint("--nonempty hides the folder's files while the mount exists"))
 }
 
 fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
@@ -80,9 +80,8 @@ fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
 
 fn by_system_call(plan: &Plan) -> Result<OwnedFd, Error> {
     let device = thruway_sys::fuse::open().map_err(|cause| {
-        Error::new("cannot open", Path::new("/dev/fuse"), cause).with_hint(
-            "the kernel's fuse module must be loaded, and a container be given the device",
-        )
+        Error::new("cannot open", Path::new("/dev/fuse"), cause)
+            .with_hint("load the kernel's fuse module; in a container, pass the device through")
     })?;
     let data = CString::new(kernel_options(plan, &device)).unwrap_or_default();
     mount(source_name(plan), &plan.target, KIND, mount_flags(plan), data.as_c_str())
@@ -90,8 +89,8 @@ fn by_system_call(plan: &Plan) -> Result<OwnedFd, Error> {
     Ok(device)
 }
 
-/// What `mount` and `df` show as the source. It equals the field of fstab: else `mount --all` would mount it again. If
-/// that is too long for the kernel, it is the first source only.
+/// Returns the source that `mount` and `df` show. The name must equal the field in fstab, or `mount --all` would mount
+/// the view again. If the joined name is too long for the kernel, only the first source is shown.
 fn source_name(plan: &Plan) -> OsString {
     let all: Vec<_> = plan.sources.iter().map(|source| source.as_os_str()).collect();
     let joined = all.join(OsStr::new(":"));
@@ -107,7 +106,7 @@ fn mount_flags(plan: &Plan) -> MountFlags {
     flags.set(MountFlags::NODEV, !plan.dev);
     flags.set(MountFlags::NOEXEC, !plan.exec);
     flags.set(MountFlags::RDONLY, is_read_only(plan));
-    // FUSE has no access times of its own; these flags are only shown.
+    // FUSE itself keeps no access times; `mount` merely shows these flags.
     flags | plan.access_times.map_or(MountFlags::empty(), AccessTimes::flags)
 }
 
@@ -128,7 +127,7 @@ fn kernel_options(plan: &Plan, device: &OwnedFd) -> String {
     options
 }
 
-/// `fusermount3` mounts for an ordinary user, and sends the connection back.
+/// Mounts by `fusermount3`, which works for ordinary users and sends the connection back.
 fn by_helper(plan: &Plan) -> Result<OwnedFd, Error> {
     let (ours, theirs) =
         Channel::pair().map_err(|cause| Error::new("cannot start", HELPER.as_ref(), cause))?;
@@ -168,17 +167,17 @@ fn no_helper(cause: io::Error) -> Error {
     error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
 }
 
-/// Unmounts by force: callers that wait get an error, and so do later ones. Only root can do so. For other users the
-/// end of the daemon has that effect.
+/// Unmounts by force: waiting and later callers get an error. Only root may do so. For other users, the end of the
+/// daemon has the same effect.
 pub(crate) fn detach_by_force(target: &Path) -> Result<(), Error> {
     match unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
         Ok(()) => Ok(()),
-        // A program has a file open there, or this user is not root.
+        // A program has a file open in the mount, or this user is not root.
         Err(_) => detach(target, true),
     }
 }
 
-/// Detaches the mount with this device number, if it is still there.
+/// Detaches the mount with this device number, if the mount still exists.
 pub(crate) fn detach_own(target: &Path, mount_device: &str) -> Result<(), Error> {
     let present = mounts::at(target).ok().flatten();
     match present.is_some_and(|mounted| mounted.device == mount_device) {
@@ -187,7 +186,8 @@ pub(crate) fn detach_own(target: &Path, mount_device: &str) -> Result<(), Error>
     }
 }
 
-/// Unmounts. `lazy` detaches: no new users come, and the present ones go on until they are done.
+/// Unmounts. With `lazy`, the mount is detached: no new users can reach it, and present users continue until they are
+/// done.
 pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
     if !may_mount() {
         return detach_by_helper(target, lazy);
@@ -197,7 +197,7 @@ pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
     unmount(target, flags).map_err(|errno| {
         let error = Error::new("cannot unmount", target, errno);
         if errno == Errno::BUSY {
-            error.with_hint("--lazy unmounts once it is no longer in use, --force at once")
+            error.with_hint("--lazy unmounts once the mount is no longer in use, --force at once")
         } else {
             error
         }
@@ -215,7 +215,8 @@ fn detach_by_helper(target: &Path, lazy: bool) -> Result<(), Error> {
     Err(Error::plain(format_args!("cannot unmount {}: {reason}", printable::path(&target))))
 }
 
-/// The connection and clones of it, `count` together: one for each thread that reads requests.
+/// Returns `count` descriptors for the connection: the device itself and clones of it, one for each thread that reads
+/// requests.
 pub(crate) fn clones(device: OwnedFd, count: usize) -> Result<Vec<OwnedFd>, Error> {
     let failed = |cause| Error::new("cannot clone", Path::new("/dev/fuse"), cause);
     let mut devices = Vec::with_capacity(count);

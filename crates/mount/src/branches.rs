@@ -1,7 +1,7 @@
-//! Several sources in one view.
+//! Combines several sources into a view.
 //!
-//! A folder of the view is **merged** from its **parts**: the folders with the same path in each branch. A name leads
-//! to what the first part has under it.
+//! A folder of the view is **merged** from its **parts**: the folders with the same path in each branch. A name refers
+//! to the file in the first part that has the name.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -19,19 +19,19 @@ use crate::inodes::{InodeId, lock};
 use crate::plan::CreatePolicy;
 use crate::roots::Roots;
 
-/// All sources, and the merged folders that the kernel knows.
+/// The sources, and the merged folders that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Branches {
     roots: Arc<Roots>,
     create: CreatePolicy,
-    folders: RwLock<IdMap<Arc<Merged>>>,
+    folders: RwLock<IdMap<Arc<MergedFolder>>>,
     /// Open parts, by folder and branch.
     part_fds: Descriptors,
-    /// The errors of branches that could not be read.
+    /// The last read errors of branches.
     failures: Mutex<IdMap<Errno>>,
 }
 
-/// What one branch contributes to a folder.
+/// The folder that a branch contributes to a merged folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) branch: u16,
@@ -39,7 +39,7 @@ pub(crate) struct Part {
     pub(crate) opener: Opener,
 }
 
-/// How a part is opened.
+/// The way to open a part.
 #[derive(Debug, Clone)]
 pub(crate) enum Opener {
     Handle(FileHandle),
@@ -49,20 +49,20 @@ pub(crate) enum Opener {
 
 /// A folder of the view.
 #[derive(Debug)]
-pub(crate) struct Merged {
+pub(crate) struct MergedFolder {
     pub(crate) id: InodeId,
     /// In the order of the branches; never empty.
     pub(crate) parts: Vec<Part>,
-    /// Changes behind the mount are reported for all of its parts.
+    /// Whether changes behind the mount are reported for all parts.
     pub(crate) is_watched: bool,
-    /// The names of all parts, once a request needs them.
-    index: RwLock<Built>,
+    /// The names of all parts, built when a request first needs them.
+    index: RwLock<BuiltIndex>,
     /// Names whose entry in the index may be stale.
     stale_names: Mutex<HashSet<CString>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Built {
+pub(crate) struct BuiltIndex {
     pub(crate) index: Index,
     pub(crate) at: Option<Instant>,
 }
@@ -86,18 +86,18 @@ impl Branches {
         self.create
     }
 
-    pub(crate) fn get(&self, id: InodeId) -> Option<Arc<Merged>> {
+    pub(crate) fn get(&self, id: InodeId) -> Option<Arc<MergedFolder>> {
         self.read().get(&id.0).cloned()
     }
 
-    /// Keeps the folder, or returns what another thread has kept since.
-    pub(crate) fn keep(&self, merged: Merged) -> Arc<Merged> {
+    /// Adds the folder, unless another thread has added it meanwhile. Returns the folder that is kept.
+    pub(crate) fn keep(&self, merged: MergedFolder) -> Arc<MergedFolder> {
         let mut folders = self.write();
         Arc::clone(folders.entry(merged.id.0).or_insert_with(|| Arc::new(merged)))
     }
 
-    /// Drops the folder: its parts are looked up again at the next use.
-    pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<Merged>> {
+    /// Drops the folder. The next use looks its parts up again.
+    pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<MergedFolder>> {
         let dropped = self.write().remove(&id.0)?;
         for part in &dropped.parts {
             self.part_fds.remove((id, part.branch));
@@ -105,7 +105,7 @@ impl Branches {
         Some(dropped)
     }
 
-    /// Drops all folders, as [`drop_folder`](Self::drop_folder), and returns which.
+    /// Drops all folders as [`drop_folder`](Self::drop_folder) does, and returns their ids.
     pub(crate) fn drop_folders(&self) -> Vec<InodeId> {
         let dropped = std::mem::take(&mut *self.write());
         for folder in dropped.values() {
@@ -114,7 +114,7 @@ impl Branches {
         dropped.values().map(|folder| folder.id).collect()
     }
 
-    /// The open part; `open` opens it if need be.
+    /// Returns the open part, which `open` opens if necessary.
     pub(crate) fn part_fd(
         &self,
         id: InodeId,
@@ -134,7 +134,7 @@ impl Branches {
         Ok(fd)
     }
 
-    /// Closes parts that are unused for a while.
+    /// Closes parts that were not used for a while.
     pub(crate) fn age(&self) {
         self.part_fds.age();
     }
@@ -147,7 +147,7 @@ impl Branches {
         lock(&self.failures).remove(&u64::from(branch));
     }
 
-    /// The branches whose last read failed, with the error.
+    /// Returns the branches whose last read failed, with the error.
     pub(crate) fn failures(&self) -> Vec<(usize, Errno)> {
         let failures = lock(&self.failures);
         let mut all: Vec<_> =
@@ -161,47 +161,47 @@ impl Branches {
         self.read().is_empty()
     }
 
-    /// Merged folders, and names in their indexes.
+    /// Returns the number of merged folders, and the number of names in their indexes.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let folders = self.read();
         let names = folders.values().map(|merged| merged.read_index().index.len()).sum();
         (folders.len(), names)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, IdMap<Arc<Merged>>> {
+    fn read(&self) -> RwLockReadGuard<'_, IdMap<Arc<MergedFolder>>> {
         self.folders.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, IdMap<Arc<Merged>>> {
+    fn write(&self) -> RwLockWriteGuard<'_, IdMap<Arc<MergedFolder>>> {
         self.folders.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Merged {
+impl MergedFolder {
     pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool) -> Self {
         Self { id, parts, is_watched, index: RwLock::default(), stale_names: Mutex::default() }
     }
 
-    /// The part of this branch.
+    /// Returns the part in this branch.
     pub(crate) fn part(&self, branch: u16) -> Option<&Part> {
         self.parts.iter().find(|part| part.branch == branch)
     }
 
-    /// Whether it has several parts.
+    /// Whether the folder has several parts.
     pub(crate) fn is_merged(&self) -> bool {
         self.parts.len() > 1
     }
 
-    /// Names that have to be looked up again before the index is used.
+    /// Returns the names to look up again before the index is used.
     pub(crate) fn stale_names(&self) -> MutexGuard<'_, HashSet<CString>> {
         lock(&self.stale_names)
     }
 
-    pub(crate) fn read_index(&self) -> RwLockReadGuard<'_, Built> {
+    pub(crate) fn read_index(&self) -> RwLockReadGuard<'_, BuiltIndex> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write_index(&self) -> RwLockWriteGuard<'_, Built> {
+    pub(crate) fn write_index(&self) -> RwLockWriteGuard<'_, BuiltIndex> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

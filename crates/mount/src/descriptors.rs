@@ -1,8 +1,8 @@
 //! A bounded cache of open descriptors of inodes.
 //!
-//! It has two generations. A descriptor that is used moves to the young one. When the young generation is full, or
-//! after some seconds, the old one is closed. So a descriptor is closed soon after its last use, and a deleted file
-//! gives its space back.
+//! The cache has two generations. A descriptor that is used moves to the young generation. When the young generation is
+//! full, or after some seconds, the old generation is closed and the young one takes its place. So a descriptor is
+//! closed soon after its last use, and a deleted file releases its space.
 
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use crate::id_map::MixedMap;
 use crate::inodes::{InodeId, lock};
 
-/// Number of locks: more than CPUs, so that threads rarely contend for one.
+/// The number of locks. With more locks than CPUs, threads rarely contend.
 const SHARDS: usize = 16;
 
-/// What a descriptor belongs to: an inode, or one branch's part of a folder. The inode's number includes its
-/// incarnation, so a reused slot is another owner.
+/// The owner of a descriptor: an inode, or a branch's part of a folder. The inode id includes an incarnation, so a
+/// reused slot is another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     id: InodeId,
@@ -49,7 +49,7 @@ struct Shard {
 }
 
 impl Descriptors {
-    /// Holds at most about `descriptors_max` descriptors.
+    /// Creates a cache of at most about `descriptors_max` descriptors.
     pub(crate) fn new(descriptors_max: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Self { shards, young_max: (descriptors_max / SHARDS / 2).max(1) }
@@ -69,7 +69,7 @@ impl Descriptors {
     pub(crate) fn put(&self, owner: impl Into<Owner>, descriptor: Arc<OwnedFd>) {
         let owner = owner.into();
         let closed = lock(self.shard(owner)).put(owner, descriptor, self.young_max);
-        // Closed when the lock is no longer held.
+        // The descriptors are closed after the lock is released.
         drop(closed);
     }
 

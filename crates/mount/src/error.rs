@@ -1,4 +1,4 @@
-//! Errors of starting and ending a mount.
+//! Errors when a mount starts or ends.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thruway_sys::printable;
 
-/// What failed, with its path, and a hint. It holds text, so that it can be sent to another process.
+/// A failed step with its path, and a hint. Holds only text, so that it can be sent to another process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     message: String,
@@ -15,13 +15,13 @@ pub struct Error {
 }
 
 impl Error {
-    /// What failed with a path, as in "cannot mount at", and its cause.
+    /// Creates an error for a step on a path, such as "cannot mount at", with its cause.
     pub fn new(doing: &str, path: &Path, cause: impl Into<io::Error>) -> Self {
         let cause = cause.into();
         Self { message: format!("{doing} {}: {cause}", printable::path(&path)), hint: None }
     }
 
-    /// A message without a cause.
+    /// Creates an error from a message, without a cause.
     pub(crate) fn plain(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), hint: None }
     }
@@ -31,7 +31,7 @@ impl Error {
         self
     }
 
-    /// What the user can do about it.
+    /// Returns a remedy that the user can try.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

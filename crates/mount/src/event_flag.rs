@@ -1,11 +1,11 @@
-//! A flag that threads wait for with `poll`.
+//! A flag that threads can wait for with `poll`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{self, Errno};
 
-/// A flag that is readable for `poll` while it is raised.
+/// A flag whose descriptor is readable while the flag is raised.
 #[derive(Debug)]
 pub(crate) struct EventFlag {
     descriptor: OwnedFd,
@@ -13,7 +13,7 @@ pub(crate) struct EventFlag {
 
 /// Lowers the flag when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Raised<'a> {
+pub(crate) struct RaisedFlag<'a> {
     flag: &'a EventFlag,
 }
 
@@ -24,9 +24,9 @@ impl EventFlag {
     }
 
     /// Raises the flag, which wakes all threads that poll it.
-    pub(crate) fn raise(&self) -> Result<Raised<'_>, Errno> {
+    pub(crate) fn raise(&self) -> Result<RaisedFlag<'_>, Errno> {
         io::write(&self.descriptor, &1_u64.to_ne_bytes())?;
-        Ok(Raised { flag: self })
+        Ok(RaisedFlag { flag: self })
     }
 }
 
@@ -36,9 +36,9 @@ impl AsFd for EventFlag {
     }
 }
 
-impl Drop for Raised<'_> {
+impl Drop for RaisedFlag<'_> {
     fn drop(&mut self) {
-        // It fails only if the flag is lowered already.
+        // The read fails only if the flag is already lowered.
         let _ = io::read(&self.flag.descriptor, &mut [0; 8]);
     }
 }

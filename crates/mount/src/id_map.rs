@@ -1,16 +1,16 @@
-//! Maps whose keys are inode ids.
+//! Hash maps whose keys are inode ids.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashMap;
 
-/// A map by inode id. No user can choose colliding ids, since this process assigns them.
+/// A map by inode id. Users cannot choose colliding ids, since this process assigns them.
 pub(crate) type IdMap<T> = MixedMap<u64, T>;
 
-/// A map by a key that begins with an inode id.
+/// A map by a key that starts with an inode id.
 pub(crate) type MixedMap<K, T> = HashMap<K, T, BuildHasherDefault<Mixer>>;
 
-/// Hashes ids, which are mostly consecutive.
+/// A hasher for ids, which are mostly consecutive.
 #[derive(Debug, Default)]
 pub(crate) struct Mixer(u64);
 

@@ -1,21 +1,21 @@
-//! The names of a merged folder: which branch each is taken from.
+//! The names of a merged folder, each with the branch that provides the file.
 //!
-//! A name takes some 50 bytes. The order of names never changes, so that a listing can continue while names come and
-//! go.
+//! A name takes some 50 bytes. The order of names never changes, so that a listing can continue while names are added
+//! and removed.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// The index is compacted when there are more removed names than this, and they are the majority.
+/// The index is compacted if it has more removed names than this and they are the majority.
 const REMOVED_MAX: usize = 64;
 
-/// One name.
+/// The file of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The first branch that has it.
+    /// The first branch that has the name.
     pub(crate) branch: u16,
-    /// Later branches may have it, too.
+    /// Whether later branches may have the name as well.
     pub(crate) more: bool,
     /// The file type: `mode >> 12`.
     pub(crate) kind: u8,
@@ -26,24 +26,24 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 struct Slot {
     start: u32,
-    /// Zero: removed.
+    /// The length of the name; zero for a removed name.
     length: u8,
     sequence: u32,
     entry: Entry,
-    /// It was inserted since the last [`Index::begin`].
+    /// Whether the name was inserted since the last [`Index::begin`].
     seen: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Positions in `slots`.
+    /// Positions in `slots`, by name.
     table: HashTable<u32>,
-    /// In the order of their sequence.
+    /// In the order of their sequence numbers.
     slots: Vec<Slot>,
     bytes: Vec<u8>,
     removed: usize,
     next_sequence: u32,
-    /// Seeded at random: users choose the names, and must not be able to make them collide.
+    /// Seeded at random, since users choose the names and must not be able to cause collisions.
     hasher: RandomState,
 }
 
@@ -52,7 +52,7 @@ impl Index {
         Some(self.slots[self.position(name)?].entry)
     }
 
-    /// Inserts the name of a branch; `true` if it leads to another file than before.
+    /// Inserts a name of a branch. Returns `true` if the name now refers to another file.
     pub(crate) fn insert(&mut self, name: &[u8], branch: u16, kind: u8, number: u64) -> bool {
         let Some(position) = self.position(name) else {
             self.append(name, Entry { branch, more: false, kind, number });
@@ -92,7 +92,7 @@ impl Index {
         }
     }
 
-    /// The names after this sequence number, each with its own.
+    /// Returns the names after this sequence number, each with its own sequence number.
     pub(crate) fn after(&self, sequence: u32) -> impl Iterator<Item = (u32, &[u8], &Entry)> {
         let first = self.slots.partition_point(|slot| slot.sequence <= sequence);
         self.slots[first..]
@@ -101,12 +101,12 @@ impl Index {
             .map(|slot| (slot.sequence, self.bytes_of(slot), &slot.entry))
     }
 
-    /// Begins a rebuild: all names are inserted again, and keep their order.
+    /// Begins a rebuild. The caller inserts all names again; names that stay keep their order.
     pub(crate) fn begin(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.seen = false);
     }
 
-    /// Ends a rebuild: names that were not inserted since [`begin`](Self::begin) are removed.
+    /// Ends a rebuild by removing the names that were not inserted since [`begin`](Self::begin).
     pub(crate) fn end(&mut self) {
         let unseen = |slot: &&Slot| slot.length > 0 && !slot.seen;
         let gone: Vec<_> =
@@ -119,7 +119,7 @@ impl Index {
     }
 
     fn append(&mut self, name: &[u8], entry: Entry) {
-        // Names are 1 to 255 bytes long, and no folder holds 4 GiB of them.
+        // Names are 1 to 255 bytes long, and no folder holds 4 GiB of names.
         let (Ok(length), Ok(start)) = (u8::try_from(name.len()), u32::try_from(self.bytes.len()))
         else {
             return;

@@ -1,8 +1,10 @@
 //! The table of inodes that the kernel knows, with their lookup counts.
 //!
-//! It is in memory that the supervisor holds, so that the next worker finds it after a crash. An inode is found by its
-//! **identity** (file system, number, birth), and opened by its file handle. It needs no descriptor, so `RLIMIT_NOFILE`
-//! does not limit the number of inodes.
+//! The table is in memory that the supervisor holds, so that the next worker finds it after a crash. An inode is found
+//! by its **identity** (file system, number, time of birth), and opened by its file handle. Inodes need no open
+//! descriptor, so `RLIMIT_NOFILE` does not limit their number.
+//!
+//! Reading order: [`inode`], [`flags`], [`record`], [`slots`].
 
 mod flags;
 mod inode;
@@ -20,19 +22,19 @@ use flags::Flags;
 use record::Record;
 use slots::Slots;
 
-pub(crate) use flags::Watched;
+pub(crate) use flags::WatchState;
 pub(crate) use inode::{Identity, Inode, InodeId};
-pub(crate) use record::{Backing, WORDS as RECORD_WORDS};
+pub(crate) use record::{BackingState, WORDS as RECORD_WORDS};
 
-/// Number of locks: more than CPUs, so that threads rarely contend for one.
+/// The number of locks. With more locks than CPUs, threads rarely contend.
 const SHARDS: usize = 64;
 
-/// An inode that was just forgotten, for its cleanup.
+/// An inode that the kernel has just forgotten, with the state to clean up.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Forgotten {
+pub(crate) struct ForgottenInode {
     pub(crate) inode: Inode,
-    pub(crate) backing: Backing,
-    pub(crate) watched: Watched,
+    pub(crate) backing: BackingState,
+    pub(crate) watched: WatchState,
 }
 
 #[derive(Debug)]
@@ -41,12 +43,13 @@ pub(crate) struct Inodes {
     /// Slots by identity.
     shards: Box<[Mutex<HashTable<u32>>]>,
     slots: Mutex<Slots>,
-    /// Held while an inode's backing id is decided.
+    /// Held while an inode's backing file is chosen.
     backings: Box<[Mutex<()>]>,
 }
 
 impl Inodes {
-    /// The table in `memory`: empty if it is new, else as another worker left it.
+    /// Opens the table in `memory`, which is empty if the memory is new, and otherwise in the state that another worker
+    /// left.
     pub(crate) fn new(memory: Arc<Memory>) -> Self {
         let table = Self {
             slots: Mutex::new(Slots::default()),
@@ -58,15 +61,15 @@ impl Inodes {
         table
     }
 
-    /// Finds the slots in use, after a crash.
+    /// Finds the slots in use after a crash.
     fn recover(&self) {
         let mut slots = lock(&self.slots);
         for slot in slots::FIRST..self.memory.slots_used() {
             let record = self.record(slot);
             if record.flags().is_live() {
                 slots.occupy(slot);
-                // Its watch has ended with the previous worker.
-                record.flags().set_watched(Watched::Untried);
+                // The watch has ended with the previous worker.
+                record.flags().set_watched(WatchState::Untried);
                 if !record.flags().is_detached() {
                     let hash = record.identity().hash();
                     self.insert(&mut lock(self.shard(hash)), hash, slot);
@@ -87,7 +90,7 @@ impl Inodes {
         self.insert(&mut lock(self.shard(hash)), hash, slot);
     }
 
-    /// Another folder is the root of the mount from now on.
+    /// Makes another folder the root of the mount.
     pub(crate) fn replace_root(&self, identity: Identity) {
         let slot = InodeId::ROOT.slot();
         let hash = self.record(slot).identity().hash();
@@ -97,7 +100,7 @@ impl Inodes {
         self.insert(&mut lock(self.shard(hash)), hash, slot);
     }
 
-    /// The inode with this id, if the kernel still knows it.
+    /// Returns the inode with this id, if the kernel still knows it.
     pub(crate) fn get(&self, id: InodeId) -> Result<Inode, Errno> {
         if id.slot() >= self.memory.slots_used() {
             return Err(Errno::STALE);
@@ -105,8 +108,8 @@ impl Inodes {
         self.record(id.slot()).read(id).ok_or(Errno::STALE)
     }
 
-    /// Adds a lookup of the inode with this identity, and returns its id. If it is new, `handle` takes its handle, and
-    /// `keep` runs before another thread can find it.
+    /// Adds a lookup to the inode with this identity, and returns its id. If the inode is new, `handle` returns its
+    /// handle, and `keep` runs before another thread can find the inode.
     pub(crate) fn intern(
         &self,
         identity: &Identity,
@@ -143,7 +146,7 @@ impl Inodes {
         Ok(id)
     }
 
-    /// Adds a lookup, if the identity alone proves that it is a known inode.
+    /// Adds a lookup if the identity alone proves that the inode is known.
     fn count_known(&self, identity: &Identity, hash: u64) -> Option<InodeId> {
         let shard = lock(self.shard(hash));
         let slot = self.find(&shard, identity, hash)?;
@@ -155,7 +158,7 @@ impl Inodes {
         Some(record.id(slot))
     }
 
-    /// The id of a known inode, without a lookup.
+    /// Returns the id of a known inode, without adding a lookup.
     pub(crate) fn find_known(&self, identity: &Identity) -> Option<InodeId> {
         let hash = identity.hash();
         let shard = lock(self.shard(hash));
@@ -163,8 +166,8 @@ impl Inodes {
         self.record(slot).has_identity(identity).then(|| self.record(slot).id(slot))
     }
 
-    /// Takes lookups back; if none remain, the inode is forgotten and returned.
-    pub(crate) fn forget(&self, id: InodeId, lookups: u64) -> Option<Forgotten> {
+    /// Subtracts lookups. If none remain, the inode is removed from the table and returned.
+    pub(crate) fn forget(&self, id: InodeId, lookups: u64) -> Option<ForgottenInode> {
         let inode = self.get(id).ok().filter(|_| id != InodeId::ROOT)?;
         let hash = inode.identity.hash();
         let mut shard = lock(self.shard(hash));
@@ -172,9 +175,10 @@ impl Inodes {
         if record.take_lookups(lookups) > 0 {
             return None;
         }
-        // Taken, so that no other thread closes this backing file, or another with the same id.
+        // The backing file is taken out of the record, so that no other thread closes it, or another file with the same
+        // id.
         let backing = self.update_backing(id, std::mem::take);
-        let forgotten = Forgotten { inode, backing, watched: record.flags().watched() };
+        let forgotten = ForgottenInode { inode, backing, watched: record.flags().watched() };
         if !record.flags().is_detached() {
             self.remove(&mut shard, hash, id.slot());
         }
@@ -187,7 +191,7 @@ impl Inodes {
     pub(crate) fn update_backing<T>(
         &self,
         id: InodeId,
-        decide: impl FnOnce(&mut Backing) -> T,
+        decide: impl FnOnce(&mut BackingState) -> T,
     ) -> T {
         let stripe = usize::try_from(id.0).unwrap_or(0) % self.backings.len();
         let _held = lock(&self.backings[stripe]);
@@ -198,7 +202,7 @@ impl Inodes {
         decided
     }
 
-    /// The inodes that are open; it scans the whole table.
+    /// Returns the inodes that are open, by a scan of the whole table.
     pub(crate) fn open(&self) -> Vec<InodeId> {
         let records =
             (slots::FIRST..self.memory.slots_used()).map(|slot| (slot, self.record(slot)));
@@ -207,17 +211,17 @@ impl Inodes {
         open.map(|(slot, record)| record.id(slot)).collect()
     }
 
-    /// The flags of the inode.
+    /// Returns the flags of the inode.
     pub(crate) fn flags(&self, id: InodeId) -> Flags<'_> {
         self.record(id.slot()).flags()
     }
 
-    /// Whether a program has the inode open; `false` if it was forgotten.
+    /// Whether a program has the inode open; `false` if the inode was forgotten.
     pub(crate) fn is_open(&self, id: InodeId) -> bool {
         self.get(id).is_ok() && self.record(id.slot()).backing().opens > 0
     }
 
-    /// The fingerprint of the attributes that the kernel got last.
+    /// Returns the fingerprint of the attributes that the kernel received last.
     pub(crate) fn cached_fingerprint(&self, id: InodeId) -> u64 {
         self.record(id.slot()).cached_fingerprint()
     }
@@ -226,7 +230,7 @@ impl Inodes {
         self.record(id.slot()).set_cached_fingerprint(fingerprint);
     }
 
-    /// The time up to which all changes are known to come through the mount, nanoseconds since 1970.
+    /// Returns the time up to which all changes are known to come through the mount, in nanoseconds since 1970.
     pub(crate) fn own_changes_until(&self, id: InodeId) -> u64 {
         self.record(id.slot()).own_changes_until()
     }
@@ -235,7 +239,7 @@ impl Inodes {
         self.record(id.slot()).set_own_changes_until(until);
     }
 
-    /// How many inodes the kernel knows.
+    /// Returns the number of inodes that the kernel knows.
     pub(crate) fn len(&self) -> usize {
         lock(&self.slots).live()
     }
@@ -254,7 +258,7 @@ impl Inodes {
         &self.shards[(hash >> 48) as usize % self.shards.len()]
     }
 
-    /// The slot with this volume and number; the rest of its identity may differ.
+    /// Returns the slot with this volume and number. The rest of the identity may differ.
     fn find(&self, shard: &HashTable<u32>, identity: &Identity, hash: u64) -> Option<u32> {
         shard.find(hash, |&slot| self.record(slot).has_number(identity)).copied()
     }
@@ -273,7 +277,8 @@ impl Inodes {
     }
 }
 
-/// Locks a mutex, also a poisoned one: no request panics between two steps of a change.
+/// Locks a mutex, even a poisoned one. A poisoned state is consistent, since no request panics between two steps of a
+/// change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
-//! One view of many folders: the policy decides at open, the kernel moves the data.
+//! Presents many folders as a single view: a policy decides when a file is opened, then the kernel moves the data.
 //!
 //! Reading order:
 //!
 //! 1. [`plan`]: the options of a mount.
-//! 2. `process`: supervisor and worker.
+//! 2. `process`: the supervisor and the worker.
 //! 3. `transport`: how requests arrive.
-//! 4. `schedule`: where threads run.
-//! 5. `view`: what each request does.
+//! 4. `schedule`: the CPUs and policies of the threads that serve requests.
+//! 5. `view`: the operations, starting with `view/dispatch.rs`.
 //! 6. `policy`: access rules.
 //! 7. `inodes`: the table of inodes, in memory that outlives a crash.
 #![forbid(unsafe_code)]

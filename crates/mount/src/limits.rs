@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How long users of the mount may go on after it is detached.
+/// The time that users of a mount have to finish after it was detached.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// Most descriptors. Each costs the kernel about 1 KiB for a directory entry and an inode.
+/// The maximum number of descriptors. Each costs the kernel about 1 KiB for a directory entry and an inode.
 const DESCRIPTORS_MAX: u64 = 1 << 16;
 
-/// Raises the limit of open descriptors as far as the system allows, and returns how many to use.
+/// Raises the limit of open descriptors as far as the system allows, and returns the number of descriptors to use.
 pub(crate) fn raise() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

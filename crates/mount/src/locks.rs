@@ -1,10 +1,11 @@
-//! Locks on the backing files, where programs that use the sources directly see them.
+//! Sets locks on the backing files, so that programs that use the sources directly see them.
 //!
-//! Each holder of locks has an open file of its own. So the kernel decides conflicts between all programs that lock the
-//! file, through the mount or not. A request that waits for a lock takes no thread. One thread tries all waiting locks:
-//! at once when a lock is released through the mount, and every [`RETRY`] for locks from outside.
+//! Each holder of locks has its own open file, so the kernel resolves conflicts between all programs that lock the
+//! file, through the mount or directly. A request that waits for a lock occupies no thread. A single thread tries all
+//! waiting locks: immediately when a lock is released through the mount, and every [`RETRY`] for locks of other
+//! programs.
 //!
-//! The supervisor has a copy of each of these files, so that locks outlive a worker.
+//! The supervisor keeps a copy of each of these files, so that locks outlive a worker.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,42 +25,42 @@ use crate::process::Channel;
 use crate::process::Event;
 use crate::transport::reply::ReplySender;
 
-/// How often waiting locks are tried, since a program outside the mount may hold them.
+/// The interval at which waiting locks are tried, since a program outside the mount may hold them.
 const RETRY: Duration = Duration::from_millis(20);
-/// Most locks that may wait at a time.
+/// The maximum number of waiting locks.
 const WAITING_MAX: usize = 4096;
 
-/// A lock, or its release.
+/// A change of a lock.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Wanted {
+pub(crate) enum LockChange {
     Flock(FlockOperation),
     Record(RecordLock),
     Unlock { start: u64, end: u64 },
 }
 
 impl LockHolder {
-    /// Releases all locks of the holder.
-    fn all(&self) -> Wanted {
+    /// Returns the change that releases all locks of the holder.
+    fn all(&self) -> LockChange {
         match self.is_flock {
-            true => Wanted::Flock(FlockOperation::Unlock),
-            false => Wanted::Unlock { start: 0, end: i64::MAX.cast_unsigned() },
+            true => LockChange::Flock(FlockOperation::Unlock),
+            false => LockChange::Unlock { start: 0, end: i64::MAX.cast_unsigned() },
         }
     }
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingLock {
     unique: u64,
     file: Arc<OwnedFd>,
-    wanted: Wanted,
+    change: LockChange,
     sender: Arc<dyn ReplySender>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     files: HashMap<LockHolder, Arc<OwnedFd>>,
-    /// The longest wait is first.
-    waiting: Vec<Waiting>,
+    /// In the order of arrival.
+    waiting: Vec<WaitingLock>,
 }
 
 #[derive(Debug, Default)]
@@ -71,18 +72,18 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Takes over the locks of the previous worker. From now on `supervisor` keeps copies of all files.
+    /// Takes over the locks of the previous worker. From now on, `supervisor` keeps copies of all files.
     pub(crate) fn inherit(
         &self,
         left: impl Iterator<Item = (LockHolder, OwnedFd)>,
         supervisor: Channel,
     ) {
         lock(&self.state).files.extend(left.map(|(holder, file)| (holder, Arc::new(file))));
-        // It is called once.
+        // The function is called once, so the cell is empty.
         let _ = self.supervisor.set(supervisor);
     }
 
-    /// The open file with the holder's locks; `open` opens it the first time.
+    /// Returns the open file with the holder's locks, which `open` opens the first time.
     pub(crate) fn file(
         &self,
         holder: LockHolder,
@@ -106,28 +107,28 @@ impl Locks {
         let _ = self.supervisor.get().map(|supervisor| supervisor.send(event, file));
     }
 
-    /// Locks or unlocks at once, or fails with `EAGAIN`.
-    pub(crate) fn set(&self, file: &OwnedFd, wanted: &Wanted) -> Result<(), Errno> {
-        wanted.try_on(file)?;
-        if matches!(wanted, Wanted::Unlock { .. } | Wanted::Flock(FlockOperation::Unlock)) {
+    /// Sets or releases a lock at once, or fails with `EAGAIN`.
+    pub(crate) fn set(&self, file: &OwnedFd, change: &LockChange) -> Result<(), Errno> {
+        change.try_on(file)?;
+        if matches!(change, LockChange::Unlock { .. } | LockChange::Flock(FlockOperation::Unlock)) {
             self.changed.notify_one();
         }
         Ok(())
     }
 
-    /// Replies to the request as soon as it has the lock.
+    /// Replies to the request as soon as the lock is acquired.
     pub(crate) fn wait(
         &self,
         unique: u64,
         file: Arc<OwnedFd>,
-        wanted: Wanted,
+        change: LockChange,
         sender: Arc<dyn ReplySender>,
     ) -> Result<(), Errno> {
         let mut state = lock(&self.state);
         if state.waiting.len() == WAITING_MAX {
             return Err(Errno::NOLCK);
         }
-        state.waiting.push(Waiting { unique, file, wanted, sender });
+        state.waiting.push(WaitingLock { unique, file, change, sender });
         self.changed.notify_one();
         Ok(())
     }
@@ -146,12 +147,12 @@ impl Locks {
         self.release(state.files.extract_if(|holder, _| holder.inode == inode));
     }
 
-    /// Called with the state locked, so that the supervisor gets a holder's events in order.
+    /// Releases locks. The caller holds the state's lock, so that the supervisor receives a holder's events in order.
     fn release(&self, ended: impl IntoIterator<Item = (LockHolder, Arc<OwnedFd>)>) {
         let mut any = false;
         for (holder, file) in ended {
-            // The supervisor closes its copy later, so closing alone does not unlock. An error means that there was
-            // no lock.
+            // The supervisor closes its copy later, so closing this descriptor alone would not unlock. An error means
+            // that there was no lock.
             let _ = holder.all().try_on(&file);
             self.tell_supervisor(&Event::Unlocked(holder), &[]);
             any = true;
@@ -161,7 +162,7 @@ impl Locks {
         }
     }
 
-    /// Ends the wait of this request.
+    /// Ends the wait of this request with `EINTR`.
     pub(crate) fn interrupt(&self, unique: u64) {
         let mut state = lock(&self.state);
         let Some(place) = state.waiting.iter().position(|one| one.unique == unique) else { return };
@@ -170,7 +171,7 @@ impl Locks {
         waiting.reply(Err(Errno::INTR));
     }
 
-    /// Tries waiting locks, for ever.
+    /// Tries waiting locks, and never returns.
     pub(crate) fn keep_trying(&self) {
         let mut state = lock(&self.state);
         loop {
@@ -187,7 +188,7 @@ impl Locks {
 
 impl State {
     fn try_waiting(&mut self) {
-        self.waiting.retain(|waiting| match waiting.wanted.try_on(&waiting.file) {
+        self.waiting.retain(|waiting| match waiting.change.try_on(&waiting.file) {
             Err(Errno::AGAIN) => true,
             done => {
                 waiting.reply(done);
@@ -197,7 +198,7 @@ impl State {
     }
 }
 
-impl Waiting {
+impl WaitingLock {
     fn reply(&self, done: Result<(), Errno>) {
         let mut reply = Reply::default();
         if let Err(errno) = done {
@@ -207,7 +208,7 @@ impl Waiting {
     }
 }
 
-impl Wanted {
+impl LockChange {
     fn try_on(&self, file: &OwnedFd) -> Result<(), Errno> {
         let done = match self {
             Self::Flock(operation) => return flock(file, *operation),
@@ -240,8 +241,8 @@ mod tests {
         sender: Arc<dyn ReplySender>,
     }
 
-    const EXCLUSIVE: Wanted = Wanted::Flock(FlockOperation::NonBlockingLockExclusive);
-    const UNLOCK: Wanted = Wanted::Flock(FlockOperation::Unlock);
+    const EXCLUSIVE: LockChange = LockChange::Flock(FlockOperation::NonBlockingLockExclusive);
+    const UNLOCK: LockChange = LockChange::Flock(FlockOperation::Unlock);
 
     impl Fixture {
         fn new() -> Self {

@@ -1,4 +1,4 @@
-//! The daemon's log; the front end writes its lines.
+//! The daemon's log. The front end decides where and in which form lines are written.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,46 +7,46 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thruway_sys::printable;
 
-/// Where the log goes.
+/// The destination of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogTarget {
-    /// To standard error.
+    /// Standard error.
     Stderr,
-    /// To systemd's journal.
+    /// The systemd journal.
     Journal,
-    /// To the end of this file.
+    /// The end of this file.
     File(PathBuf),
-    /// Nowhere.
+    /// No destination: lines are discarded.
     Nowhere,
 }
 
 /// The severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Something failed that should not.
+    /// An unexpected failure.
     Error,
-    /// The mount works, but not as was asked for.
+    /// The mount works, but not as requested.
     Warning,
-    /// Something was refused, as it should be.
+    /// A request was refused as intended.
     Notice,
 }
 
 /// Writes a line.
 type Write = dyn Fn(Level, &str) + Send + Sync;
 
-/// Writes the daemon's lines.
+/// A log, which passes lines to the front end's writer.
 #[derive(Clone)]
 pub struct Log {
     write: Arc<Write>,
 }
 
 impl Log {
-    /// Lines go to `write`, each without an end of line.
+    /// Creates a log that passes each line to `write`, without a line end.
     pub fn new(write: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         Self { write: Arc::new(write) }
     }
 
-    /// A log whose lines begin with the mount's target.
+    /// Returns a log that starts each line with the mount's target.
     pub(crate) fn of(&self, target: &Path) -> Self {
         let (write, target) = (Arc::clone(&self.write), printable::path(target).into_owned());
         Self::new(move |level, line| write(level, &format!("{target}: {line}")))

@@ -14,41 +14,41 @@ use thruway_sys::shared_memory::Memfd;
 
 use crate::inodes::RECORD_WORDS;
 
-/// Most inodes of one mount at a time: 6.5 GiB of memory if all are in use.
+/// The maximum number of inodes of a mount: 6.5 GiB of memory if all are in use.
 pub(crate) const SLOTS_MAX: u32 = 1 << 26;
 const _: () = assert!(SLOTS_MAX as usize * RECORD_WORDS * 8 == 13 << 29);
 
 /// The kernel keeps 32 bits of a generation.
 const GENERATION_MAX: u64 = u32::MAX as u64;
 
-/// Words before the first slot.
+/// The number of words before the first slot.
 const HEADER_WORDS: usize = 256;
 const SLOTS_USED: usize = 0;
 const INCARNATION: usize = 1;
-/// Whether a worker has replied to INIT.
+/// Nonzero once a worker has replied to INIT.
 const HAS_NEGOTIATED: usize = 2;
 const NEGOTIATED: usize = 3;
 const NEGOTIATED_WORDS: usize = 3;
 const GENERATION: usize = NEGOTIATED + NEGOTIATED_WORDS;
-/// One word for each operation's number.
+/// One word for each operation, by opcode.
 const REQUESTS: usize = 64;
-/// Operations that are counted: the kernel's highest number is 53.
+/// The number of counted operations; the kernel's highest opcode is 53.
 pub(crate) const OPERATIONS: usize = 64;
-/// Other counts.
+/// The first word of the other counters.
 const COUNTS: usize = REQUESTS + OPERATIONS;
 
-/// What is counted besides requests.
+/// A counter other than those of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Count {
-    /// Workers that were started after one had died.
+    /// Workers that were started after a worker had died.
     Restarts,
     /// Opens with a backing file.
     Passthrough,
     /// Opens whose data goes through the daemon.
     DaemonIo,
-    /// Changes behind the mount that were passed on to the kernel.
-    Told,
+    /// Changes behind the mount that were reported to the kernel.
+    ReportedChanges,
     /// Requests that the policy has refused.
     Refused,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Fresh memory for a new mount.
+    /// Allocates memory for a new mount.
     pub(crate) fn new() -> io::Result<Self> {
         let words = HEADER_WORDS + RECORD_WORDS * SLOTS_MAX as usize;
         let memory = Self { words: Memfd::new(c"thruway-mount", words)? };
@@ -69,7 +69,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// A number that earlier mounts hardly had, so that their file handles are stale here.
+    /// Returns a number that earlier mounts almost certainly did not have, so that their file handles are stale in this
+    /// mount.
     pub(crate) fn generation(&self) -> u64 {
         self.words[GENERATION].load(Relaxed)
     }
@@ -79,7 +80,7 @@ impl Memory {
         Ok(Self { words: Memfd::from_file(file)? })
     }
 
-    /// The words of one slot.
+    /// Returns the words of a slot.
     pub(crate) fn slot(&self, slot: u32) -> &[AtomicU64] {
         let start = HEADER_WORDS + slot as usize * RECORD_WORDS;
         &self.words[start..start + RECORD_WORDS]
@@ -88,11 +89,11 @@ impl Memory {
     /// Frees the memory of slots whose records are clear.
     pub(crate) fn release_slots(&self, slots: Range<u32>) {
         let word = |slot: u32| HEADER_WORDS + slot as usize * RECORD_WORDS;
-        // On an error the memory is merely used longer.
+        // An error only means that the memory stays in use.
         let _ = self.words.release(word(slots.start)..word(slots.end));
     }
 
-    /// The highest slot that was ever used, plus one.
+    /// Returns the highest slot that was ever used, plus one.
     #[expect(clippy::cast_possible_truncation, reason = "it is below SLOTS_MAX")]
     pub(crate) fn slots_used(&self) -> u32 {
         self.words[SLOTS_USED].load(Acquire) as u32
@@ -102,13 +103,13 @@ impl Memory {
         self.words[SLOTS_USED].fetch_max(u64::from(slots), Release);
     }
 
-    /// A new incarnation: it distinguishes the inodes that use a slot one after the other.
+    /// Returns a new incarnation, which distinguishes the inodes that use a slot in succession.
     #[expect(clippy::cast_possible_truncation, reason = "it wraps after 4 billion")]
     pub(crate) fn next_incarnation(&self) -> u32 {
         (self.words[INCARNATION].fetch_add(1, Relaxed) as u32).wrapping_add(1)
     }
 
-    /// The negotiated features, once there are any.
+    /// Returns the negotiated features, if a worker has negotiated any.
     #[expect(clippy::cast_possible_truncation, reason = "fields of the words")]
     pub(crate) fn negotiated(&self) -> Option<Negotiated> {
         let word = |index: usize| self.words[NEGOTIATED + index].load(Relaxed);
@@ -139,21 +140,21 @@ impl Memory {
         self.words[index].fetch_add(1, Relaxed);
     }
 
-    /// The number of requests of each operation, by opcode.
+    /// Returns the number of requests of each operation, by opcode.
     pub(crate) fn requests(&self) -> Vec<u64> {
         self.words[REQUESTS..COUNTS].iter().map(|word| word.load(Relaxed)).collect()
     }
 
-    pub(crate) fn count(&self, what: Count) {
-        self.add(what, 1);
+    pub(crate) fn count(&self, counter: Count) {
+        self.add(counter, 1);
     }
 
-    pub(crate) fn add(&self, what: Count, number: u64) {
-        self.words[COUNTS + what as usize].fetch_add(number, Relaxed);
+    pub(crate) fn add(&self, counter: Count, number: u64) {
+        self.words[COUNTS + counter as usize].fetch_add(number, Relaxed);
     }
 
-    pub(crate) fn counted(&self, what: Count) -> u64 {
-        self.words[COUNTS + what as usize].load(Relaxed)
+    pub(crate) fn counted(&self, counter: Count) -> u64 {
+        self.words[COUNTS + counter as usize].load(Relaxed)
     }
 }
 

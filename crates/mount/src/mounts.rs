@@ -1,4 +1,4 @@
-//! The kernel's mounts, from `/proc/self/mountinfo`.
+//! Reads the kernel's table of mounts from `/proc/self/mountinfo`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,75 +12,77 @@ use rustix::io::Errno;
 /// The file-system type of thruway mounts.
 pub(crate) const KIND: &str = "fuse.thruway";
 
-/// One mount.
+/// A mount as needed to find and unmount it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mounted {
-    /// Device number, `major:minor`.
+pub(crate) struct MountInfo {
+    /// The device number as `major:minor`.
     pub(crate) device: String,
     pub(crate) target: PathBuf,
     pub(crate) kind: String,
 }
 
-impl Mounted {
+impl MountInfo {
     pub(crate) fn is_ours(&self) -> bool {
         self.kind == KIND
     }
 }
 
-/// All mounts that this process sees, in the order in which they were made.
-pub(crate) fn all() -> io::Result<Vec<Mounted>> {
+/// Returns all mounts that this process sees, in the order in which they were made.
+pub(crate) fn all() -> io::Result<Vec<MountInfo>> {
     let table = fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// The topmost mount at this absolute path.
-pub(crate) fn at(target: &Path) -> io::Result<Option<Mounted>> {
+/// Returns the topmost mount at this absolute path.
+pub(crate) fn at(target: &Path) -> io::Result<Option<MountInfo>> {
     Ok(all()?.into_iter().rev().find(|mounted| mounted.target == target))
 }
 
-/// The kernel's table of mounts at one time.
+/// A snapshot of the kernel's table of mounts.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    lines: Vec<Line>,
+pub(crate) struct MountTable {
+    entries: Vec<TableEntry>,
 }
 
-/// One mount in the table.
+/// An entry of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
-    /// The kernel uses the number again when the mount is gone.
+pub(crate) struct TableEntry {
+    /// The mount id. The kernel reuses the ids of unmounted file systems.
     pub(crate) id: u64,
     pub(crate) parent: u64,
-    /// `major:minor` of its file system.
+    /// The device number of the file system as `major:minor`.
     pub(crate) device: Vec<u8>,
-    /// Whether it shows its whole file system, not only a folder of it.
+    /// Whether the mount shows the root of its file system, not a folder below.
     pub(crate) is_whole: bool,
     pub(crate) target: PathBuf,
-    /// All that is said about it: options may change, too.
+    /// The whole line, to notice changes of options as well.
     text: Vec<u8>,
 }
 
-impl Table {
+impl MountTable {
     pub(crate) fn read() -> io::Result<Self> {
         let table = fs::read("/proc/self/mountinfo")?;
-        Ok(Self { lines: table.split(|&byte| byte == b'\n').filter_map(Line::parse).collect() })
+        Ok(Self {
+            entries: table.split(|&byte| byte == b'\n').filter_map(TableEntry::parse).collect(),
+        })
     }
 
-    pub(crate) fn lines(&self) -> &[Line] {
-        &self.lines
+    pub(crate) fn entries(&self) -> &[TableEntry] {
+        &self.entries
     }
 
-    /// The mount with this number; `None` also for one that is in no table, as a private copy.
-    pub(crate) fn get(&self, id: u64) -> Option<&Line> {
-        self.lines.iter().find(|line| line.id == id)
+    /// Returns the mount with this id. Private copies of mounts are in no table, so they give `None`.
+    pub(crate) fn get(&self, id: u64) -> Option<&TableEntry> {
+        self.entries.iter().find(|entry| entry.id == id)
     }
 
-    /// Whether something is mounted upon this mount.
+    /// Whether another file system is mounted on top of this mount.
     pub(crate) fn has_children(&self, id: u64) -> bool {
-        self.lines.iter().any(|line| line.parent == id && line.id != id)
+        self.entries.iter().any(|entry| entry.parent == id && entry.id != id)
     }
 }
 
-impl Line {
+impl TableEntry {
     fn parse(text: &[u8]) -> Option<Self> {
         let fields: Vec<_> = text.split(|&byte| byte == b' ').collect();
         let number = |at: usize| std::str::from_utf8(fields.get(at)?).ok()?.parse().ok();
@@ -106,7 +108,7 @@ impl TableChanges {
         Ok(Self { table: fs::File::open("/proc/self/mountinfo")? })
     }
 
-    /// Returns after a change since the last call.
+    /// Blocks until the table changes, or returns at once after a change since the last call.
     pub(crate) fn wait(&self) -> Result<(), Errno> {
         loop {
             let mut changed = [PollFd::new(&self.table, PollFlags::PRI | PollFlags::ERR)];
@@ -118,36 +120,36 @@ impl TableChanges {
     }
 }
 
-/// Whether there is a mount on top of a thruway mount.
+/// Whether a file system is mounted on top of a thruway mount.
 pub(crate) fn any_on_top_of_ours() -> bool {
-    // If the table cannot be read, there may be one.
+    // If the table cannot be read, such a mount may exist.
     fs::read("/proc/self/mountinfo").map_or(true, |table| has_mount_on_ours(&table))
 }
 
 fn has_mount_on_ours(table: &[u8]) -> bool {
-    let lines = || table.split(|&byte| byte == b'\n');
+    let entries = || table.split(|&byte| byte == b'\n');
     let number =
-        |line: &[u8], which| line.split(|&byte| byte == b' ').nth(which).map(<[u8]>::to_vec);
-    let is_ours = |line: &&[u8]| parse(line).is_some_and(|mounted| mounted.is_ours());
-    let ours: Vec<_> = lines().filter(is_ours).filter_map(|line| number(line, 0)).collect();
-    lines().filter_map(|line| number(line, 1)).any(|parent| ours.contains(&parent))
+        |entry: &[u8], which| entry.split(|&byte| byte == b' ').nth(which).map(<[u8]>::to_vec);
+    let is_ours = |entry: &&[u8]| parse(entry).is_some_and(|mounted| mounted.is_ours());
+    let ours: Vec<_> = entries().filter(is_ours).filter_map(|entry| number(entry, 0)).collect();
+    entries().filter_map(|entry| number(entry, 1)).any(|parent| ours.contains(&parent))
 }
 
-/// `ID PARENT DEVICE ROOT TARGET OPTIONS [FIELD…] - TYPE SOURCE …` (proc(5)).
-fn parse(line: &[u8]) -> Option<Mounted> {
-    let mut fields = line.split(|&byte| byte == b' ');
+/// Parses `ID PARENT DEVICE ROOT TARGET OPTIONS [FIELD…] - TYPE SOURCE …` (proc(5)).
+fn parse(entry: &[u8]) -> Option<MountInfo> {
+    let mut fields = entry.split(|&byte| byte == b' ');
     let device = fields.nth(2)?;
     let target = fields.nth(1)?;
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Some(Mounted {
+    Some(MountInfo {
         device: text(device),
         target: OsString::from_vec(unescape(target)).into(),
         kind: text(kind),
     })
 }
 
-/// Blanks and line ends are escaped by a backslash and three octal digits.
+/// Decodes blanks and line ends, which are escaped as a backslash and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -169,8 +171,8 @@ mod tests {
 
     #[test]
     fn a_line_is_read_with_its_escapes() {
-        let line = br"36 35 0:40 / /a\040b\134 rw,noatime master:1 - fuse.thruway /x rw";
-        let mounted = parse(line).unwrap();
+        let entry = br"36 35 0:40 / /a\040b\134 rw,noatime master:1 - fuse.thruway /x rw";
+        let mounted = parse(entry).unwrap();
         assert_eq!(mounted.target, Path::new(r"/a b\"));
         assert_eq!((mounted.device.as_str(), mounted.is_ours()), ("0:40", true));
         assert_eq!(parse(b"36 35 0:40 / /a rw"), None);
@@ -186,12 +188,12 @@ mod tests {
 
     #[test]
     fn a_table_says_what_is_mounted_upon_what() {
-        let line = |text: &[u8]| Line::parse(text).unwrap();
-        let lines = vec![
-            line(b"36 36 0:40 / / rw - ext4 /x rw"),
-            line(br"37 36 0:41 /sub /a\040b rw - tmpfs none rw"),
+        let entry = |text: &[u8]| TableEntry::parse(text).unwrap();
+        let entries = vec![
+            entry(b"36 36 0:40 / / rw - ext4 /x rw"),
+            entry(br"37 36 0:41 /sub /a\040b rw - tmpfs none rw"),
         ];
-        let table = Table { lines };
+        let table = MountTable { entries };
         assert_eq!((table.has_children(36), table.has_children(37)), (true, false));
         let upper = table.get(37).unwrap();
         assert_eq!((upper.target.as_path(), upper.is_whole), (Path::new("/a b"), false));

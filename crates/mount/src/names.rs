@@ -1,7 +1,7 @@
 //! The names of each inode.
 //!
-//! They are kept for merged sources, for policies, which go by paths, and where files cannot be opened by handle.
-//! Without a policy, the last used name is enough.
+//! Names are kept for merged sources, for policies, whose rules concern paths, and for files that cannot be opened by
+//! handle. Without a policy, the last used name suffices.
 
 use std::ffi::CString;
 use std::sync::Mutex;
@@ -9,14 +9,14 @@ use std::sync::Mutex;
 use crate::id_map::IdMap;
 use crate::inodes::{InodeId, lock};
 
-/// Number of locks: more than CPUs, so that threads rarely contend for one.
+/// The number of locks. With more locks than CPUs, threads rarely contend.
 const SHARDS: usize = 16;
-/// Longest path, in components: it ends a loop in the table.
+/// The maximum number of components in a path, which ends a loop in the table.
 const DEPTH_MAX: usize = 2048;
-/// Most names that are kept of one inode. If it has more, not all of them are known.
+/// The maximum number of names that are kept of an inode. If an inode has more, some names are unknown.
 const NAMES_MAX: usize = 64;
 
-/// A name in a folder. It is empty for a file that was made there without a name.
+/// A name in a folder. Empty for a file that was created in the folder without a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) parent: InodeId,
@@ -43,7 +43,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The inode has this name, and no other one if `is_only`.
+    /// Remembers a name of the inode. With `is_only`, the inode has no other names.
     pub(crate) fn remember(&self, id: InodeId, parent: InodeId, name: &[u8], is_only: bool) {
         let mut shard = lock(self.shard(id));
         let shard = &mut *shard;
@@ -69,21 +69,21 @@ impl Names {
         }
     }
 
-    /// The last used name: its folder, and the name in it.
+    /// Returns the last used name and its folder.
     pub(crate) fn get(&self, id: InodeId) -> Option<(InodeId, CString)> {
         let shard = lock(self.shard(id));
         let known = shard.last.get(&id.0)?;
         Some((known.parent, CString::new(&*known.name).ok()?))
     }
 
-    /// All known names, if there are several.
+    /// Returns all known names if there are several.
     pub(crate) fn several(&self, id: InodeId) -> Option<Vec<Name>> {
         let shard = lock(self.shard(id));
         let others = shard.others.get(&id.0)?;
         Some(others.iter().chain(shard.last.get(&id.0)).cloned().collect())
     }
 
-    /// Forgets a name that was removed from the inode. Its only known name is kept, since the file may be open.
+    /// Forgets a name that was removed from the inode. The only known name is kept, since the file may be open.
     pub(crate) fn forget_name(&self, id: InodeId, parent: InodeId, name: &[u8]) {
         let mut shard = lock(self.shard(id));
         let shard = &mut *shard;
@@ -92,7 +92,7 @@ impl Names {
             return;
         };
         if others.len() >= NAMES_MAX {
-            // Not all names are known, and with one less it would seem as if they were.
+            // Some names are unknown, and dropping one would make the list seem complete.
             return;
         }
         let gone = Name { parent, name: name.into() };
@@ -113,8 +113,8 @@ impl Names {
         shard.others.remove(&id.0);
     }
 
-    /// The path below the mount's root, without a leading slash; empty for the root. `None` if a name on it is not
-    /// known.
+    /// Returns the path below the mount's root, without a leading slash; empty for the root. Returns `None` if a name
+    /// on the path is unknown.
     pub(crate) fn path(&self, id: InodeId) -> Option<Vec<u8>> {
         let mut components = Vec::new();
         let mut id = id;
@@ -138,7 +138,7 @@ impl Names {
 }
 
 impl Name {
-    /// Whether these are so many names that the inode may have unknown ones.
+    /// Whether the inode has so many names that some may be unknown.
     pub(crate) fn are_too_many(names: &[Self]) -> bool {
         names.len() > NAMES_MAX
     }

@@ -1,7 +1,8 @@
 //! Descriptors that keep removed files alive.
 //!
-//! A removed file lives on for the programs that have it open. If the kernel holds its backing file, that suffices. For
-//! daemon I/O, folders and FIFOs, an open descriptor here keeps the file alive until the kernel forgets it.
+//! A removed file must live on for the programs that have it open. If the kernel holds the backing file, that suffices.
+//! For daemon I/O, folders and FIFOs, an open descriptor in this table keeps the file alive until the kernel forgets
+//! the inode.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
@@ -14,7 +15,7 @@ use crate::inodes::{InodeId, lock};
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     held: Mutex<IdMap<Arc<OwnedFd>>>,
-    /// The number of pins: mostly zero, and then the lock need not be taken.
+    /// The number of pins. It is mostly zero, and then the lock need not be taken.
     count: AtomicUsize,
 }
 

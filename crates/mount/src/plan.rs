@@ -13,37 +13,37 @@ use crate::policy::PolicyFile;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// They may: the daemon opens files, and the kernel moves their data (passthrough).
+    /// The sources may change: the daemon opens files, and the kernel moves their data (passthrough).
     Live,
-    /// They do not: the mount is read-only, opens never reach the daemon, and the kernel caches the data.
+    /// The sources do not change: the mount is read-only, opens never reach the daemon, and the kernel caches the data.
     Frozen,
 }
 
-/// The source in which a merged view makes new files.
+/// The source in which a merged view creates files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CreatePolicy {
     /// The first source that has the folder.
     Parent,
-    /// The first source; the folder is made there if need be.
+    /// The first source, where the folder is created if necessary.
     First,
-    /// The source with the most free space; the folder is made there if need be.
+    /// The source with the most free space, where the folder is created if necessary.
     MostFree,
-    /// No source: nothing can be made.
+    /// No source: creating files fails.
     None,
 }
 
-/// When reads through a mount change the access times of its sources.
+/// When reads through a mount update the access times of its sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessTimes {
     /// Never.
     Never,
-    /// As [`Relative`](Self::Relative) for files, never for folders.
+    /// As [`Relative`](Self::Relative) for files, and never for folders.
     FilesOnly,
-    /// If the access time is older than the last change, or than a day.
+    /// If the access time is older than the last change, or older than a day.
     Relative,
-    /// Always.
+    /// At every read.
     Always,
 }
 
@@ -58,16 +58,16 @@ impl AccessTimes {
     }
 }
 
-/// How the mount notices changes behind it: those made in the sources directly.
+/// How the mount notices changes behind it, which programs make in the sources directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Changes {
-    /// The kernel caches names and attributes. Each change invalidates them before the program that made it continues.
-    /// Where that is not possible, it is [`Asked`](Self::Asked).
+    /// The kernel caches names and attributes. Each change invalidates them before the program that made the change
+    /// continues. Where that is not possible, the mount falls back to [`Asked`](Self::Asked).
     Told,
-    /// The kernel caches nothing: each look-up asks.
+    /// The kernel caches nothing, and asks at each lookup.
     Asked,
-    /// Not at all: the kernel caches names and attributes until their timeouts.
+    /// Changes are not noticed: the kernel caches names and attributes until their timeouts.
     Ignored,
 }
 
@@ -75,60 +75,61 @@ pub enum Changes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Read from `/dev/fuse`.
+    /// Through reads of `/dev/fuse`.
     Device,
-    /// Over io_uring, where the kernel offers it: faster, but a worker's death ends the connection.
+    /// Over io_uring, where the kernel supports it. Requests are faster, but the death of a worker ends the connection.
     IoUring,
 }
 
-/// One mount.
+/// The options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The folders that are shown; absolute.
+    /// The folders to show, as absolute paths.
     #[serde(with = "paths")]
     pub sources: Vec<PathBuf>,
-    /// Where they are shown; absolute.
+    /// The folder where they are shown, as an absolute path.
     #[serde(with = "path")]
     pub target: PathBuf,
     /// Whether the sources may change.
     pub mode: Mode,
-    /// Where new files are made, if there are several sources.
+    /// The source of new files, if there are several sources.
     pub create: CreatePolicy,
-    /// Other users may use the mount; permissions are checked as on the sources.
+    /// Whether other users may use the mount; permissions are checked as on the sources.
     pub allow_other: bool,
-    /// Nothing can be changed through the mount.
+    /// Whether changes through the mount fail.
     pub read_only: bool,
-    /// Set-user-id programs keep their rights.
+    /// Whether set-user-id programs gain their owner's rights.
     pub suid: bool,
-    /// Device nodes work.
+    /// Whether device nodes work.
     pub dev: bool,
-    /// Programs can be started.
+    /// Whether programs can be run.
     pub exec: bool,
-    /// When reads change access times; `None` keeps to the mount options of the sources.
+    /// When reads update access times; `None` follows the mount options of the sources.
     pub access_times: Option<AccessTimes>,
-    /// The target need not be empty; what it holds is hidden.
+    /// Whether the target may contain files, which the mount hides.
     pub nonempty: bool,
-    /// The kernel moves the data of files where it can.
+    /// Whether the kernel moves the data of files where it can.
     pub passthrough: bool,
     /// How requests arrive from the kernel.
     pub transport: Transport,
-    /// Extended attributes are passed on.
+    /// Whether extended attributes are supported.
     pub xattr: bool,
-    /// POSIX record locks are visible to programs that use the sources directly. Each close then costs a request.
+    /// Whether POSIX record locks are visible to programs that use the sources directly. Each close then costs a
+    /// request.
     pub shared_locks: bool,
     /// The access rules.
     pub policy: Option<PolicyFile>,
     /// How changes behind the mount are noticed.
     pub changes: Changes,
-    /// How long the kernel caches names.
+    /// The maximum time for which the kernel caches names.
     pub entry_timeout: Duration,
-    /// How long the kernel caches attributes.
+    /// The maximum time for which the kernel caches attributes.
     pub attribute_timeout: Duration,
-    /// Where the daemon's log goes.
+    /// The destination of the daemon's log.
     pub log: LogTarget,
 }
 
-/// Paths as bytes: they need not be UTF-8.
+/// Serializes a path as bytes, since it need not be UTF-8.
 mod path {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -145,7 +146,7 @@ mod path {
     }
 }
 
-/// Paths as their bytes.
+/// Serializes paths as bytes.
 mod paths {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,7 +1,9 @@
 //! Access rules from a file, applied when a file is opened or changed.
 //!
 //! The first rule that matches decides; if none matches, everything is allowed. A rule matches if all of its conditions
-//! do: on the path, the caller, the access, the size and the content.
+//! hold: on the path, the caller, the access, the size and the content.
+//!
+//! Reading order: [`Policy::decide`] in this file, then [`text`], [`glob`] and [`content`].
 
 mod content;
 mod file;
@@ -32,19 +34,19 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a rule decides; a later one allows less.
+/// The decision of a rule, from permissive to strict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
-    /// Everything is allowed.
+    /// All access is allowed.
     Allow,
-    /// The data goes through the daemon, and each read is checked.
+    /// The data goes through the daemon, which checks each read.
     DaemonIo,
     /// Changes fail with `EROFS`.
     ReadOnly,
     /// All access fails with `EACCES`.
     Deny,
-    /// All access fails with `ENOENT`, as if there were no such file.
+    /// All access fails with `ENOENT`, as if the file did not exist.
     Hide,
 }
 
@@ -56,7 +58,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// The accesses to check one after the other: with `by_access`, reading and writing are two.
+    /// Returns the accesses to check in succession. With `by_access`, reading and writing are separate.
     pub(crate) fn parts(self, by_access: bool) -> impl Iterator<Item = Self> {
         let is_both = by_access && self.reads && self.writes;
         let parts = match is_both {
@@ -73,18 +75,18 @@ pub(crate) struct AccessRequest<'a> {
     /// The path below the mount, without a leading slash.
     pub(crate) path: &'a [u8],
     pub(crate) uid: u32,
-    /// The group that the request names; the caller may have others.
+    /// The group that the request names. The caller may have other groups.
     pub(crate) gid: u32,
     pub(crate) access: Access,
 }
 
-/// Facts that a rule may need besides the request.
+/// The facts that a rule may need besides the request.
 pub(crate) trait Facts {
-    /// Whether one of these is among the caller's supplementary groups.
+    /// Whether one of these groups is among the caller's supplementary groups.
     fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno>;
-    /// The size in bytes; `None` if it is no regular file.
+    /// Returns the size in bytes, or `None` if the file is not a regular file.
     fn size(&self) -> Result<Option<u64>, Errno>;
-    /// Whether the file has this content.
+    /// Whether the file meets the condition on its content.
     fn matches(&self, content: &Content) -> Result<bool, Errno>;
 }
 
@@ -92,12 +94,12 @@ pub(crate) trait Facts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
-    /// Rules count from 1; zero means that none matched.
+    /// The number of the rule, counted from 1; zero if no rule matched.
     pub(crate) rule: usize,
 }
 
 impl Decision {
-    /// The errno of a refusal.
+    /// Returns the errno of a refusal, if the verdict refuses this access.
     pub(crate) fn refusal(self, access: Access) -> Option<Errno> {
         match self.verdict {
             Verdict::Deny => Some(Errno::ACCESS),
@@ -108,7 +110,7 @@ impl Decision {
     }
 }
 
-/// One rule; a condition that is `None` always holds.
+/// A rule. A condition that is `None` always holds.
 #[derive(Debug)]
 struct Rule {
     paths: Option<Globs>,
@@ -128,16 +130,16 @@ enum AccessKind {
     Write,
 }
 
-/// All rules, in order.
+/// The rules, in order.
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: Vec<Rule>,
-    /// Refusals are written to the log.
+    /// Whether refusals are logged.
     pub(crate) logs: bool,
 }
 
 impl Policy {
-    /// The decision of the first rule that matches.
+    /// Returns the decision of the first rule that matches.
     pub(crate) fn decide(
         &self,
         request: &AccessRequest<'_>,
@@ -154,14 +156,14 @@ impl Policy {
         Ok(Decision { verdict: Verdict::Allow, rule: 0 })
     }
 
-    /// Whether the name is hidden from all callers. The kernel caches names for all of them, so rules about callers
-    /// apply to opens only.
+    /// Whether the name is hidden from all callers. The kernel's cache of names serves all callers, so rules about
+    /// callers apply only to opens.
     pub(crate) fn hides(&self, path: &[u8]) -> bool {
         let matches = |rule: &&Rule| rule.matches_path(path) && rule.has_only_paths();
         self.rules.iter().find(matches).is_some_and(|rule| rule.verdict == Verdict::Hide)
     }
 
-    /// Whether the same rules match a folder at `old` and at `new`, and everything that may be below it.
+    /// Whether the same rules match a folder at `old` and at `new`, and every path below it.
     pub(crate) fn is_same(&self, old: &[u8], new: &[u8]) -> bool {
         self.globs().all(|globs| globs.match_state(old) == globs.match_state(new))
     }
@@ -173,14 +175,14 @@ impl Policy {
 
     /// Whether no caller may do more with a file at `new` than at `old`.
     pub(crate) fn is_stricter(&self, old: &[u8], new: &[u8]) -> bool {
-        // From the last rule to the first, so that the strictest verdict after each is known.
+        // The loop runs from the last rule to the first, so that the strictest verdict after each rule is known.
         let mut strictest_after = Verdict::Allow;
         self.rules.iter().rev().all(|rule| {
             let (was, is) = (rule.matches_path(old), rule.matches_path(new));
             let is_well = match (was, is) {
-                // The rule matches no more: later ones decide.
+                // The rule does not match any more, so later rules decide.
                 (true, false) => rule.verdict == Verdict::Allow,
-                // The rule matches now: it decides instead of later ones.
+                // The rule matches only now, and decides instead of later rules.
                 (false, true) => rule.verdict >= strictest_after,
                 _ => true,
             };
@@ -191,7 +193,7 @@ impl Policy {
         })
     }
 
-    /// Whether a file at the path could be refused to the caller, by any content and for any access.
+    /// Whether a file at the path could be refused to the caller, for any content and any access.
     pub(crate) fn may_refuse(&self, request: &AccessRequest<'_>, facts: &impl Facts) -> bool {
         for rule in self.rules.iter().filter(|rule| rule.matches_caller(request)) {
             let group = rule.matches_groups(request.gid, facts);
@@ -228,7 +230,7 @@ impl Policy {
         self.rules.iter().any(|rule| rule.access.is_some())
     }
 
-    /// Whether rules need the contents of files, which may take long to read.
+    /// Whether rules depend on the contents of files, which may take long to read.
     pub(crate) fn scans(&self) -> bool {
         self.rules.iter().any(|rule| rule.content.is_some())
     }
@@ -252,7 +254,7 @@ impl Rule {
         access && self.matches_caller(request)
     }
 
-    /// Whether path and user match; groups are left to `matches_groups`.
+    /// Whether the path and the user match. `matches_groups` checks groups.
     fn matches_caller(&self, request: &AccessRequest<'_>) -> bool {
         self.uids.as_ref().is_none_or(|uids| uids.contains(&request.uid))
             && self.matches_path(request.path)
@@ -285,7 +287,7 @@ impl Rule {
         !of_caller && !self.depends_on_data()
     }
 
-    /// Whether it has a condition on a file's data.
+    /// Whether the rule has a condition on a file's data.
     fn depends_on_data(&self) -> bool {
         self.larger_than.is_some() || self.smaller_than.is_some() || self.content.is_some()
     }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// `/proc/self/fd/NUMBER`: it leads to the open file, whatever its name is now.
+/// The path `/proc/self/fd/NUMBER`, which refers to the open file even after a rename.
 #[derive(Debug)]
 pub(crate) struct ProcPath<'a> {
     bytes: [u8; 32],
@@ -14,7 +14,7 @@ pub(crate) struct ProcPath<'a> {
 impl<'a> ProcPath<'a> {
     pub(crate) fn new(descriptor: BorrowedFd<'a>) -> Self {
         let mut bytes = [0; 32];
-        // It fits: 14 bytes and at most 10 digits.
+        // The path always fits: 14 bytes and at most 10 digits.
         let _ = write!(bytes.as_mut_slice(), "/proc/self/fd/{}", descriptor.as_raw_fd());
         Self { bytes, _descriptor: descriptor }
     }

@@ -1,7 +1,8 @@
 //! The processes of a mount.
 //!
-//! The [`launcher`] starts the [`supervisor`]. That mounts, and starts the [`worker`] again when it dies. They send
-//! each other the messages of [`ipc`], over a [`channel`] that also passes descriptors.
+//! The [`launcher`] starts the [`supervisor`], which mounts the view and starts the [`worker`], again if the worker
+//! dies. The processes exchange the messages of [`ipc`] over a [`channel`] that also passes descriptors. [`daemon`]
+//! finds the processes of an existing mount.
 
 mod channel;
 mod daemon;

@@ -1,4 +1,4 @@
-//! The roots of the sources, which come and go as file systems are mounted and unmounted.
+//! The roots of the sources, which appear and disappear as file systems are mounted and unmounted.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,17 +7,17 @@ use rustix::io::Errno;
 
 use crate::sources::{Absence, Place};
 
-/// The root of a source that is there.
+/// The root of a source that is present.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
     pub(crate) fd: Arc<OwnedFd>,
-    /// Which folder it is; `None` for a source that is held as it was at first.
+    /// The folder's place; `None` for a source that stays as it was when the mount was made.
     pub(crate) place: Option<Place>,
-    /// It is a whole file system, at its mount point.
+    /// Whether the source is a whole file system, at its mount point.
     pub(crate) is_whole: bool,
 }
 
-/// All sources, by branch.
+/// The roots of all sources, by branch.
 #[derive(Debug)]
 pub(crate) struct Roots {
     all: RwLock<Vec<Result<Root, Absence>>>,
@@ -28,7 +28,7 @@ impl Roots {
         Self { all: RwLock::new(all) }
     }
 
-    /// All of them as they are now.
+    /// Returns a copy of all roots.
     pub(crate) fn all(&self) -> Vec<Result<Root, Absence>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -41,7 +41,7 @@ impl Roots {
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
-    /// The root of this branch.
+    /// Returns the root of this branch.
     pub(crate) fn get(&self, branch: u16) -> Result<Arc<OwnedFd>, Errno> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         match all.get(usize::from(branch)).ok_or(Errno::STALE)? {
@@ -50,13 +50,13 @@ impl Roots {
         }
     }
 
-    /// The first root that is there: the root of the mount.
+    /// Returns the first root that is present, which is the root of the mount.
     pub(crate) fn first(&self) -> Result<Arc<OwnedFd>, Errno> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().flatten().next().map(|root| Arc::clone(&root.fd)).ok_or(Errno::NODEV)
     }
 
-    /// The roots that are there, with their branches.
+    /// Returns the roots that are present, with their branches.
     pub(crate) fn present(&self) -> Vec<(u16, Arc<OwnedFd>)> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let with_branch = |(branch, root): (usize, &Result<Root, Absence>)| {
@@ -66,7 +66,7 @@ impl Roots {
         all.iter().enumerate().filter_map(with_branch).collect()
     }
 
-    /// The branches that are not shown, and why.
+    /// Returns the branches that are absent, and why.
     pub(crate) fn absent(&self) -> Vec<(usize, Absence)> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         all.iter()

@@ -1,8 +1,8 @@
 //! Opens the sources of a mount, and finds them again after file systems were mounted or unmounted.
 //!
-//! A descriptor of a folder keeps its file system from being unmounted. So a source is not held open by its mount, but
-//! by a private copy of that mount. Where something is mounted upon it, nobody can unmount it, and only the mount
-//! itself leads to what is mounted there: then the mount itself is held.
+//! A descriptor of a folder keeps its file system from being unmounted. So a source is held open through a private copy
+//! of its mount instead of the mount itself. If another file system is mounted on top, the mount cannot be unmounted
+//! anyway, and only the original mount leads to the one on top: then the source is held through the original.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 use thruway_sys::mount_copy;
 use thruway_sys::printable;
 
-use crate::mounts::Table;
+use crate::mounts::MountTable;
 use crate::proc_path::ProcPath;
 use crate::{Error, Log, Plan};
 
-/// Most sources of one view.
+/// The maximum number of sources of a view.
 const SOURCES_MAX: usize = 10_000;
 
-/// File systems whose files the kernel generates, by their magic numbers (linux/magic.h).
+/// File systems whose files the kernel generates, by magic number (linux/magic.h).
 const GENERATED: [(u32, &str); 7] = [
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -36,21 +36,22 @@ const GENERATED: [(u32, &str); 7] = [
     (0x6367_7270, "cgroup2"),
 ];
 
-/// A source as a worker gets it.
+/// A source as a worker receives it.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// It is opened by its path, and followed when file systems come and go.
+    /// A folder that is opened by path, and followed as file systems are mounted and unmounted.
     Followed(Place),
-    /// It stays as it was when the mount was made.
+    /// A folder that stays as it was when the mount was made.
     Held(OwnedFd),
 }
 
-/// Which folder of which mount is at a path.
+/// The folder at a path, and the mount that contains the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     device: (u32, u32),
     number: u64,
-    /// Later mounts have greater numbers. Zero if the kernel has no such numbers (before Linux 6.8).
+    /// The unique id of the mount; later mounts have greater ids. Zero if the kernel has no unique ids (before Linux
+    /// 6.8).
     mount: u64,
     is_mount_root: bool,
 }
@@ -75,18 +76,19 @@ impl Place {
         self.device
     }
 
-    /// Whether both are the same folder, perhaps of two mounts.
+    /// Whether both are the same folder, perhaps on two mounts.
     pub(crate) fn is_same_folder(&self, other: &Self) -> bool {
         (self.device, self.number) == (other.device, other.number)
     }
 
-    /// Whether both are on the same mount, as far as is known.
+    /// Whether both are known to be on the same mount.
     pub(crate) fn is_on_same_mount(&self, other: &Self) -> bool {
         self.mount != 0 && self.mount == other.mount
     }
 
-    /// Opens the source that was at this place when the mount was made: the same folder, or one on a file system that
-    /// was mounted since. What an unmount uncovers is no source: files would be made below a disk that is away.
+    /// Opens the source that was at this place when the mount was made: the same folder, or a folder on a file system
+    /// that was mounted since. A folder that an unmount uncovers is not a source, or new files would be created below
+    /// the mount point of an absent disk.
     pub(crate) fn find(&self, path: &Path) -> Result<(OwnedFd, Self), Absence> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, path, flags, Mode::empty()).map_err(Absence::Failed)?;
@@ -103,15 +105,15 @@ impl Place {
     }
 }
 
-/// Why a source is not shown.
+/// The reason why a source is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absence {
-    /// Its folder cannot be opened.
+    /// The folder cannot be opened.
     Failed(Errno),
-    /// Its file system was unmounted, and the folder below is another one.
+    /// The source's file system was unmounted, and the path now leads to the folder below.
     Unmounted,
-    /// It is the same folder as an earlier source now.
-    Again,
+    /// The path now leads to the same folder as an earlier source.
+    Duplicate,
 }
 
 impl fmt::Display for Absence {
@@ -119,28 +121,29 @@ impl fmt::Display for Absence {
         match self {
             Self::Failed(errno) => std::io::Error::from(*errno).fmt(formatter),
             Self::Unmounted => formatter.write_str("its file system is not mounted"),
-            Self::Again => formatter.write_str("it is the same folder as an earlier source"),
+            Self::Duplicate => formatter.write_str("it is the same folder as an earlier source"),
         }
     }
 }
 
-/// The mount's number in the kernel's table; private copies are not in it.
+/// Returns the mount's id in the kernel's table, which does not list private copies.
 pub(crate) fn mount_number(folder: &OwnedFd) -> Result<u64, Errno> {
     Ok(statx(folder, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
-/// Makes a descriptor of the folder that does not keep its file system from being unmounted, if possible.
-pub(crate) fn hold(folder: OwnedFd, table: &Table) -> OwnedFd {
+/// Returns a descriptor of the folder, which does not keep the file system from being unmounted if that is possible.
+pub(crate) fn hold(folder: OwnedFd, table: &MountTable) -> OwnedFd {
     let may_be_unmounted = mount_number(&folder)
         .is_ok_and(|number| table.get(number).is_some() && !table.has_children(number));
-    // Without the right to copy a mount, it is busy for as long as it is shown.
+    // Without the right to copy a mount, the source's mount stays busy for as long as the view exists.
     match may_be_unmounted.then(|| mount_copy::copy_one(folder.as_fd())) {
         Some(Ok(copy)) => copy,
         _ => folder,
     }
 }
 
-/// Opens all sources. The plan that is returned has each folder once: a change in both would be made twice.
+/// Opens all sources. The returned plan contains each folder only once, since a change in two sources would otherwise
+/// be applied twice.
 pub(crate) fn open(plan: &Plan, log: &Log) -> Result<(Plan, Vec<Source>), Error> {
     if plan.sources.len() > SOURCES_MAX {
         return Err(Error::plain(format_args!("more than {SOURCES_MAX} sources")));
@@ -153,7 +156,7 @@ pub(crate) fn open(plan: &Plan, log: &Log) -> Result<(Plan, Vec<Source>), Error>
             .map_err(|errno| Error::new("cannot open the source", path, errno))?;
         if places.iter().any(|other| other.is_same_folder(&place)) {
             log.warn(format_args!(
-                "{} is the same folder as an earlier source, and left out",
+                "ignoring {}: it is the same folder as an earlier source",
                 printable::path(path)
             ));
             continue;
@@ -165,7 +168,7 @@ pub(crate) fn open(plan: &Plan, log: &Log) -> Result<(Plan, Vec<Source>), Error>
     Ok((single, sources))
 }
 
-/// Opens one source, and says whether it is to be followed.
+/// Opens a source. Returns whether the source should be followed.
 fn open_one(plan: &Plan, source: &Path) -> Result<(OwnedFd, bool), Error> {
     let failed = |errno| {
         let error = Error::new("cannot open the source", source, errno);
@@ -177,28 +180,30 @@ fn open_one(plan: &Plan, source: &Path) -> Result<(OwnedFd, bool), Error> {
     if let Some(times) = plan.access_times {
         // The kernel applies the options of the mount through which a backing file was opened.
         let copied = mount_copy::copy(folder.as_fd(), Some(times.flags())).map_err(|cause| {
-            Error::new("cannot settle the access times of", source, cause)
-                .with_hint("--atime needs root and Linux 5.12; without it they are kept as the source was mounted")
+            Error::new("cannot set the access times of", source, cause).with_hint(
+                "--atime needs root and Linux 5.12; without it, the source's mount options apply",
+            )
         })?;
         return Ok((copied, false));
     }
     let path = path_of(&folder).map_err(failed)?;
     if plan.target == path || !plan.target.starts_with(&path) {
-        // A path to the source that leads through the target would lead into the mount itself. What is frozen does not
-        // change.
+        // A source whose path leads through the target must not be followed, since the path would lead into the mount
+        // itself. A frozen source does not change.
         let is_followed = plan.mode == crate::Mode::Live && !path.starts_with(&plan.target);
         return Ok((folder, is_followed));
     }
-    // The new mount is not in a copy that was made before it. Else the daemon would send requests to itself.
+    // A copy made before the new mount does not contain it. Without the copy, the daemon would send requests to itself.
     let copied = mount_copy::copy(folder.as_fd(), None).map_err(|cause| {
-        Error::new("cannot mount below its own source", &plan.target, cause)
-            .with_hint("that needs root and Linux 5.12; mount it elsewhere")
+        Error::new("cannot mount below its own source", &plan.target, cause).with_hint(
+            "mounting below a source needs root and Linux 5.12; otherwise choose another target",
+        )
     })?;
     Ok((copied, false))
 }
 
-/// Refuses sources such as `/proc`. The kernel reports their files as empty, so no data would be read. And opening some
-/// of them has an effect on the opening process, which would be the daemon.
+/// Refuses sources such as `/proc`. The kernel reports their files as empty, so no data would be read. Also, opening
+/// some of these files affects the opening process, which would be the daemon.
 fn refuse_generated(source: &Path, folder: &OwnedFd) -> Result<(), Error> {
     let kind = fstatfs(folder).map(|stat| stat.f_type).unwrap_or_default();
     let generated = GENERATED.iter().find(|(number, _)| i128::from(kind) == i128::from(*number));
@@ -206,11 +211,11 @@ fn refuse_generated(source: &Path, folder: &OwnedFd) -> Result<(), Error> {
     let error =
         Error::plain(format_args!("cannot mount {}: it is {name}", printable::path(&source)));
     Err(error.with_hint(
-        "the kernel makes up such files as they are read; mount --bind shows them elsewhere",
+        "the kernel generates such files as they are read; mount --bind shows them elsewhere",
     ))
 }
 
-/// The path of an open folder, without symbolic links.
+/// Returns the path of an open folder, without symbolic links.
 pub(crate) fn path_of(folder: &OwnedFd) -> Result<PathBuf, Errno> {
     let path = readlink(ProcPath::new(folder.as_fd()).as_c_str(), Vec::new())?;
     Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))

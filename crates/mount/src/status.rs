@@ -1,4 +1,4 @@
-//! The status of a mount, over a socket that is named after the mount's device number.
+//! Reports the status of a mount, over a socket that is named after the mount's device number.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -15,24 +15,25 @@ use thruway_sys::printable;
 
 use crate::{Error, mounts};
 
-/// The hint for a target that is no mount.
-pub(crate) const LIST_HINT: &str = "thruway mount status lists them";
+/// The hint for a target that is not a mount.
+pub(crate) const LIST_HINT: &str = "thruway mount status lists all mounts";
 
-/// How long a daemon may take to send its status.
+/// The time that a daemon has to send its status.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest status in bytes.
+/// The maximum length of a status in bytes.
 const STATUS_BYTES_MAX: u64 = 16 << 20;
 
-/// The status of one mount.
+/// The status of a mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
-    /// Where it is.
+    /// The folder where the view is mounted.
     pub target: String,
-    /// What it shows.
+    /// The folders that the view shows.
     pub sources: Vec<String>,
-    /// The process that keeps the mount alive, which takes signals.
+    /// The process that keeps the mount alive, and that accepts signals.
     pub process: Option<i32>,
-    /// The supervisor is dead, and `process` is the worker: it serves on, and would not be restarted.
+    /// Whether the supervisor is dead. Then `process` is the worker, which continues to serve but would not be
+    /// restarted.
     pub is_orphaned: bool,
     /// `live` or `frozen`.
     pub mode: crate::Mode,
@@ -40,62 +41,62 @@ pub struct Status {
     pub transport: String,
     /// Whether the kernel moves the data of files.
     pub passthrough: bool,
-    /// The reasons for daemon I/O, and how often each occurred.
+    /// The reasons for daemon I/O, with the number of times that each occurred.
     pub daemon_io_reasons: BTreeMap<String, u64>,
-    /// Version of the protocol, `7.x`.
+    /// The version of the protocol, `7.x`.
     pub protocol: String,
-    /// Workers that were started after one had died.
+    /// The number of workers that were started after a worker had died.
     pub restarts: u64,
     /// How changes behind the mount are noticed.
     pub changes: crate::Changes,
-    /// Folders whose changes are reported; `None` if the system reports none.
+    /// The number of folders whose changes are reported; `None` if the system reports no changes.
     pub watched_folders: Option<u64>,
-    /// Merged folders that are known.
+    /// The number of merged folders that the kernel knows.
     pub merged_folders: usize,
-    /// Names in the indexes of merged folders.
+    /// The number of names in the indexes of merged folders.
     pub merged_names: usize,
-    /// Rules of the policy, if there is one.
+    /// The number of rules of the policy, if there is a policy.
     pub rules: Option<usize>,
-    /// The errors of sources that could not be read.
+    /// The errors of sources that cannot be read.
     pub failed_sources: BTreeMap<String, String>,
-    /// Failed requests since the mount was made, by the source's error, as of a failing disk.
+    /// The number of failed requests since the mount was made, by the source's error, such as those of a failing disk.
     pub source_errors: BTreeMap<String, u64>,
-    /// Files that programs have open.
+    /// The number of files that programs have open.
     #[serde(default)]
     pub open_files: u64,
-    /// Inodes that the kernel knows.
+    /// The number of inodes that the kernel knows.
     pub inodes: u64,
     /// Other counts since the mount was made.
     pub counts: BTreeMap<String, u64>,
-    /// Requests by operation since the mount was made.
+    /// The number of requests by operation since the mount was made.
     pub requests: BTreeMap<String, u64>,
 }
 
 impl Status {
-    /// Whether the supervisor is alive, and no source fails.
+    /// Whether the supervisor is alive and no source fails.
     #[must_use]
     pub fn is_well(&self) -> bool {
         !self.is_orphaned && self.failed_sources.is_empty() && self.source_errors.is_empty()
     }
 }
 
-/// One mount and its status; `Err` is why there is none.
+/// The status of a mount, or the reason why the status is not available.
 #[derive(Debug)]
 pub struct MountStatus {
-    /// Where it is.
+    /// The folder where the view is mounted.
     pub target: PathBuf,
     /// The status, or the reason for its absence.
     pub status: Result<Status, String>,
 }
 
-/// The status of all thruway mounts, or of the one at `target`.
+/// Returns the status of all thruway mounts, or of the mount at `target`.
 ///
 /// # Errors
 /// The kernel's table cannot be read, or there is no thruway mount at `target`.
 pub fn status(target: Option<&Path>) -> Result<Vec<MountStatus>, Error> {
     let all = mounts::all()
         .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
-    let ours = all.into_iter().filter(mounts::Mounted::is_ours);
+    let ours = all.into_iter().filter(mounts::MountInfo::is_ours);
     let chosen = ours.filter(|mounted| target.is_none_or(|target| mounted.target == target));
     let statuses: Vec<_> = chosen
         .map(|mounted| MountStatus {
@@ -110,18 +111,19 @@ pub fn status(target: Option<&Path>) -> Result<Vec<MountStatus>, Error> {
 }
 
 pub(crate) fn not_ours(target: &Path) -> Error {
-    Error::plain(format_args!("{} is no thruway mount", printable::path(&target)))
+    Error::plain(format_args!("{} is not a thruway mount", printable::path(&target)))
         .with_hint(LIST_HINT)
 }
 
-/// The socket's name in the abstract namespace.
+/// Returns the socket's name in the abstract namespace.
 pub(crate) fn socket_name(mount_device: &str) -> String {
     format!("thruway-mount-{mount_device}")
 }
 
-/// The supervisor, even if it hangs or is dead by now; `None` if this process cannot see it.
+/// Returns the supervisor's process id, even if the process hangs or has died meanwhile. Returns `None` if this process
+/// cannot see the supervisor.
 pub(crate) fn listener(mount_device: &str) -> io::Result<Option<i32>> {
-    // The kernel reports the process that called listen(2): the supervisor, not the worker.
+    // The kernel reports the process that called listen(2), which is the supervisor and not the worker.
     Ok(peer::of(connect(mount_device)?.as_fd())?.pid)
 }
 
@@ -129,12 +131,12 @@ fn connect(mount_device: &str) -> io::Result<UnixStream> {
     let name = SocketAddr::from_abstract_name(socket_name(mount_device))?;
     let socket = UnixStream::connect_addr(&name)?;
     if !is_trusted(&socket)? {
-        return Err(io::Error::other("another user answers in its place"));
+        return Err(io::Error::other("the status socket belongs to another user"));
     }
     Ok(socket)
 }
 
-/// If the worker dies before it replies, the next one is asked.
+/// Requests the status from the worker. If the worker dies before it replies, the next worker is asked.
 fn ask(mount_device: &str) -> io::Result<Status> {
     let lost = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
     ask_once(mount_device).or_else(|error| match lost(&error) {
@@ -151,7 +153,8 @@ fn ask_once(mount_device: &str) -> io::Result<Status> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Any user may bind any name in the abstract namespace, so each end checks the other's user.
+/// Whether the process at the other end may be trusted. Any user may bind any name in the abstract namespace, so each
+/// end checks the other's user.
 fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
     let (other, own) = (peer::of(socket.as_fd())?.uid, geteuid());
     Ok(other == 0 || other == own.as_raw() || own.is_root())
@@ -161,7 +164,7 @@ fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
 pub(crate) fn serve(listener: &UnixListener, status: impl Fn() -> Status) {
     for socket in listener.incoming() {
         let Ok(mut socket) = socket else { return };
-        // A client that is gone is no error.
+        // A client that disconnects early is not an error.
         let _ = socket.set_write_timeout(Some(TIMEOUT)).and_then(|()| {
             if !is_trusted(&socket)? {
                 return Ok(());

@@ -1,8 +1,8 @@
 //! The two transports of requests: `/dev/fuse` and io_uring.
 //!
-//! A [`reader`] of the [`device`] is one of a [`reader_pool`]: the leader waits for requests, the followers help. A
-//! [`ring`] serves the queue of one CPU. Both give each request to the [`dispatch`]: slow ones go to the [`pool`], all
-//! others are served at once by a [`handler`]. [`reply`] is the way back.
+//! Reading order: a [`reader`] of the [`device`] belongs to a [`reader_pool`], whose leader waits for requests while
+//! the followers help. A [`ring`] serves the queue of a CPU. Both pass each request to [`dispatch`], which leaves slow
+//! requests to the [`pool`] and serves all others at once by a [`handler`]. [`reply`] defines the outcome of a request.
 
 pub(crate) mod device;
 pub(crate) mod dispatch;

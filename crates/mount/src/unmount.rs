@@ -1,4 +1,4 @@
-//! Unmounts.
+//! Unmounts a view and ends its daemon.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -15,31 +15,31 @@ use crate::proc_path::ProcPath;
 use crate::process::Daemon;
 use crate::{Error, attach, mounts, status};
 
-/// How long a daemon may take to end. When it is told to end, it kills its worker within a second.
+/// The time that a daemon has to end. A daemon that is asked to end kills its worker within a second.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How to unmount.
+/// The way to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// Only if the mount is not in use.
+    /// Fails if the mount is in use.
     Orderly,
-    /// Detached: no new users come, and the present ones go on until they are done.
+    /// Detaches the mount: no new users can reach it, and present users continue until they are done.
     Lazy,
-    /// At once. Callers that wait get an error, and the daemon is killed.
+    /// Unmounts at once. Waiting callers get an error, and the daemon is killed.
     Forced,
 }
 
-/// Unmounts, also if the daemon is dead.
+/// Unmounts the view at `target`, even if its daemon is dead.
 ///
 /// # Errors
-/// There is no thruway mount at `target`, it is in use, or this user may not unmount it.
+/// There is no thruway mount at `target`, the mount is in use, or this user may not unmount it.
 pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
     let mounted = mounts::at(target)
         .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
-    let Some(mounted) = mounted.filter(mounts::Mounted::is_ours) else {
+    let Some(mounted) = mounted.filter(mounts::MountInfo::is_ours) else {
         return Err(status::not_ours(target));
     };
-    // Before the mount is gone: the kernel reuses its device number.
+    // The daemon must be found before the unmount, since the kernel then reuses the device number.
     let daemon = Daemon::of(&mounted.device);
     match manner {
         Manner::Lazy => return attach::detach(target, true),
@@ -50,8 +50,8 @@ pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
     ended.map_err(|errno| Error::new("cannot end the daemon of", target, errno))
 }
 
-/// Waits for the end of the daemon, which frees the sources. Without its mount it ends by itself; if it hangs or is
-/// stopped, it is killed.
+/// Waits for the daemon to end, which releases the sources. A daemon without its mount ends by itself; a daemon that
+/// hangs or is stopped is killed.
 fn end(daemon: &Daemon, is_forced: bool) -> Result<(), Errno> {
     if is_forced {
         daemon.signal(Signal::TERM)?;
@@ -63,10 +63,11 @@ fn end(daemon: &Daemon, is_forced: bool) -> Result<(), Errno> {
     if daemon.ends_within(TIMEOUT)? { Ok(()) } else { Err(Errno::TIMEDOUT) }
 }
 
-/// The target as in the kernel's table of mounts: absolute and without symbolic links. The daemon may be dead.
+/// Resolves a target to the path in the kernel's table of mounts: absolute and without symbolic links. Works even if
+/// the daemon is dead.
 ///
 /// # Errors
-/// There is no such folder.
+/// The folder does not exist.
 pub fn resolve_target(target: &Path) -> Result<PathBuf, Error> {
     resolve(target).map_err(|errno| {
         let error = Error::new("cannot open", target, errno);
@@ -74,10 +75,10 @@ pub fn resolve_target(target: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// The same for a new mount.
+/// Resolves the target of a new mount as [`resolve_target`] does.
 ///
 /// # Errors
-/// There is no such folder.
+/// The folder does not exist.
 pub fn resolve_new_target(target: &Path) -> Result<PathBuf, Error> {
     resolve(target).map_err(|errno| {
         let error = Error::new("cannot open", target, errno);

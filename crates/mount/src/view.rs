@@ -1,12 +1,13 @@
-//! The view: what each request of the kernel does.
+//! The view: the operations for the kernel's requests.
 //!
-//! [`dispatch`] calls the operations, which are in files named after them. [`state`] holds the parts of a view:
+//! Reading order: [`dispatch`] calls the operations, which are in files named after them. [`state`] holds the parts of
+//! a view:
 //!
-//! - [`files`]: inodes and their open descriptors; [`found`] opens new ones, [`stat`] distinguishes them;
-//! - [`folders`]: folders of one source, or merged of several ([`merging`]), and [`watches`] on them;
-//! - [`several`]: changes that several sources make, or none;
-//! - [`backing_files`]: files that the kernel moves data to and from by itself;
-//! - [`mount_changes`]: file systems that come and go at the sources and below them;
+//! - [`files`]: inodes and their open descriptors; [`found`] opens new inodes, and [`stat`] distinguishes them;
+//! - [`folders`]: folders of a single source, or merged from several ([`merged_sources`]), and [`watches`] on them;
+//! - [`several_sources`]: changes that either all sources make or none;
+//! - [`backing_files`]: files that the kernel reads and writes without the daemon;
+//! - [`mount_changes`]: file systems that are mounted and unmounted at the sources and below them;
 //! - [`timeouts`] and [`invalidation`] of the kernel's caches, at once or a little later ([`deferred`]);
 //! - [`access`]: access checks, by the policy ([`policy_check`]) and by the names in use ([`walks`]).
 
@@ -29,7 +30,7 @@ mod invalidation;
 mod listing;
 mod locking;
 mod lookup;
-mod merging;
+mod merged_sources;
 mod mount_changes;
 mod names;
 mod open;
@@ -37,7 +38,7 @@ mod placement;
 mod policy_check;
 mod recent_listing;
 mod report;
-mod several;
+mod several_sources;
 mod stat;
 mod state;
 mod statfs;

@@ -9,41 +9,43 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use thruway_sys::handle::FileHandle;
 
-use crate::mounts::Table;
+use crate::mounts::MountTable;
 use crate::sources;
 
-/// One file system.
+/// A file system.
 #[derive(Debug)]
 pub(crate) struct Volume {
     device: (u32, u32),
-    /// A folder on it, open without `O_PATH`: file handles are opened through it. `None` when it was unmounted.
+    /// A folder on the file system, open without `O_PATH`, through which file handles are opened. `None` after the file
+    /// system was unmounted.
     anchor: RwLock<Option<Arc<OwnedFd>>>,
-    /// The mount that leads to it: its number in the kernel's table, and its device there. `None` for a private copy of
-    /// a mount that is not followed.
+    /// The mount that leads to the file system: its id in the kernel's table, and its device there. `None` for a
+    /// private copy of a mount that is not followed.
     mount: RwLock<Option<(u64, Vec<u8>)>>,
     has_handles: bool,
     is_remote: bool,
 }
 
-/// What callers need of a file system.
+/// The facts about a file system that callers need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VolumeInfo {
     pub(crate) index: u16,
-    /// Files can be opened by handle.
+    /// Whether files can be opened by handle.
     pub(crate) has_handles: bool,
-    /// Other machines change it, and the kernel does not report that.
+    /// Whether other machines change the file system, which the kernel does not report.
     pub(crate) is_remote: bool,
 }
 
-/// Most file systems below one mount.
+/// The maximum number of file systems below a mount.
 const VOLUMES_MAX: usize = 1 << 16;
 
-/// All file systems that were seen so far; the first is that of the first source.
+/// All file systems seen so far, starting with the file system of the first source.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     all: RwLock<Vec<Arc<Volume>>>,
     any_remote: AtomicBool,
-    /// Sources are followed when file systems come and go, so none is kept from being unmounted.
+    /// Whether sources are followed as file systems are mounted and unmounted, so that no file system is kept from
+    /// being unmounted.
     follows: bool,
 }
 
@@ -70,17 +72,18 @@ impl Volumes {
         Self { follows, ..Self::default() }
     }
 
-    /// The numbers of the mounts that lead to them.
+    /// Returns the ids of the mounts that lead to the file systems.
     pub(crate) fn mounts(&self) -> Vec<u64> {
         self.all().iter().filter_map(|volume| Some(volume.mount()?.0)).collect()
     }
 
-    /// Lets go of those that were unmounted, and holds the others as the table of mounts demands.
-    pub(crate) fn follow(&self, table: &Table) {
+    /// Releases the file systems that were unmounted, and holds the others in the way that the table of mounts
+    /// requires.
+    pub(crate) fn follow(&self, table: &MountTable) {
         self.all().iter().for_each(|volume| volume.follow(table));
     }
 
-    /// The file system of `stat`; if it is new, `folder` gives a folder on it.
+    /// Returns the file system of `stat`. If it is new, `folder` opens a folder on it.
     pub(crate) fn of(
         &self,
         stat: &Statx,
@@ -102,8 +105,8 @@ impl Volumes {
         info_of(&all, device).ok_or(Errno::NFILE)
     }
 
-    /// Keeps a number for a file system that is not mounted now. Inodes have these numbers, and a worker that takes
-    /// over must give each file system the number that the last one gave it.
+    /// Reserves an index for a file system that is currently not mounted. Inodes contain these indexes, so a worker
+    /// that takes over must assign the same indexes as the previous worker.
     pub(crate) fn reserve(&self, device: (u32, u32)) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() < VOLUMES_MAX && !all.iter().any(|volume| volume.device == device) {
@@ -118,17 +121,17 @@ impl Volumes {
         all.get(usize::from(index)).cloned().ok_or(Errno::STALE)
     }
 
-    /// All of them.
+    /// Returns all file systems.
     pub(crate) fn all(&self) -> Vec<Arc<Volume>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether other machines change any of them.
+    /// Whether other machines change any of the file systems.
     pub(crate) fn any_remote(&self) -> bool {
         self.any_remote.load(Relaxed)
     }
 
-    /// The file system of `stat`, if it was seen before.
+    /// Returns the file system of `stat`, if it was seen before.
     pub(crate) fn known(&self, stat: &Statx) -> Option<VolumeInfo> {
         self.find((stat.stx_dev_major, stat.stx_dev_minor))
     }
@@ -139,7 +142,7 @@ impl Volumes {
 }
 
 fn info_of(all: &[Arc<Volume>], device: (u32, u32)) -> Option<VolumeInfo> {
-    // The device number of an unmounted file system may be used again.
+    // The device number of an unmounted file system may be reused.
     let is_it = |volume: &Arc<Volume>| volume.device == device && volume.anchor().is_ok();
     let index = all.iter().position(is_it)?;
     let volume = &all[index];
@@ -151,12 +154,12 @@ fn info_of(all: &[Arc<Volume>], device: (u32, u32)) -> Option<VolumeInfo> {
 }
 
 impl Volume {
-    /// `folder` may be open with `O_PATH` only.
+    /// Creates the entry of a file system. `folder` may be open with `O_PATH`.
     fn new(device: (u32, u32), folder: OwnedFd, follows: bool) -> Result<Self, Errno> {
         let (mut folder, mut mount) = (folder, None);
-        if follows && let Ok(table) = Table::read() {
+        if follows && let Ok(table) = MountTable::read() {
             let number = sources::mount_number(&folder)?;
-            mount = table.get(number).map(|line| (number, line.device.clone()));
+            mount = table.get(number).map(|entry| (number, entry.device.clone()));
             folder = sources::hold(folder, &table);
         }
         let anchor = open_anchor(&folder)?;
@@ -169,7 +172,7 @@ impl Volume {
         Ok(Self { device, anchor, mount: RwLock::new(mount), has_handles, is_remote })
     }
 
-    /// A folder on it, if it is still mounted.
+    /// Returns a folder on the file system, if it is still mounted.
     pub(crate) fn anchor(&self) -> Result<Arc<OwnedFd>, Errno> {
         let anchor = self.anchor.read().unwrap_or_else(PoisonError::into_inner);
         anchor.clone().ok_or(Errno::STALE)
@@ -179,25 +182,26 @@ impl Volume {
         self.mount.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn follow(&self, table: &Table) {
+    fn follow(&self, table: &MountTable) {
         let Some((number, device)) = self.mount() else { return };
-        let is_mounted = table.get(number).is_some_and(|line| line.device == device);
+        let is_mounted = table.get(number).is_some_and(|entry| entry.device == device);
         if is_mounted && self.is_held_by_copy(number) != table.has_children(number) {
             return;
         }
-        // The same file system may be mounted elsewhere, too.
-        let same_system = table.lines().iter().filter(|line| line.device == device);
-        let other = same_system.filter(|line| !is_mounted || line.id == number).find_map(|line| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = fs::openat(fs::CWD, &line.target, flags, Mode::empty()).ok()?;
-            let stat =
-                fs::statx(&folder, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
-            if (stat.stx_dev_major, stat.stx_dev_minor) != self.device {
-                return None;
-            }
-            let number = sources::mount_number(&folder).ok()?;
-            Some((number, open_anchor(&sources::hold(folder, table)).ok()?))
-        });
+        // The same file system may be mounted elsewhere as well.
+        let same_system = table.entries().iter().filter(|entry| entry.device == device);
+        let other =
+            same_system.filter(|entry| !is_mounted || entry.id == number).find_map(|entry| {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let folder = fs::openat(fs::CWD, &entry.target, flags, Mode::empty()).ok()?;
+                let stat =
+                    fs::statx(&folder, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
+                if (stat.stx_dev_major, stat.stx_dev_minor) != self.device {
+                    return None;
+                }
+                let number = sources::mount_number(&folder).ok()?;
+                Some((number, open_anchor(&sources::hold(folder, table)).ok()?))
+            });
         if is_mounted && other.is_none() {
             return;
         }
@@ -209,7 +213,7 @@ impl Volume {
         *self.anchor.write().unwrap_or_else(PoisonError::into_inner) = anchor;
     }
 
-    /// Whether the mount with this number is held by a private copy.
+    /// Whether the mount with this id is held through a private copy.
     fn is_held_by_copy(&self, number: u64) -> bool {
         self.anchor().and_then(|anchor| sources::mount_number(&anchor)) != Ok(number)
     }

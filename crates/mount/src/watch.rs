@@ -1,8 +1,8 @@
 //! Watches the sources for changes behind the mount, by fanotify.
 //!
-//! Each folder of which the kernel caches names is watched. If a source is a whole file system, that is watched
-//! instead: a read of a file below a watched folder costs an extra check. Events of this process are skipped, since the
-//! kernel has made those changes through the mount itself.
+//! Each folder whose names the kernel caches is watched. If a source is a whole file system, the file system is watched
+//! instead, because reading a file below a watched folder costs an extra check. Events of this process are skipped,
+//! since the kernel made those changes through the mount.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,20 +20,21 @@ use crate::actor::errno;
 use crate::event_flag::EventFlag;
 use crate::inodes::{InodeId, lock};
 
-/// How often events are read while the mount itself makes changes, each of which would wake the threads.
+/// The interval at which events are read while the mount itself makes changes, each of which would wake the threads.
 const COALESCE_INTERVAL: Duration = Duration::from_millis(5);
-/// After this many irrelevant wake-ups in succession, events are coalesced, too.
+/// After this many irrelevant wake-ups in succession, events are coalesced as well.
 const IRRELEVANT_MAX: u32 = 16;
-/// After this many wake-ups by the mount's own changes, events are coalesced, unless others change names meanwhile.
+/// After this many wake-ups by the mount's own changes, events are coalesced, unless other processes change names
+/// meanwhile.
 const OWN_MAX: u32 = 16;
-/// How long a thread spins while another one reports changes: enough for some hundred changes.
+/// The time for which a thread spins while another thread reports changes, enough for some hundred changes.
 const SPIN_MAX: Duration = Duration::from_micros(2_000);
-/// The buffer of one read: some hundred events.
+/// The size of the buffer for a read: some hundred events.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The same where a request waits: at least one event fits.
+/// The size of the buffer while a request waits: at least one event fits.
 const CATCHING_UP_BYTES: usize = 4096;
 
-/// A folder as fanotify reports it.
+/// A folder as fanotify identifies it.
 type FolderKey = (SystemId, FileHandle);
 
 #[derive(Debug)]
@@ -44,22 +45,24 @@ pub(crate) struct Watch {
     folders: Mutex<HashMap<FolderKey, WatchKey>>,
     /// Held by the thread that reports changes.
     reporting: Mutex<()>,
-    /// Raised before events are read, until their changes are reported: the watcher is not readable in that time.
+    /// RaisedFlag before events are read, and lowered after their changes are reported. The watcher is not readable in
+    /// between.
     is_reporting: EventFlag,
-    /// Held by the thread that reads events at intervals, while events are coalesced.
+    /// Held by the thread that reads events at intervals while events are coalesced.
     coalescing: Mutex<()>,
 }
 
-/// Whose changes were in a batch of events.
+/// The origin of the changes in a batch of events.
 #[derive(Debug, Default)]
 struct Batch {
-    /// Made by this process.
+    /// Whether this process made a change.
     own: bool,
-    /// Made by others.
+    /// Whether another process made a change.
     other: bool,
-    /// Made by others, in folders that the kernel knows.
+    /// Whether another process made a change in a folder that the kernel knows.
     relevant: bool,
-    /// The same, to names: not the end of a write through the mount, which the kernel reports with the program.
+    /// Whether a relevant change concerns names. The end of a write through the mount does not count, although the
+    /// kernel reports it with the id of the writing program.
     names: bool,
 }
 
@@ -78,30 +81,30 @@ impl Batch {
     }
 }
 
-/// A folder that the kernel knows, and the branch whose part of it is watched.
+/// A folder that the kernel knows, and the branch whose part of the folder is watched.
 pub(crate) type WatchKey = (InodeId, u16);
 
-/// A change that another process has made.
+/// A change made by another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// A name in the folder leads to another file, or to none.
+    /// A name in the folder refers to another file, or to none.
     Name(WatchKey, &'a [u8], ChangeKind),
-    /// The same for the name of a folder.
+    /// The name of a folder in the folder refers to another folder, or to none.
     FolderName(WatchKey, &'a [u8]),
-    /// The file of a name in the folder was changed.
+    /// The file with this name in the folder changed.
     File(WatchKey, &'a [u8]),
-    /// The folder's own attributes were changed.
+    /// The attributes of the folder itself changed.
     Folder(InodeId, FileHandle),
-    /// The own attributes of a folder without a watch were changed.
+    /// The attributes of a folder without a watch changed.
     Unwatched(FileHandle),
-    /// Anything may have changed.
+    /// Any file may have changed.
     Everything,
-    /// Something was changed, and the thread that reports it is delayed.
+    /// A file changed, and the thread that reports the change is delayed.
     Late,
 }
 
 impl Watch {
-    /// Watches nothing yet.
+    /// Creates a watch without folders.
     pub(crate) fn new() -> Result<Self, Errno> {
         let watcher = Watcher::new().map_err(|error| errno(&error))?;
         Ok(Self {
@@ -114,7 +117,7 @@ impl Watch {
         })
     }
 
-    /// Watches the whole file system that this folder is on.
+    /// Watches the whole file system that contains this folder.
     pub(crate) fn add_whole(&self, fd: &OwnedFd) -> Result<(), Errno> {
         let system = fanotify::system_id(fd.as_fd()).map_err(|error| errno(&error))?;
         self.watcher.watch_whole(fd.as_fd()).map_err(|error| errno(&error))?;
@@ -122,24 +125,25 @@ impl Watch {
         Ok(())
     }
 
-    /// Folders that are added from now on are watched one by one.
+    /// Stops treating file systems as watched: folders that are added from now on get their own watches.
     pub(crate) fn forget_whole(&self) {
         lock(&self.whole).clear();
     }
 
-    /// Watches a folder; its changes are reported with this key.
+    /// Watches a folder, whose changes are reported with this key.
     pub(crate) fn add(&self, key: WatchKey, fd: &OwnedFd) -> Result<(), Errno> {
         let folder = folder_key(fd)?;
         let mut folders = lock(&self.folders);
         if !lock(&self.whole).contains(&folder.0) {
             self.watcher.watch(fd.as_fd()).map_err(|error| errno(&error))?;
         }
-        // The first change cannot be reported before this: that takes the lock.
+        // The first event cannot be reported before the insertion, since the report takes the lock.
         folders.insert(folder, key);
         Ok(())
     }
 
-    /// Ends the watch of a folder that the kernel has forgotten. Meanwhile it may be known again, by another id.
+    /// Removes the watch of a folder that the kernel has forgotten. The kernel may meanwhile know the same folder by
+    /// another id, whose watch stays.
     pub(crate) fn remove(&self, id: InodeId, fd: &OwnedFd) {
         let Ok(folder) = folder_key(fd) else { return };
         let mut folders = lock(&self.folders);
@@ -148,12 +152,12 @@ impl Watch {
         }
         folders.remove(&folder);
         if !lock(&self.whole).contains(&folder.0) {
-            // If the folder was removed, so was its watch.
+            // If the folder was removed, the kernel has removed the watch.
             let _ = self.watcher.unwatch(fd.as_fd());
         }
     }
 
-    /// Whether changes may have been made that are not reported yet.
+    /// Whether there may be changes that are not reported yet.
     pub(crate) fn is_behind(&self) -> bool {
         let is_readable = || {
             let mut readable = [PollFd::new(&self.watcher, PollFlags::IN)];
@@ -162,19 +166,21 @@ impl Watch {
         is_readable() || self.reporting.try_lock().is_err()
     }
 
-    /// How many folders are watched.
+    /// Returns the number of watched folders.
     pub(crate) fn len(&self) -> usize {
         lock(&self.folders).len()
     }
 
-    /// Reports each change by another process, for ever. Two threads for each CPU run this, and a change wakes all of
-    /// them. Those on the CPU of the program that made it preempt that program. One of them spins until all changes are
-    /// reported, by itself or by another thread. If that thread is delayed, it reports [`Change::Late`].
+    /// Reports the changes of other processes. Never returns without an error.
+    ///
+    /// Two threads per CPU run this function, and a change wakes all of them. The threads on the CPU of the program
+    /// that made the change preempt that program. A thread spins there until all changes are reported, by itself or by
+    /// another thread. If the reporting thread is delayed, the spinning thread reports [`Change::Late`].
     pub(crate) fn run(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let (mut irrelevant, mut own) = (0, 0);
         loop {
-            // While one thread coalesces events, the others wait here: events do not wake them.
+            // While a thread coalesces events, the other threads wait here, so that events do not wake them.
             drop(lock(&self.coalescing));
             let mut readable = [
                 PollFd::new(&self.watcher, PollFlags::IN),
@@ -197,8 +203,9 @@ impl Watch {
         }
     }
 
-    /// Reports all changes up to now, and raises the flag meanwhile. A thread that wakes up then finds no event, but it
-    /// finds the flag. Otherwise it would sleep again, and the program that made the change would continue.
+    /// Reports all changes so far, with the flag raised meanwhile. A thread that wakes up in that time finds no event,
+    /// but finds the flag. Without the flag, the thread would sleep again, and the program that made the change would
+    /// continue too early.
     fn report_flagged(
         &self,
         buffer: &mut [u8],
@@ -213,7 +220,8 @@ impl Watch {
         self.report_events(buffer, report)
     }
 
-    /// As [`run`](Self::run), for one thread and with a delay: requests call [`catch_up`](Self::catch_up) first.
+    /// Reports the changes of other processes after a delay. A single thread runs this function, and requests call
+    /// [`catch_up`](Self::catch_up) first.
     pub(crate) fn run_late(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
@@ -226,12 +234,12 @@ impl Watch {
         }
     }
 
-    /// Reports all changes up to now.
+    /// Reports all changes so far.
     pub(crate) fn catch_up(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
         self.report_all(&mut [0; CATCHING_UP_BYTES], &report).map(drop)
     }
 
-    /// Reports changes at intervals, until the mount itself makes none.
+    /// Reports changes at intervals, until the mount itself makes no more changes.
     fn coalesce(&self, buffer: &mut [u8], report: &impl Fn(Change<'_>)) -> Result<(), Errno> {
         let Ok(_coalescing) = self.coalescing.try_lock() else { return Ok(()) };
         loop {
@@ -243,13 +251,13 @@ impl Watch {
         }
     }
 
-    /// Reports all changes up to now, after any other thread that does so.
+    /// Waits for other reporting threads, then reports all changes so far.
     fn report_all(&self, buffer: &mut [u8], report: &impl Fn(Change<'_>)) -> Result<Batch, Errno> {
         let _turn = self.turn(|| ());
         self.report_events(buffer, report)
     }
 
-    /// Reports the changes of all events that can be read. The calling thread has the turn.
+    /// Reports the changes of all readable events. The calling thread must have the turn.
     fn report_events(
         &self,
         buffer: &mut [u8],
@@ -272,9 +280,9 @@ impl Watch {
         }
     }
 
-    /// Waits for the turn of this thread: one thread reports at a time. It spins, since a sleep would let the program
-    /// continue that made the change. If that takes long, `be_late` is called.
-    fn turn(&self, be_late: impl FnOnce()) -> MutexGuard<'_, ()> {
+    /// Waits for the turn of this thread, since only one thread at a time may report. The thread spins, because
+    /// sleeping would let the program that made the change continue. After [`SPIN_MAX`], calls `on_delay` and sleeps.
+    fn turn(&self, on_delay: impl FnOnce()) -> MutexGuard<'_, ()> {
         let start = Instant::now();
         while start.elapsed() < SPIN_MAX {
             if let Ok(turn) = self.reporting.try_lock() {
@@ -282,7 +290,7 @@ impl Watch {
             }
             std::hint::spin_loop();
         }
-        be_late();
+        on_delay();
         lock(&self.reporting)
     }
 
@@ -305,7 +313,7 @@ impl Watch {
     }
 }
 
-/// Whether threads of this process may preempt the programs that make changes.
+/// Checks whether threads of this process may preempt the programs that make changes.
 pub(crate) fn may_preempt() -> Result<(), Errno> {
     let first = std::thread::spawn(threads::set_fifo_policy).join();
     first.map_err(|_| Errno::AGAIN)?.map_err(|error| errno(&error))
@@ -319,9 +327,9 @@ pub(crate) fn preempt_on(processor: usize) -> Result<(), Errno> {
     threads::set_fifo_policy().map_err(|error| errno(&error))
 }
 
-/// The CPUs that this process may use.
+/// Returns the CPUs that this process may use.
 pub(crate) fn processors() -> impl Iterator<Item = usize> {
-    // If they are unknown, the first one.
+    // If the set is unknown, only the first CPU is assumed.
     let allowed = sched_getaffinity(None).ok();
     let may_use = move |&processor: &usize| {
         allowed.map_or(processor == 0, |allowed| allowed.is_set(processor))
@@ -343,7 +351,7 @@ mod tests {
     use std::sync::mpsc;
     use thruway_testing::skipped;
 
-    /// Only to end a test that would hang.
+    /// Bounds a test that would otherwise hang.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
@@ -370,7 +378,8 @@ mod tests {
         assert_eq!(watch.len(), 0);
     }
 
-    /// Only changes of names end the coalescing: a write through the mount ends as if another program had made it.
+    /// Only changes of names end the coalescing: the end of a write through the mount looks like a change by another
+    /// program.
     #[test]
     fn the_end_of_a_write_is_no_change_of_a_name() {
         let key = (InodeId(7), 0);
@@ -385,7 +394,7 @@ mod tests {
         assert!(names(Change::FolderName(key, b"name")) && names(Change::Everything));
     }
 
-    /// The second thread begins to wait after the event was read.
+    /// Starts a second thread that waits after the event was read.
     #[test]
     fn a_change_that_another_thread_reports_is_waited_for() {
         let Ok(watch) = Watch::new() else {
@@ -405,7 +414,8 @@ mod tests {
                 let _ = may_go_on.recv();
             })
         });
-        // Another process makes the change, since our own are skipped. It is one event, which the first thread reads.
+        // Another process makes the change, since changes of this process are skipped. The change causes a single
+        // event, which the first thread reads.
         let made = Command::new("mkdir").arg(folder.path().join("name")).status();
         assert!(made.unwrap().success());
         is_reported.recv_timeout(PATIENCE).unwrap();

@@ -272,7 +272,7 @@ fn a_policy_with_an_error_is_refused_whole() {
     let output = run(&["mount", "--policy", &path("rules"), &path("source"), &path("target")]);
     assert_eq!(output.status.code(), Some(2));
     let expected = format!(
-        "thruway: in the policy {}, line 3, column 15: a [ without its ]\n\nhint: no rule of",
+        "thruway: in the policy {}, line 3, column 15: unclosed [\n\nhint: a policy with",
         path("rules")
     );
     assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));

@@ -1,31 +1,32 @@
-//! The flags of an inode: bits of its record's first word.
+//! The flags of an inode, which are bits of the record's first word.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 pub(super) const LIVE: u64 = 1 << 0;
-/// The file system has reused its number for another file.
+/// Set when the file system has reused the inode's number for another file.
 pub(super) const DETACHED: u64 = 1 << 1;
 pub(super) const YOUNG: u64 = 1 << 2;
 pub(super) const CHECKED: u64 = 1 << 3;
-/// A folder that is watched.
+/// Set for a folder that is watched.
 pub(super) const WATCHED: u64 = 1 << 4;
-/// A folder that cannot be watched.
+/// Set for a folder that cannot be watched.
 pub(super) const UNWATCHABLE: u64 = 1 << 5;
-/// A file that was opened for reading and writing, and so may be changed through a map.
+/// Set for a file that was opened for reading and writing, and so may be changed through a mapping.
 pub(super) const MAPPABLE: u64 = 1 << 6;
 
-/// Whether changes in a folder are reported.
+/// Whether the changes in a folder are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watched {
-    /// No watch was tried yet.
+pub(crate) enum WatchState {
+    /// No watch was attempted yet.
     Untried,
-    Yes,
+    /// The folder is watched.
+    Watched,
     /// The folder cannot be watched.
-    No,
+    Unwatchable,
 }
 
-/// The flags of one record.
+/// The flags of a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Flags<'a> {
     word: &'a AtomicU64,
@@ -60,19 +61,19 @@ impl<'a> Flags<'a> {
         self.word.fetch_or(MAPPABLE, Release);
     }
 
-    pub(crate) fn watched(&self) -> Watched {
+    pub(crate) fn watched(&self) -> WatchState {
         match self.load() {
-            state if state & WATCHED != 0 => Watched::Yes,
-            state if state & UNWATCHABLE != 0 => Watched::No,
-            _ => Watched::Untried,
+            state if state & WATCHED != 0 => WatchState::Watched,
+            state if state & UNWATCHABLE != 0 => WatchState::Unwatchable,
+            _ => WatchState::Untried,
         }
     }
 
-    pub(crate) fn set_watched(&self, watched: Watched) {
+    pub(crate) fn set_watched(&self, watched: WatchState) {
         let bits = match watched {
-            Watched::Untried => 0,
-            Watched::Yes => WATCHED,
-            Watched::No => UNWATCHABLE,
+            WatchState::Untried => 0,
+            WatchState::Watched => WATCHED,
+            WatchState::Unwatchable => UNWATCHABLE,
         };
         self.word.fetch_and(!(WATCHED | UNWATCHABLE), Release);
         self.word.fetch_or(bits, Release);

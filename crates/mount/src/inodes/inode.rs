@@ -3,37 +3,37 @@
 use serde::{Deserialize, Serialize};
 use thruway_sys::handle::FileHandle;
 
-/// The kernel's number for an inode: a slot of the table and an incarnation. It is never reused.
+/// The kernel's id of an inode: a slot of the table and an incarnation. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct InodeId(pub(crate) u64);
 
-/// What distinguishes a file from all others, also from later ones with its number.
+/// The properties that distinguish a file from all others, including later files with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The file system: an index into the volumes.
+    /// The file system, as an index into the volumes.
     pub(crate) volume: u16,
-    /// Its inode number there.
+    /// The inode number in the file system.
     pub(crate) number: u64,
-    /// The time of its birth, nanoseconds since 1970; zero if the file system does not store it.
+    /// The time of birth in nanoseconds since 1970; zero if the file system does not store it.
     pub(crate) birth: u64,
-    /// Its type: `mode >> 12`.
+    /// The file type: `mode >> 12`.
     pub(crate) kind: u8,
-    /// Its birth is so recent that another file with its number may have been born in the same tick of the clock. Then
-    /// only the handle distinguishes the two.
+    /// Whether the birth is so recent that another file with the same number may have been born in the same clock tick.
+    /// Then only the handle distinguishes the two.
     pub(crate) young: bool,
 }
 
-/// An inode as it is in the table.
+/// A copy of an inode's entry in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inode {
     pub(crate) id: InodeId,
     pub(crate) identity: Identity,
-    /// The folder that it was found in first.
+    /// The folder in which the inode was first found.
     pub(crate) parent: InodeId,
-    /// The source that it was found in first.
+    /// The source in which the inode was first found.
     pub(crate) branch: u16,
     pub(crate) handle: Option<FileHandle>,
-    /// The handle is known to open this inode.
+    /// Whether the handle is known to open this inode.
     pub(crate) checked: bool,
 }
 
@@ -55,14 +55,14 @@ impl InodeId {
 }
 
 impl Identity {
-    /// Whether both are of the same file, as far as is known without handles.
+    /// Whether both identify the same file, as far as can be known without handles.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         let file =
             |identity: &Self| (identity.volume, identity.number, identity.birth, identity.kind);
         file(self) == file(other)
     }
 
-    /// A hash of volume and number only: the other fields tell whether a number was reused.
+    /// Returns a hash of volume and number only. The other fields reveal whether a number was reused.
     pub(super) fn hash(&self) -> u64 {
         let mixed = (self.number ^ u64::from(self.volume).rotate_left(40))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! One inode in the shared table: thirteen words.
+//! The record of an inode in the shared table: thirteen words.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -8,7 +8,7 @@ use thruway_sys::handle::{BYTES_MAX, FileHandle};
 use super::flags::{CHECKED, Flags, LIVE, YOUNG};
 use super::inode::{Identity, Inode, InodeId};
 
-/// Words of a record.
+/// The number of words in a record.
 pub(crate) const WORDS: usize = 13;
 
 /// Incarnation (32 bits), volume (16), type (4), flags (12).
@@ -17,29 +17,29 @@ const NUMBER: usize = 1;
 const BIRTH: usize = 2;
 const LOOKUPS: usize = 3;
 const PARENT: usize = 4;
-/// Idle (1 bit), opens (31), backing id (32).
+/// Idle flag (1 bit), opens (31), backing id (32).
 const BACKING: usize = 5;
-/// Type of the handle (32 bits), branch (16), length of the handle plus one (8; zero is no handle).
+/// Type of the handle (32 bits), branch (16), length of the handle plus one (8; zero for no handle).
 const HANDLE: usize = 6;
 const HANDLE_BYTES: usize = 7;
-/// The fingerprint of the attributes that the kernel got last.
+/// The fingerprint of the attributes that the kernel received last.
 const CACHED_FINGERPRINT: usize = 11;
 /// The time up to which all changes are known to come through the mount.
 const OWN_CHANGES_UNTIL: usize = 12;
 
 const IDLE: u32 = 1 << 31;
 
-/// The file that the kernel moves data to and from, and its opens.
+/// The backing file of an inode, and the number of its opens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Backing {
-    /// The kernel's number; zero is none.
+pub(crate) struct BackingState {
+    /// The kernel's id; zero for no backing file, negative for daemon I/O.
     pub(crate) id: i32,
     pub(crate) opens: u32,
-    /// It is in the list of idle backing files.
+    /// Whether the file is in the list of idle backing files.
     pub(crate) is_idle: bool,
 }
 
-/// The words of one record.
+/// A view of a record's words.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     words: &'a [AtomicU64],
@@ -50,7 +50,7 @@ impl<'a> Record<'a> {
         Self { words }
     }
 
-    /// Fills the record; the last store makes it live.
+    /// Fills the record. The last store makes the record live.
     pub(super) fn write(
         &self,
         identity: &Identity,
@@ -94,7 +94,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The inode, if the record still holds the one with this id.
+    /// Returns the inode, if the record still holds the inode with this id.
     pub(super) fn read(&self, id: InodeId) -> Option<Inode> {
         let state = self.state();
         if state & LIVE == 0 || state >> 32 != id.incarnation() {
@@ -143,24 +143,24 @@ impl<'a> Record<'a> {
         FileHandle::from_parts((word >> 32) as i32, bytes.get(..length)?)
     }
 
-    /// Whether volume and number are the same.
+    /// Whether volume and number are equal.
     pub(super) fn has_number(&self, identity: &Identity) -> bool {
         let own = self.identity();
         own.number == identity.number && own.volume == identity.volume
     }
 
-    /// Whether all that `statx` reports is the same.
+    /// Whether all properties that `statx` reports are equal.
     pub(super) fn has_identity(&self, identity: &Identity) -> bool {
         let own = self.identity();
         self.has_number(identity) && own.birth == identity.birth && own.kind == identity.kind
     }
 
-    /// Whether it is the same file: by identity and, if there is one, handle.
+    /// Whether identity and handle are those of the same file.
     pub(super) fn is_same(&self, identity: &Identity, handle: Option<&FileHandle>) -> bool {
         self.has_identity(identity) && self.handle().as_ref() == handle
     }
 
-    /// Whether the identity alone may be that of two files.
+    /// Whether two files may have this identity, so that the handle has to be compared.
     pub(super) fn needs_handle(&self) -> bool {
         self.state() & YOUNG != 0 && self.words[HANDLE].load(Relaxed) & 0xff != 0
     }
@@ -189,7 +189,7 @@ impl<'a> Record<'a> {
         self.words[LOOKUPS].fetch_add(1, Relaxed);
     }
 
-    /// Takes lookups back, and returns how many remain.
+    /// Subtracts lookups, and returns the number that remain.
     pub(super) fn take_lookups(&self, lookups: u64) -> u64 {
         let remaining = self.words[LOOKUPS].load(Relaxed).saturating_sub(lookups);
         self.words[LOOKUPS].store(remaining, Relaxed);
@@ -197,16 +197,16 @@ impl<'a> Record<'a> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "fields of the word")]
-    pub(super) fn backing(&self) -> Backing {
+    pub(super) fn backing(&self) -> BackingState {
         let word = self.words[BACKING].load(Relaxed);
-        Backing {
+        BackingState {
             id: word as i32,
             opens: (word >> 32) as u32 & !IDLE,
             is_idle: (word >> 32) as u32 & IDLE != 0,
         }
     }
 
-    pub(super) fn set_backing(&self, backing: Backing) {
+    pub(super) fn set_backing(&self, backing: BackingState) {
         let idle = if backing.is_idle { IDLE } else { 0 };
         let word = u64::from(backing.opens | idle) << 32 | u64::from(backing.id.cast_unsigned());
         self.words[BACKING].store(word, Relaxed);

@@ -1,14 +1,14 @@
-//! The free slots of the table; the memory of unused ones is freed.
+//! The free slots of the table. The memory of unused slots is released.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::record::WORDS;
 use crate::memory::{Memory, SLOTS_MAX};
 
-/// The first slot. With slot zero an id could be zero, which means "no inode".
+/// The first slot. Slot zero is not used, since an id of zero means "no inode".
 pub(super) const FIRST: u32 = 1;
 
-/// Slots whose memory is freed together: 416 KiB.
+/// The number of slots whose memory is released together: 416 KiB.
 const CHUNK: u32 = 4096;
 const _: () = assert!(CHUNK as usize * WORDS * 8 == 416 << 10);
 /// The end of a list of free slots.
@@ -34,13 +34,13 @@ impl Chunk {
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     chunks: Vec<Chunk>,
-    /// Chunks that have room.
+    /// Chunks that have free slots.
     roomy: Vec<u32>,
     live: usize,
 }
 
 impl Slots {
-    /// A free slot; `None` if there is none left.
+    /// Takes a free slot. Returns `None` if the table is full.
     pub(super) fn take(&mut self, memory: &Memory) -> Option<u32> {
         let index = match self.roomy.last() {
             Some(&index) => index,
@@ -63,7 +63,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Frees a slot; its record must be clear.
+    /// Frees a slot, whose record must be clear.
     pub(super) fn free(&mut self, slot: u32, memory: &Memory) {
         let index = slot / CHUNK;
         let chunk = &mut self.chunks[index as usize];
@@ -87,7 +87,7 @@ impl Slots {
         set_next(memory, slot, std::mem::replace(&mut chunk.free, slot));
     }
 
-    /// Marks a slot as used: the root's, or one of the previous worker.
+    /// Marks a slot as used: the root's slot, or a slot of the previous worker.
     pub(super) fn occupy(&mut self, slot: u32) {
         self.reach(slot);
         let chunk = &mut self.chunks[(slot / CHUNK) as usize];
@@ -100,7 +100,7 @@ impl Slots {
         self.live
     }
 
-    /// Adds chunks up to the one with `slot`.
+    /// Adds chunks until `slot` exists.
     fn reach(&mut self, slot: u32) {
         while self.chunks.len() <= (slot / CHUNK) as usize {
             if self.grow().is_none() {

@@ -2,28 +2,28 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// How much of a file is read by default: almost every file format has its type at the beginning.
+/// The number of bytes that are searched by default. Almost every file format identifies itself near the beginning.
 pub(super) const WITHIN_DEFAULT: usize = 1 << 20;
-/// Most bytes that may be read for an open: a quarter of a second from a slow disk.
+/// The maximum number of bytes to read for an open: a quarter of a second from a slow disk.
 pub(super) const WITHIN_MAX: usize = 64 << 20;
-/// Most memory of a compiled regular expression.
+/// The maximum memory of a compiled regular expression.
 const REGEX_BYTES_MAX: usize = 10 << 20;
 
 /// A condition on the content of a file.
 #[derive(Debug)]
 pub(crate) struct Content {
-    what: What,
-    /// A bit of its own among the conditions of all rules.
+    criterion: Criterion,
+    /// The condition's bit among the conditions of all rules.
     pub(crate) bit: u64,
-    /// How many bytes from the start of the file it needs.
+    /// The number of bytes from the start of the file that the condition needs.
     pub(crate) within: usize,
 }
 
 #[derive(Debug)]
-enum What {
+enum Criterion {
     /// These bytes at this offset.
     Magic { bytes: Vec<u8>, at: usize },
-    /// A match anywhere.
+    /// A match at any position.
     Pattern(Regex),
 }
 
@@ -32,10 +32,10 @@ impl Content {
         let mut builder = RegexBuilder::new(text);
         let regex = builder.unicode(false).size_limit(REGEX_BYTES_MAX).build();
         let regex = regex.map_err(|error| last_line(&error.to_string()))?;
-        Ok(Self { what: What::Pattern(regex), bit: 0, within })
+        Ok(Self { criterion: Criterion::Pattern(regex), bit: 0, within })
     }
 
-    /// `text` is bytes in hexadecimal; blanks are ignored.
+    /// Parses a condition on bytes. `text` is hexadecimal; blanks are ignored.
     pub(super) fn magic(text: &str, at: usize) -> Result<Self, String> {
         let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
@@ -43,18 +43,20 @@ impl Content {
         let bytes = bytes.ok_or("magic bytes are written in hexadecimal, as in \"7f 45 4c 46\"")?;
         let within = at.saturating_add(bytes.len());
         if within > WITHIN_MAX {
-            return Err(format!("further than {WITHIN_MAX} bytes into the file"));
+            return Err(format!(
+                "magic bytes must lie within the first {WITHIN_MAX} bytes of the file"
+            ));
         }
-        Ok(Self { what: What::Magic { bytes, at }, bit: 0, within })
+        Ok(Self { criterion: Criterion::Magic { bytes, at }, bit: 0, within })
     }
 
-    /// Whether a file with these first bytes meets the condition.
+    /// Whether a file that starts with these bytes meets the condition.
     pub(crate) fn is_in(&self, start: &[u8]) -> bool {
-        match &self.what {
-            What::Magic { bytes, at } => {
+        match &self.criterion {
+            Criterion::Magic { bytes, at } => {
                 start.get(*at..).is_some_and(|rest| rest.starts_with(bytes))
             }
-            What::Pattern(regex) => regex.is_match(start),
+            Criterion::Pattern(regex) => regex.is_match(start),
         }
     }
 }
@@ -65,7 +67,8 @@ fn byte(digits: &[u8]) -> Option<u8> {
     u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }
 
-/// The message without its picture of the place: our own message has line and column.
+/// Returns the message of the regex parser without its drawing of the position, since the policy's own message gives
+/// line and column.
 fn last_line(text: &str) -> String {
     let line = text.lines().last().unwrap_or("not a regular expression");
     line.trim_start_matches("error: ").to_owned()

@@ -10,7 +10,7 @@ use super::Policy;
 use super::text::parse;
 use crate::Error;
 
-/// The text of a policy, checked to have no errors.
+/// The text of a policy, which is known to have no errors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFile {
     pub(crate) path: PathBuf,
@@ -21,7 +21,7 @@ impl PolicyFile {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// It cannot be read, or it has an error; the message names line and column.
+    /// The file cannot be read or has an error; the message gives line and column.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path)
             .map_err(|cause| Error::new("cannot read the policy", path, cause))?;
@@ -32,7 +32,7 @@ impl PolicyFile {
     pub(crate) fn policy(&self) -> Result<Policy, Error> {
         parse(&self.text).map_err(|fault| {
             Error::plain(format_args!("in the policy {}, {fault}", printable::path(&self.path)))
-                .with_hint("no rule of a file with an error is used")
+                .with_hint("a policy with an error is rejected as a whole")
         })
     }
 }

@@ -1,12 +1,12 @@
 //! Patterns of paths, as in `.gitignore`.
 //!
-//! A pattern matches a path and everything below it. With a slash before its end it starts at the mount's root; else it
-//! matches in every folder. `*` and `?` match no slash, and `**` matches any number of folders. `[…]` matches one of
-//! its characters, and `\` escapes the next character.
+//! A pattern matches a path and everything below it. A pattern with a slash before its end starts at the mount's root;
+//! any other pattern matches in every folder. `*` and `?` do not match a slash, and `**` matches any number of folders.
+//! `[…]` matches any of its characters, and `\` escapes the next character.
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Several patterns, of which one has to match.
+/// A set of patterns, any of which may match.
 #[derive(Debug)]
 pub(super) struct Globs {
     regex: Regex,
@@ -18,22 +18,21 @@ pub(super) struct Globs {
 enum Component {
     /// `**`: any number of folders.
     Folders,
-    /// One name.
+    /// A pattern for a single name.
     Name(Regex),
 }
 
-/// How far a path matches each pattern. If two paths have the same state, the patterns match the same names below
-/// both.
+/// The progress of matching a path. If two paths have the same state, the patterns match the same names below both.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MatchState {
     /// A pattern matches the path, and so everything below it.
     Matches,
-    /// For each pattern, how many of its components may match.
+    /// The components of each pattern at which matching may continue, by index.
     Partial(Vec<Vec<usize>>),
 }
 
 impl Globs {
-    /// Reads patterns.
+    /// Compiles patterns.
     pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let mut alternatives = Vec::new();
         let mut all = Vec::new();
@@ -50,7 +49,7 @@ impl Globs {
         self.regex.is_match(path)
     }
 
-    /// How far the path matches the patterns.
+    /// Returns the state after matching the path.
     pub(super) fn match_state(&self, path: &[u8]) -> MatchState {
         if self.matches(path) {
             return MatchState::Matches;
@@ -63,7 +62,7 @@ impl Globs {
     }
 }
 
-/// The numbers of components that match after one more name.
+/// Returns the components at which matching may continue after another name.
 fn step(pattern: &[Component], matched: &[usize], name: &[u8]) -> Vec<usize> {
     let after = |&at: &usize| match pattern.get(at) {
         Some(Component::Folders) => Some(at),
@@ -73,7 +72,7 @@ fn step(pattern: &[Component], matched: &[usize], name: &[u8]) -> Vec<usize> {
     closed(pattern, matched.iter().filter_map(after).collect())
 }
 
-/// Adds what matches without a name: `**` matches no folder, too.
+/// Adds the components that are reached without consuming a name, since `**` also matches no folder.
 fn closed(pattern: &[Component], mut matched: Vec<usize>) -> Vec<usize> {
     let mut next = 0;
     while let Some(&at) = matched.get(next) {
@@ -87,7 +86,7 @@ fn closed(pattern: &[Component], mut matched: Vec<usize>) -> Vec<usize> {
     matched
 }
 
-/// The parts of the pattern between slashes. A pattern that matches in every folder gets a leading `**`.
+/// Splits the pattern at slashes. A pattern that matches in every folder gets a leading `**`.
 fn components(pattern: &str) -> Result<Vec<String>, String> {
     let pattern = pattern.strip_suffix('/').unwrap_or(pattern);
     let mut components = vec![String::new()];
@@ -128,7 +127,7 @@ fn component(text: &str) -> Result<Component, String> {
     }
 }
 
-/// The pattern as a regular expression of paths.
+/// Translates the pattern to a regular expression for paths.
 fn alternative(components: &[String]) -> Result<String, String> {
     let mut regex = String::new();
     for (index, text) in components.iter().enumerate() {
@@ -148,10 +147,10 @@ fn alternative(components: &[String]) -> Result<String, String> {
 fn compiled(regex: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(&format!("^(?:{regex})$"));
     let regex = builder.unicode(false).dot_matches_new_line(true).build();
-    regex.map_err(|_| "not a pattern".to_owned())
+    regex.map_err(|_| "invalid pattern".to_owned())
 }
 
-/// The part between two slashes as a regular expression of names.
+/// Translates the part between two slashes to a regular expression for names.
 fn translated(component: &str) -> Result<String, String> {
     let mut regex = String::new();
     let mut rest = component;
@@ -168,7 +167,7 @@ fn translated(component: &str) -> Result<String, String> {
             }
             '[' => class(behind, &mut regex)?,
             '\\' => {
-                let escaped = behind.chars().next().ok_or("nothing behind the last \\")?;
+                let escaped = behind.chars().next().ok_or("a pattern must not end in \\")?;
                 push_literal(escaped, &mut regex);
                 &behind[escaped.len_utf8()..]
             }
@@ -181,28 +180,28 @@ fn translated(component: &str) -> Result<String, String> {
     Ok(regex)
 }
 
-/// The bytes of the class that `rest` begins with.
+/// Returns the length in bytes of the class at the start of `rest`.
 fn class_length(rest: &str) -> Result<usize, String> {
     let negated = rest[1..].starts_with(['!', '^']);
     let start = if negated { 2 } else { 1 };
-    // A closing bracket right at the start is one of the characters.
+    // A closing bracket at the very start is an ordinary character of the class.
     let end = rest[start..].char_indices().skip(1).find(|&(_, character)| character == ']');
-    let end = start + end.ok_or("a [ without its ]")?.0 + 1;
+    let end = start + end.ok_or("unclosed [")?.0 + 1;
     if rest[..end].contains('/') {
         return Err("a / between [ and ]".into());
     }
     Ok(end)
 }
 
-/// Adds the class that begins here, and returns the rest of the pattern.
+/// Translates the class at the start of `rest`, and returns the rest of the pattern.
 fn class<'a>(rest: &'a str, regex: &mut String) -> Result<&'a str, String> {
     let negated = rest.starts_with(['!', '^']);
     let inner = if negated { &rest[1..] } else { rest };
-    // A closing bracket right at the start is one of the characters.
+    // A closing bracket at the very start is an ordinary character of the class.
     let end = inner.char_indices().skip(1).find(|&(_, character)| character == ']');
-    let (end, _) = end.ok_or("a [ without its ]")?;
+    let (end, _) = end.ok_or("unclosed [")?;
     if !inner[..end].is_ascii() {
-        return Err("a [ ] of other characters than ASCII".into());
+        return Err("only ASCII characters are allowed between [ and ]".into());
     }
     // A range may include the slash, which must not match.
     regex.push_str(if negated { "[[^/" } else { "[[" });

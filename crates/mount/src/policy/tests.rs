@@ -1,6 +1,6 @@
 use super::*;
 
-/// A caller and a file as the vectors describe them.
+/// The facts about a caller and a file that the vectors give.
 struct KnownFacts<'a> {
     groups: Vec<u32>,
     content: &'a [u8],
@@ -20,7 +20,8 @@ impl Facts for KnownFacts<'_> {
     }
 }
 
-/// Cells: path, uid, gid (others after plus signs), `rw`, content, and as expected the verdict and the rule's number.
+/// Checks a line with the cells path, uid, gid (others after plus signs), access (`rw`), content, expected verdict, and
+/// expected rule.
 fn check(policy: &Policy, line: &str) {
     let cells: Vec<_> = line.split('\t').collect();
     let [path, uid, gids, access, content, verdict, number] = cells[..] else {
@@ -81,10 +82,7 @@ fn errors_are_reported_with_line_and_column() {
         ("[[rule]]\npath = [\"a\"]\nverdict = \"deny\"", "line 2, column 1: unknown field `path`"),
         ("[[rule]]\nuids = [1]", "line 1, column 1: missing field `verdict`"),
         ("[[rule]\n", "line 1, column 8: "),
-        (
-            "[[rule]]\nverdict=\"deny\"\npaths = [\"a\", \"b[\"]",
-            "line 3, column 15: a [ without its ]",
-        ),
+        ("[[rule]]\nverdict=\"deny\"\npaths = [\"a\", \"b[\"]", "line 3, column 15: unclosed ["),
         ("[[rule]]\nverdict=\"deny\"\npaths = []", "line 3, column 9: a rule for no path"),
         ("[[rule]]\nverdict=\"deny\"\nuids = []", "line 3, column 8: a rule for no user"),
         (
@@ -107,7 +105,7 @@ fn errors_are_reported_with_line_and_column() {
         ("[[rule]]\nverdict=\"deny\"\ncontent = { at = 4 }", "line 3, column 11: content needs"),
         (
             "[[rule]]\nverdict=\"deny\"\ncontent = { regex = \"a\", within = 0 }",
-            "line 3, column 35: within is 1 to ",
+            "line 3, column 35: within must be 1 to ",
         ),
     ];
     for (text, expected) in cases {

@@ -9,7 +9,7 @@ use super::content::{Content, WITHIN_DEFAULT, WITHIN_MAX};
 use super::glob::Globs;
 use super::{AccessKind, Fault, Policy, Rule, Verdict};
 
-/// Most rules: an open may try all of them.
+/// The maximum number of rules, since an open may try all of them.
 const RULES_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -43,11 +43,11 @@ struct ContentText {
     within: Option<Spanned<usize>>,
 }
 
-/// The bytes of the text that are wrong, and a message.
-type Wrong = (Range<usize>, String);
+/// An error as the range of bytes in the text and a message.
+type SpannedError = (Range<usize>, String);
 
 pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
-    let fault = |(span, message): Wrong| {
+    let fault = |(span, message): SpannedError| {
         let before = text.get(..span.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
     rules(parsed).map_err(fault)
 }
 
-/// A message of the TOML parser, without the names of types.
+/// Rewords a message of the TOML parser so that it names no Rust types.
 fn in_plain_words(message: &str) -> String {
     [
         ("\n", ", "),
@@ -71,7 +71,7 @@ fn in_plain_words(message: &str) -> String {
     .fold(message.trim().to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
-fn rules(text: Text) -> Result<Policy, Wrong> {
+fn rules(text: Text) -> Result<Policy, SpannedError> {
     let mut rules = Vec::with_capacity(text.rules.len());
     let mut content_rules = 0;
     for rule in text.rules {
@@ -91,7 +91,7 @@ fn rules(text: Text) -> Result<Policy, Wrong> {
     Ok(Policy { rules, logs: text.log })
 }
 
-fn rule(text: RuleText) -> Result<Rule, Wrong> {
+fn rule(text: RuleText) -> Result<Rule, SpannedError> {
     Ok(Rule {
         paths: text.paths.map(globs).transpose()?,
         uids: text.uids.map(ids).transpose()?,
@@ -107,14 +107,17 @@ fn rule(text: RuleText) -> Result<Rule, Wrong> {
     })
 }
 
-fn ids(ids: Spanned<Vec<u32>>) -> Result<Vec<u32>, Wrong> {
+fn ids(ids: Spanned<Vec<u32>>) -> Result<Vec<u32>, SpannedError> {
     match ids.get_ref().is_empty() {
         true => Err((ids.span(), "a rule for no user or group matches nothing".into())),
         false => Ok(ids.into_inner()),
     }
 }
 
-fn checked_smaller_than(limit: Spanned<u64>, larger_than: Option<u64>) -> Result<u64, Wrong> {
+fn checked_smaller_than(
+    limit: Spanned<u64>,
+    larger_than: Option<u64>,
+) -> Result<u64, SpannedError> {
     let least = larger_than.map_or(0, |size| size.saturating_add(1));
     match *limit.get_ref() {
         fine if fine > least => Ok(fine),
@@ -122,11 +125,11 @@ fn checked_smaller_than(limit: Spanned<u64>, larger_than: Option<u64>) -> Result
     }
 }
 
-fn globs(patterns: Spanned<Vec<Spanned<String>>>) -> Result<Globs, Wrong> {
+fn globs(patterns: Spanned<Vec<Spanned<String>>>) -> Result<Globs, SpannedError> {
     if patterns.get_ref().is_empty() {
         return Err((patterns.span(), "a rule for no path matches nothing".into()));
     }
-    // Each alone first, to find the one with the error.
+    // Each pattern is first compiled alone, to find the pattern with the error.
     for pattern in patterns.get_ref() {
         let one = std::iter::once(pattern.get_ref().as_str());
         Globs::new(one).map_err(|message| (pattern.span(), message))?;
@@ -136,7 +139,7 @@ fn globs(patterns: Spanned<Vec<Spanned<String>>>) -> Result<Globs, Wrong> {
     Globs::new(all).map_err(|message| (span, message))
 }
 
-fn content(text: Spanned<ContentText>) -> Result<Content, Wrong> {
+fn content(text: Spanned<ContentText>) -> Result<Content, SpannedError> {
     let span = text.span();
     let wrong = |message: &str| (span.clone(), message.to_owned());
     match text.into_inner() {
@@ -149,17 +152,17 @@ fn content(text: Spanned<ContentText>) -> Result<Content, Wrong> {
                 .map_err(|message| (magic.span(), message))
         }
         ContentText { regex: Some(_), magic: Some(_), .. } => {
-            Err(wrong("regex and magic are two rules"))
+            Err(wrong("regex and magic need separate rules"))
         }
-        ContentText { regex: Some(_), .. } => Err(wrong("at belongs to magic")),
-        ContentText { magic: Some(_), .. } => Err(wrong("within belongs to regex")),
+        ContentText { regex: Some(_), .. } => Err(wrong("at applies only to magic")),
+        ContentText { magic: Some(_), .. } => Err(wrong("within applies only to regex")),
         ContentText { .. } => Err(wrong("content needs a regex, or magic bytes")),
     }
 }
 
-fn checked_within(within: Spanned<usize>) -> Result<usize, Wrong> {
+fn checked_within(within: Spanned<usize>) -> Result<usize, SpannedError> {
     match *within.get_ref() {
         fine if (1..=WITHIN_MAX).contains(&fine) => Ok(fine),
-        _ => Err((within.span(), format!("within is 1 to {WITHIN_MAX} bytes"))),
+        _ => Err((within.span(), format!("within must be 1 to {WITHIN_MAX} bytes"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Messages with descriptors, between the processes of one mount.
+//! Messages with descriptors, between the processes of a mount.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -16,36 +16,36 @@ use serde::de::DeserializeOwned;
 
 use crate::inodes::lock;
 
-/// Descriptors that one system call carries; the kernel takes 253 at most.
+/// The number of descriptors per system call; the kernel accepts at most 253.
 const DESCRIPTORS_MAX: usize = 200;
-/// Longest message in bytes: 10,000 paths of the longest kind fit.
+/// The maximum length of a message in bytes: 10,000 paths of maximum length fit.
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
-/// One end of the connection between two processes.
+/// An end of the connection between two processes.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: UnixStream,
-    /// Held while a message is sent, which takes more than one call.
+    /// Held while a message is sent, which takes several system calls.
     sending: Arc<Mutex<()>>,
 }
 
 impl Channel {
-    /// Both ends.
+    /// Creates a connected pair.
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = UnixStream::pair()?;
         Ok((one.into(), other.into()))
     }
 
-    /// The end that the parent process has made our standard input.
+    /// Returns the end that the parent process passed as standard input.
     pub(crate) fn from_stdin() -> io::Result<Self> {
         let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
         rustix::net::sockopt::socket_domain(&descriptor)?;
-        // Children must not inherit it.
+        // Children must not inherit the channel.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         Ok(UnixStream::from(descriptor).into())
     }
 
-    /// Another handle of the same end.
+    /// Returns another handle of the same end.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { socket: self.socket.try_clone()?, sending: Arc::clone(&self.sending) })
     }
@@ -68,7 +68,7 @@ impl Channel {
         descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|chunk| self.send_descriptors(chunk))
     }
 
-    /// Waits for a message; `None` if the other end is closed.
+    /// Waits for a message. Returns `None` if the other end is closed.
     pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut lengths = [0; 8];
         match (&self.socket).read_exact(&mut lengths) {
@@ -90,7 +90,7 @@ impl Channel {
         Ok(Some((serde_json::from_slice(&message)?, descriptors)))
     }
 
-    /// Descriptors cannot be sent without data, so a byte goes along.
+    /// Sends descriptors along with a byte, since descriptors cannot be sent without data.
     fn send_descriptors(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space =
             vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -115,7 +115,7 @@ impl Channel {
                 descriptors.extend(received);
             }
         }
-        // The other end is closed, or this process may not open more descriptors.
+        // Either the other end is closed, or this process may not open more descriptors.
         if descriptors.len() == before { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 }

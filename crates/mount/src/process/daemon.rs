@@ -1,4 +1,5 @@
-//! The processes of a mount, for another process that signals them. Later processes with their numbers get no signal.
+//! Signals the processes of a mount from another process. Pidfds guarantee that no later process with the same id gets
+//! a signal.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -11,14 +12,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::status;
 
-/// The process that keeps a mount alive, and its worker.
+/// The supervisor of a mount, if it is alive, and its workers.
 pub(crate) struct Daemon {
-    /// The supervisor is the first, if it is alive. The worker ends with it, unless the worker is stopped.
+    /// The supervisor comes first, if it is alive. A worker ends with the supervisor, unless the worker is stopped.
     processes: Vec<OwnedFd>,
 }
 
 impl Daemon {
-    /// `None` if all have died or none is visible from here.
+    /// Finds the processes of a mount. Returns `None` if all have died or none is visible to this process.
     pub(crate) fn of(mount_device: &str) -> Option<Self> {
         let supervisor = status::listener(mount_device).ok().flatten();
         let processes = match supervisor.and_then(with_children) {
@@ -33,15 +34,16 @@ impl Daemon {
         self.processes.first().map_or(Ok(()), |process| send(process, signal))
     }
 
-    /// Kills all of them at once.
+    /// Kills all processes at once.
     pub(crate) fn kill(&self) -> Result<(), Errno> {
-        // The supervisor first: it would restart a worker. A process that cannot be killed spares no other.
+        // The supervisor comes first, since it would restart a worker. If a process cannot be killed, the others still
+        // are.
         let killed: Vec<_> =
             self.processes.iter().map(|process| send(process, Signal::KILL)).collect();
         killed.into_iter().collect()
     }
 
-    /// Whether all of them end within this time.
+    /// Whether all processes end within this time.
     pub(crate) fn ends_within(&self, timeout: Duration) -> Result<bool, Errno> {
         let deadline = Instant::now() + timeout;
         for process in &self.processes {
@@ -55,7 +57,7 @@ impl Daemon {
     }
 }
 
-/// A supervisor and its workers; `None` if it is dead.
+/// Returns a supervisor and its workers, or `None` if the supervisor is dead.
 fn with_children(pid: i32) -> Option<Vec<OwnedFd>> {
     let supervisor = open(pid)?;
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -64,8 +66,8 @@ fn with_children(pid: i32) -> Option<Vec<OwnedFd>> {
     Some([supervisor].into_iter().chain(workers).collect())
 }
 
-/// Workers whose supervisor is dead. A stopped worker does not reply, but the kernel lists the connections that a
-/// process has open.
+/// Returns workers whose supervisor is dead. A stopped worker does not reply, but the kernel lists the connections that
+/// a process has open.
 fn orphans(mount_device: &str) -> Vec<OwnedFd> {
     let Some((_, connection)) = mount_device.split_once(':') else { return Vec::new() };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -73,18 +75,19 @@ fn orphans(mount_device: &str) -> Vec<OwnedFd> {
     pids.filter_map(|pid| open_if(pid, |info| is_of_connection(info, connection))).collect()
 }
 
-/// Whether the kernel's `fdinfo` of a descriptor names this connection. Older kernels name none.
+/// Whether the kernel's `fdinfo` of a descriptor names this connection. Older kernels name no connection.
 fn is_of_connection(info: &str, connection: &str) -> bool {
     let mut named = info.lines().filter_map(|line| line.strip_prefix("fuse_connection:"));
     named.any(|name| name.trim() == connection)
 }
 
-/// The process, if it has the device open. Else the number may belong to another process since.
+/// Returns the process, if it has the device open. Without that check, the id might belong to an unrelated later
+/// process.
 fn open(pid: i32) -> Option<OwnedFd> {
     open_if(pid, |_| true)
 }
 
-/// The process, if it has the device open, and the descriptor's `fdinfo` passes the check.
+/// Returns the process, if it has the device open and the descriptor's `fdinfo` passes the check.
 fn open_if(pid: i32, matches_info: impl Fn(&str) -> bool) -> Option<OwnedFd> {
     let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     let mut descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();

@@ -1,4 +1,4 @@
-//! Starts a mount, and runs as one of its processes.
+//! Starts a mount, and runs as a process of a mount.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use super::spawn::spawn;
 use super::{supervisor, worker};
 use crate::{Error, Log, LogTarget, Plan};
 
-/// Mounts. With `ready`, it stays in the foreground: it calls `ready` when the mount can be used, and returns when the
-/// mount is gone. Else it returns as soon as the mount can be used.
+/// Mounts the view. With `ready`, the function stays in the foreground: it calls `ready` when the mount can be used,
+/// and returns when the mount is gone. Without `ready`, it returns as soon as the mount can be used.
 ///
 /// # Errors
 /// The sources or the target cannot be used, or the mount is refused.
@@ -51,23 +51,23 @@ pub fn start(
     }
 }
 
-/// Runs as a process of a mount, as the parent commands over standard input.
+/// Runs as a process of a mount, by the command that the parent sends over standard input.
 ///
 /// # Errors
 /// There is no parent, or the command fails.
 pub fn run_inner(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Error> {
     let no_parent = |cause: io::Error| {
-        Error::plain(format_args!("no order on standard input: {cause}"))
+        Error::plain(format_args!("no command on standard input: {cause}"))
             .with_hint("this verb is for thruway mount's own processes")
     };
     let channel = Channel::from_stdin().map_err(no_parent)?;
-    // Else the kernel names the process `exe`, after the path that started it.
+    // Without a name, the kernel calls the process `exe`, after the path that started it.
     let _ = rustix::thread::set_name(c"thruway");
     let command = channel.receive::<Command>().map_err(no_parent)?;
     let Some((command, descriptors)) = command else {
         return Err(no_parent(io::ErrorKind::UnexpectedEof.into()));
     };
-    // A parent that is gone is no reason to stop.
+    // The process continues even if its parent is gone.
     let report = |event: Event| drop(channel.send(&event, &[]));
     let done = match command {
         Command::Supervise(plan) => supervise(&plan, log, report),

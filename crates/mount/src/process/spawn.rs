@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use super::channel::Channel;
 
-/// The hidden verb by which the binary runs as a process of a mount.
+/// The hidden verb with which the binary runs as a process of a mount.
 pub const INNER_VERB: &str = "mount-process";
 
-/// Starts the process; a detached one has no standard output.
+/// Starts the process. A detached process has no standard output.
 pub(crate) fn spawn(detached: bool) -> io::Result<(Channel, Child)> {
     let (ours, theirs) = Channel::pair()?;
     let mut command = Command::new(Path::new("/proc/self/exe"));

@@ -1,4 +1,4 @@
-//! The process that keeps a mount alive: it holds what must not be lost, and restarts a worker that died.
+//! The process that keeps a mount alive: it holds the state that must not be lost, and restarts a worker that died.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,33 +27,33 @@ use crate::policy::PolicyFile;
 use crate::sources::{self, Place, Source};
 use crate::{Error, Log, Plan, attach, limits, mounts, status};
 
-/// How long a worker may take to end when its connection is aborted.
+/// The time that a worker has to end after its connection was aborted.
 const GRACE_ABORTED: Duration = Duration::from_millis(200);
 
-/// How long the daemon of the previous mount may take to end.
+/// The time that the daemon of the previous mount has to end.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After this many deaths, each within [`STABLE`] of the worker's start, the mount is given up.
+/// After this many deaths, each within [`STABLE`] of the worker's start, the supervisor gives up.
 const DEATHS_MAX: u32 = 5;
 const STABLE: Duration = Duration::from_secs(10);
 
-/// What outlives a worker, for as long as a mount.
+/// The state that outlives a worker and lasts as long as the mount.
 struct MountState<'a> {
     plan: &'a Plan,
     log: &'a Log,
-    /// `major:minor` of the mount.
+    /// The device number of the mount as `major:minor`.
     mount_device: String,
     memory: Memory,
     status_socket: Option<UnixListener>,
     sources: &'a [Source],
     /// The locked files.
     locks: RefCell<HashMap<LockHolder, OwnedFd>>,
-    /// The connection and all its clones. A clone that only the worker holds would be closed at its death, and the
-    /// requests that it has read with it.
+    /// The connection and all its clones. If only the worker held a clone, the worker's death would close the clone and
+    /// lose the requests that were read through it.
     devices: Vec<OwnedFd>,
 }
 
-/// How a worker ended.
+/// The way in which a worker ended.
 enum WorkerExit {
     /// The mount is gone.
     Unmounted,
@@ -63,7 +63,7 @@ enum WorkerExit {
     Died(ExitStatus),
 }
 
-/// Mounts, and keeps a worker running until the mount is gone. A daemon does so in a session of its own.
+/// Mounts the view, and keeps a worker running until the mount is gone. A daemon moves to its own session.
 pub(crate) fn run(
     plan: &Plan,
     log: &Log,
@@ -73,7 +73,7 @@ pub(crate) fn run(
     let failed = |cause| Error::new("cannot serve", &plan.target, cause);
     let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
-    // The kernel's table of mounts shows the sources as they were given.
+    // The kernel's table of mounts shows the sources as the user gave them.
     let given = plan;
     let (plan, sources) = &sources::open(given, log)?;
     let mut restarting =
@@ -81,37 +81,39 @@ pub(crate) fn run(
     loop {
         let device = attach::attach(given)?;
         if is_daemon && restarting.restarts == 0 {
-            // Not before mounting: at an automount the kernel blocks all processes outside systemd's process group.
+            // The session must not change before mounting: at an automount, the kernel blocks all processes outside
+            // systemd's process group.
             setsid().map_err(|errno| failed(errno.into()))?;
         }
         let state = MountState::new(plan, log, sources, device);
         let outcome = state.and_then(|state| state.run_workers(&signals, &report, &mut restarting));
         if !matches!(outcome, Ok(ServeOutcome::Unmounted)) {
-            // No process would ever serve it.
+            // No process would ever serve the mount.
             let _ = attach::detach(&plan.target, true);
         }
         match outcome? {
             ServeOutcome::Unmounted => return Ok(()),
-            ServeOutcome::ConnectionLost => {
-                log.error(format_args!("mounted {} anew", printable::path(&plan.target)))
-            }
+            ServeOutcome::ConnectionLost => log.error(format_args!(
+                "remounted {} after the connection was lost",
+                printable::path(&plan.target)
+            )),
         }
     }
 }
 
-/// What outlives a mount that is lost and made anew.
+/// The state that survives when a lost mount is made anew.
 struct RestartState {
     /// The last policy that was read without an error.
     policy: RefCell<Option<PolicyFile>>,
-    /// Workers that died soon after their start, in succession.
+    /// The number of workers in succession that died soon after their start.
     deaths: u32,
-    /// Workers that were started after one had died.
+    /// The number of workers that were started after a worker had died.
     restarts: u64,
 }
 
-/// Why a mount is served no more.
+/// The reason why a mount is no longer served.
 enum ServeOutcome {
-    /// It was unmounted.
+    /// The view was unmounted.
     Unmounted,
     /// A worker died with requests that the kernel cannot send again.
     ConnectionLost,
@@ -129,7 +131,9 @@ impl<'a> MountState<'a> {
         let mounted = mounts::at(&plan.target).map_err(failed)?;
         let mount_device = mounted.map(|mounted| mounted.device).unwrap_or_default();
         let status_socket = listen(&mount_device)
-            .inspect_err(|cause| log.warn(format_args!("no status for this mount: {cause}")))
+            .inspect_err(|cause| {
+                log.warn(format_args!("cannot report the status of this mount: {cause}"))
+            })
             .ok();
         let threads = available_parallelism().map_or(1, usize::from);
         let devices = attach::clones(device, threads)?;
@@ -159,7 +163,7 @@ impl<'a> MountState<'a> {
             if restarting.deaths == DEATHS_MAX {
                 let target = printable::path(&self.plan.target);
                 return Err(Error::plain(format_args!(
-                    "gave {target} up: {DEATHS_MAX} workers died, the last with {status}"
+                    "giving up on {target}: {DEATHS_MAX} workers died, the last with {status}"
                 )));
             }
             if !self.can_resend() {
@@ -169,7 +173,7 @@ impl<'a> MountState<'a> {
         }
     }
 
-    /// Whether the next worker gets the requests that the last one had when it died. Requests in a ring are lost.
+    /// Whether the kernel sends the requests of a dead worker to the next one. Requests in a ring are lost.
     fn can_resend(&self) -> bool {
         let negotiated = self.memory.negotiated();
         negotiated.is_none_or(|negotiated| !negotiated.has(feature::OVER_IO_URING))
@@ -196,7 +200,7 @@ impl<'a> MountState<'a> {
             let patience = deadline.filter(|_| !is_killed);
             let wakeup = wait(&ended, signals, channel.as_ref(), patience).map_err(failed)?;
             if wakeup.has_ended {
-                // What it sent before its end.
+                // Events that the worker sent before its end are still unread.
                 while let Some(open) = &channel
                     && self.receive_event(open, report, &mut failure)
                 {}
@@ -224,16 +228,16 @@ impl<'a> MountState<'a> {
             if !is_killed && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 is_killed = true;
                 self.log.warn(if self.is_aborted() {
-                    "the worker hangs; it is killed"
+                    "killing the worker, which does not respond"
                 } else {
-                    "the mount is still in use; its users are cut off"
+                    "the mount is still in use; disconnecting its users"
                 });
                 drop(child.kill());
             }
         }
     }
 
-    /// Handles the worker's next event; `false` if none comes any more.
+    /// Handles the worker's next event. Returns `false` if no more events will arrive.
     fn receive_event(
         &self,
         channel: &Channel,
@@ -254,20 +258,20 @@ impl<'a> MountState<'a> {
         true
     }
 
-    /// Sends the worker the policy as its file is now, if that has no error.
+    /// Reads the policy file again, and sends the policy to the worker if it has no error.
     fn read_policy_again(&self, channel: Option<&Channel>, last: &RefCell<Option<PolicyFile>>) {
         let Some(path) = last.borrow().as_ref().map(|policy| policy.path.clone()) else { return };
         match PolicyFile::read(&path) {
-            Err(error) => self.log.error(format_args!("{error}; the rules before it stay")),
+            Err(error) => self.log.error(format_args!("{error}; the previous rules stay in force")),
             Ok(policy) => {
-                // If the worker dies meanwhile, the next one starts with this policy.
+                // If the worker dies meanwhile, the next worker starts with this policy.
                 channel.map(|channel| channel.send(&policy, &[]));
                 *last.borrow_mut() = Some(policy);
             }
         }
     }
 
-    /// Detaches the mount, so that no new users come. Returns the deadline of the present ones.
+    /// Detaches the mount, so that no new users can reach it. Returns the deadline for present users.
     fn begin_unmount(&self) -> Instant {
         if let Err(error) = attach::detach_own(&self.plan.target, &self.mount_device) {
             self.log.error(error);
@@ -320,7 +324,7 @@ fn descriptor_of(source: &Source) -> Option<BorrowedFd<'_>> {
     }
 }
 
-/// Why the supervisor woke up.
+/// The reasons why the supervisor woke up.
 struct Wakeup {
     has_ended: bool,
     has_event: bool,
@@ -345,10 +349,10 @@ fn wait(
     Ok(Wakeup { has_ended: is_ready(0), has_event: is_ready(2) })
 }
 
-/// The status socket. Its name is abstract, so no file is left behind.
+/// Binds the status socket. Its name is abstract, so no file is left behind.
 ///
-/// The kernel reuses the device number of a mount that has just gone, and its daemon may still be ending. So a name in
-/// use is tried again for a while.
+/// The kernel may reuse the device number of a mount that has just been removed, while its daemon is still ending. So a
+/// name in use is tried again for a while.
 fn listen(mount_device: &str) -> std::io::Result<UnixListener> {
     let name = SocketAddr::from_abstract_name(status::socket_name(mount_device))?;
     let deadline = Instant::now() + PREDECESSOR_TIMEOUT;

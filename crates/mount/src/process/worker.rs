@@ -20,7 +20,7 @@ use crate::limits::GRACE;
 use crate::memory::Memory;
 use crate::policy::PolicyFile;
 use crate::schedule::reader_activity::{Activity, MonitorThread};
-use crate::transport::device::{Device, Received};
+use crate::transport::device::{Device, ReadOutcome};
 use crate::transport::dispatch::Services;
 use crate::transport::pool::Pool;
 use crate::transport::reader::Reader;
@@ -30,15 +30,16 @@ use crate::transport::ring;
 use crate::view::{Behaviour, PolicyEnforcer, SourcePlaces, Timeouts, View};
 use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, status, watch};
 
-/// How often idle descriptors are closed.
+/// The interval at which idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Most pages in a request where the kernel moves file data: only folders and extended attributes are left.
+/// The maximum number of pages in a request if the kernel moves file data: only folders and extended attributes are
+/// transferred.
 const PASSTHROUGH_PAGES_MAX: u16 = 32;
-/// Most pages in a request where the daemon moves file data: 1 MiB.
+/// The maximum number of pages in a request if the daemon moves file data: 1 MiB.
 const DATA_PAGES_MAX: u16 = 256;
 
-/// The descriptors that came with the command to serve.
+/// The descriptors that arrived with the command to serve.
 struct InheritedFds {
     memory: Arc<Memory>,
     status_socket: Option<UnixListener>,
@@ -47,7 +48,7 @@ struct InheritedFds {
     devices: Vec<OwnedFd>,
 }
 
-/// Serves until the mount is gone.
+/// Serves requests until the mount is gone.
 pub(crate) fn run(
     service: ServeCommand,
     descriptors: Vec<OwnedFd>,
@@ -56,9 +57,9 @@ pub(crate) fn run(
 ) -> Result<(), Error> {
     let target = service.plan.target.clone();
     let failed = |cause: std::io::Error| Error::new("cannot serve", &target, cause);
-    // A panic must not leave a caller waiting: the process aborts, and the next worker gets the request again.
+    // A panic must not leave a caller waiting: the process aborts, and the next worker receives the request again.
     abort_on_panic(log.clone());
-    // Ctrl-C in a terminal signals the worker, too, but the supervisor handles it.
+    // Ctrl-C in a terminal signals the worker as well, but the supervisor handles the signal.
     let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     let inherited = InheritedFds::new(&service, descriptors).map_err(failed)?;
     let negotiated = inherited.negotiated(&service.plan).map_err(|errno| failed(errno.into()))?;
@@ -110,7 +111,7 @@ fn serve(
         over_ring: negotiated.has(feature::OVER_IO_URING),
     };
     let threads = threads.start(inherited.devices).map_err(failed)?;
-    // A supervisor that is dead is no reason to stop.
+    // The worker continues even if the supervisor is dead.
     let _ = link.channel.send(&Event::Ready, &[]);
     let (shared_view, mount) = (Arc::clone(&view), service.clone());
     thread::spawn(move || {
@@ -120,7 +121,7 @@ fn serve(
     if service.is_restart {
         view.take_over().map_err(failed)?;
     }
-    // A thread that panics has aborted the process.
+    // A panic would have aborted the process.
     let results = threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Errno::IO)));
     results.collect::<Result<(), _>>().map_err(failed)
 }
@@ -136,8 +137,8 @@ struct RequestThreads {
 type RequestThread = JoinHandle<Result<(), Errno>>;
 
 impl RequestThreads {
-    /// A thread for each descriptor. With io_uring, a thread for each CPU's queue, and one for what the kernel sends
-    /// over a descriptor nevertheless: forgets and interrupts.
+    /// Starts a thread for each descriptor. With io_uring, starts a thread for each CPU's queue, and a thread for the
+    /// messages that the kernel still sends over a descriptor: forgets and interrupts.
     fn start(&self, mut devices: Vec<OwnedFd>) -> Result<Vec<RequestThread>, Errno> {
         let mut threads = Vec::new();
         if self.over_ring {
@@ -177,7 +178,7 @@ impl RequestThreads {
     }
 }
 
-/// What the supervisor commands, and what this process does itself once the supervisor is dead.
+/// The connection to the supervisor, and the signals to handle after the supervisor has died.
 struct SupervisorLink {
     channel: Channel,
     /// Signals that the supervisor handles for as long as it lives.
@@ -185,17 +186,17 @@ struct SupervisorLink {
 }
 
 impl SupervisorLink {
-    /// Applies each policy that the supervisor sends, until it is dead.
+    /// Applies each policy that the supervisor sends, until the supervisor is dead.
     fn apply_policies(&self, view: &View) {
         while let Ok(Some((policy, _))) = self.channel.receive::<PolicyFile>() {
-            // The supervisor has checked it.
+            // The supervisor has already checked the policy.
             if let Ok(policy) = policy.policy() {
                 view.set_policy(policy);
             }
         }
     }
 
-    /// The supervisor is dead: a signal that ends the mount goes to this process now.
+    /// Waits for a signal that ends the mount, after the supervisor has died, and ends this process.
     #[expect(
         clippy::disallowed_methods,
         reason = "the request threads do not end while the mount is in use"
@@ -208,14 +209,14 @@ impl SupervisorLink {
                 Ok(_) => {}
             }
         }
-        // If that fails, the mount ends with this process.
+        // If the unmount fails, the mount ends with this process.
         let _ = attach::detach_own(&mount.plan.target, &mount.mount_device);
         thread::sleep(GRACE);
         std::process::exit(0);
     }
 }
 
-/// Threads that serve no requests; they end with the process.
+/// Starts the threads that serve no requests. They end with the process.
 fn start_helpers(service: &ServeCommand, view: &Arc<View>, status_socket: Option<UnixListener>) {
     let aging = Arc::clone(view);
     thread::spawn(move || {
@@ -237,7 +238,8 @@ fn start_helpers(service: &ServeCommand, view: &Arc<View>, status_socket: Option
     }
 }
 
-/// With [`Changes::Told`], two threads for each CPU: the kernel may block one of them on a lock. Else one thread.
+/// Starts the threads that report changes. With [`Changes::Told`] there are two threads for each CPU, since the kernel
+/// may block one of them on a lock; otherwise a single thread suffices.
 fn start_notifiers(view: &Arc<View>) {
     if view.changes() != Changes::Told {
         let view = Arc::clone(view);
@@ -249,7 +251,7 @@ fn start_notifiers(view: &Arc<View>) {
     for processor in watch::processors().flat_map(|processor| [processor; 2]) {
         let view = Arc::clone(view);
         thread::spawn(move || {
-            // On another CPU, or with another priority, it reports the same changes.
+            // A thread that could not move to the CPU, or lacks the priority, reports the same changes later.
             let _ = watch::preempt_on(processor);
             view.watch().map(|watch| watch.run(|change| view.apply(change)))
         });
@@ -259,17 +261,17 @@ fn start_notifiers(view: &Arc<View>) {
 fn warn_of_missing_features(plan: &Plan, negotiated: &Negotiated, view: &View, log: &Log) {
     if plan.transport == Transport::IoUring && !negotiated.has(feature::OVER_IO_URING) {
         log.warn(
-            "requests come over /dev/fuse: io_uring needs Linux 6.14, \
-             /sys/module/fuse/parameters/enable_uring, and to be allowed to this process",
+            "requests arrive over /dev/fuse: io_uring needs Linux 6.14, \
+             /sys/module/fuse/parameters/enable_uring, and permission for this process",
         );
     }
     if plan.mode == Mode::Frozen || !plan.passthrough || view.passes_through() {
         return;
     }
     log.warn(if negotiated.has(feature::PASSTHROUGH) {
-        "passthrough needs CAP_SYS_ADMIN in the first user namespace: data goes through the daemon"
+        "passthrough needs CAP_SYS_ADMIN in the initial user namespace: data goes through the daemon"
     } else {
-        "this kernel has no passthrough (Linux 6.9 has): data goes through the daemon"
+        "this kernel has no passthrough (Linux 6.9 or later is needed): data goes through the daemon"
     });
 }
 
@@ -294,7 +296,7 @@ impl InheritedFds {
         Ok(Self { memory: Arc::new(memory), status_socket, roots, locked, devices })
     }
 
-    /// What the previous worker has negotiated, or what this one negotiates now.
+    /// Returns the features that the previous worker has negotiated, or negotiates them.
     fn negotiated(&self, plan: &Plan) -> Result<Negotiated, Errno> {
         if let Some(negotiated) = self.memory.negotiated() {
             return Ok(negotiated);
@@ -309,7 +311,9 @@ impl InheritedFds {
 /// Replies to the kernel's first request, INIT.
 fn negotiate(device: &Device, plan: &Plan) -> Result<Negotiated, Errno> {
     let mut buffer = vec![0; 64 * 1024];
-    let Received::Request(length) = device.receive(&mut buffer)? else { return Err(Errno::NODEV) };
+    let ReadOutcome::Request(length) = device.receive(&mut buffer)? else {
+        return Err(Errno::NODEV);
+    };
     let frame = Frame::joined(&buffer[..length]).map_err(|_| Errno::PROTO)?;
     let request = frame.request().map_err(|_| Errno::PROTO)?;
     let Operation::Init(init, high_features) = request.operation else {
@@ -331,7 +335,7 @@ fn negotiate(device: &Device, plan: &Plan) -> Result<Negotiated, Errno> {
     Ok(negotiated)
 }
 
-/// The features that this mount wants.
+/// Returns the features that this mount requests.
 fn wanted(plan: &Plan) -> u64 {
     let both = feature::ASYNC_READ
         | feature::BIG_WRITES
@@ -345,7 +349,7 @@ fn wanted(plan: &Plan) -> u64 {
         | feature::SETXATTR_EXT
         | feature::FLOCK_LOCKS
         | feature::HAS_RESEND;
-    // A cached target would be shown to callers to which the policy refuses it.
+    // A cached target would be shown even to callers to whom the policy refuses the link.
     let both = if plan.policy.is_none() { both | feature::CACHE_SYMLINKS } else { both };
     let both = if plan.shared_locks { both | feature::POSIX_LOCKS } else { both };
     let over_ring = plan.transport == Transport::IoUring && fuse_ring::is_available();

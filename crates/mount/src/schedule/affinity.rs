@@ -13,7 +13,7 @@ use thruway_fuse::Operation;
 
 use crate::schedule::reader_activity::Activity;
 
-/// Requests between two looks at the caller's CPU: a look costs some microseconds.
+/// Requests between two checks of the caller's CPU, which cost some microseconds.
 const LOOK_INTERVAL: u32 = 64;
 
 /// A pinned reader that has waited this long was probably woken from another CPU. A caller on the same CPU leaves it
@@ -23,7 +23,7 @@ const LONG_WAIT: Duration = Duration::from_micros(5);
 /// Follows the callers of one reader from CPU to CPU.
 #[derive(Debug, Default)]
 pub(crate) struct FollowCaller {
-    /// Requests since the last look.
+    /// The number of requests since the last check.
     requests: u32,
     caller: u32,
     has_waited_long: bool,
@@ -68,9 +68,9 @@ fn move_to(pid: u32, activity: &Activity, stays: bool) {
     }
 }
 
-/// Whether reading `/proc/PID/stat` of the caller cannot deadlock. During `exec` a program closes files and writes back
-/// its maps under `exec_update_lock`, and waits for us; that file waits for the same lock. Requests for names and
-/// attributes are never sent under it.
+/// Whether reading `/proc/PID/stat` of the caller cannot deadlock. During `exec`, a program closes files and writes
+/// back its maps under `exec_update_lock`, and waits for the daemon; reading that file takes the same lock. Requests
+/// for names and attributes are never sent under the lock.
 fn may_read_stat_of(operation: &Operation<'_>) -> bool {
     matches!(
         operation,
@@ -86,13 +86,14 @@ fn may_read_stat_of(operation: &Operation<'_>) -> bool {
     )
 }
 
-/// The CPU that the thread ran on last.
+/// Returns the CPU on which the thread last ran.
 fn processor_of(pid: u32) -> Option<usize> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     processor(&stat)
 }
 
-/// Field 39 of `/proc/PID/stat` (proc(5)); the name before the third may hold anything.
+/// Parses field 39 of `/proc/PID/stat` (proc(5)). The second field is the program's name in parentheses, which may
+/// contain any character.
 fn processor(stat: &str) -> Option<usize> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(36)?.parse().ok()

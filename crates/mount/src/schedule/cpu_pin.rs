@@ -1,4 +1,4 @@
-//! Pins a thread to one CPU; the thread itself or another one can do that.
+//! Pins a thread to a CPU, on behalf of the thread itself or another thread.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -7,7 +7,7 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 use crate::inodes::lock;
 
-/// A thread and the CPU that it is pinned to. Before the thread has registered, nothing happens to it.
+/// A thread and the CPU that it is pinned to. Until a thread registers, pinning has no effect.
 #[derive(Debug, Default)]
 pub(crate) struct CpuPin {
     thread: OnceLock<(Pid, CpuSet)>,
@@ -15,7 +15,7 @@ pub(crate) struct CpuPin {
 }
 
 impl CpuPin {
-    /// Registers the calling thread, with the CPUs that it may use now.
+    /// Registers the calling thread, with the CPUs that the thread may currently use.
     pub(crate) fn register(&self) -> Result<(), Errno> {
         let allowed = sched_getaffinity(None)?;
         self.thread.get_or_init(|| (gettid(), allowed));
@@ -26,12 +26,12 @@ impl CpuPin {
         self.thread.get().map(|(thread, _)| *thread)
     }
 
-    /// The CPU that the thread is pinned to.
+    /// Returns the CPU that the thread is pinned to.
     pub(crate) fn processor(&self) -> Option<usize> {
         *lock(&self.processor)
     }
 
-    /// Pins the thread to this CPU. A CPU that it may not use is ignored.
+    /// Pins the thread to a CPU. A CPU that the thread may not use is ignored.
     pub(crate) fn pin(&self, processor: usize) {
         let mut pinned = lock(&self.processor);
         let Some((thread, allowed)) = self.thread.get() else { return };
@@ -51,7 +51,7 @@ impl CpuPin {
         let mut pinned = lock(&self.processor);
         let Some((thread, allowed)) = self.thread.get() else { return };
         if pinned.take().is_some() {
-            // The thread was allowed there before.
+            // The thread was allowed on these CPUs before, so an error is unlikely and harmless.
             let _ = sched_setaffinity(Some(*thread), allowed);
         }
     }

@@ -1,4 +1,4 @@
-//! When a reader runs under `SCHED_IDLE`, so that its caller is not migrated.
+//! Runs a reader under `SCHED_IDLE`, so that its caller is not migrated.
 //!
 //! The reply wakes the caller while the reader still runs. The scheduler migrates a woken task from a busy CPU to an
 //! idle one, and waking that CPU takes far longer than the whole request. A CPU that runs only `SCHED_IDLE` tasks
@@ -20,10 +20,10 @@ use thruway_sys::threads::{has_usual_policy, set_idle_policy};
 
 use crate::schedule::cpu_pin::CpuPin;
 
-/// How long a reader does without `SCHED_IDLE` after a late request, at first and at most.
+/// The time that a reader keeps the default policy after a late request, initially and at most.
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_millis(640);
-/// A policy that held for so many backoffs was not set too early: the next backoff is the shortest again.
+/// If the policy held for this many backoffs, it was not set too early, so the next backoff is the shortest again.
 const LASTING_BACKOFFS: u32 = 8;
 
 /// The `SCHED_IDLE` policy of one reader.
@@ -37,7 +37,7 @@ pub(crate) struct SchedIdle {
 }
 
 impl SchedIdle {
-    /// Registers the calling thread. Where the policy could not be cleared again, it is never set.
+    /// Registers the calling thread. If the process could not clear the policy again, the policy is never set.
     pub(crate) fn register(&self) -> Result<(), Errno> {
         self.cpu_pin.register()?;
         self.can_reset.store(can_reset(), SeqCst);
@@ -60,12 +60,12 @@ impl SchedIdle {
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
     }
 
-    /// The thread serves no more requests.
+    /// Marks the thread as one that serves no more requests.
     pub(crate) fn retire(&self) {
         self.has_retired.store(true, SeqCst);
     }
 
-    /// Sets or clears the policy. Only one thread may call it, the monitor.
+    /// Sets or clears the policy. Only the monitor may call this function.
     pub(crate) fn set(&self, is_set: bool) {
         let Some(thread) = self.cpu_pin.thread() else { return };
         let is_no_change = self.is_set() == is_set || !self.can_reset.load(SeqCst);
@@ -80,16 +80,16 @@ impl SchedIdle {
     }
 }
 
-/// What a reader did in one interval.
+/// The activity of a reader in an interval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
-    /// It has begun or ended a request.
+    /// Whether the reader began or ended a request.
     pub(crate) has_progressed: bool,
-    /// It serves a request now.
+    /// Whether the reader is serving a request.
     pub(crate) is_busy: bool,
-    /// A request waits and is not read yet.
+    /// Whether a request waits unread.
     pub(crate) has_unread: bool,
-    /// Several programs send requests.
+    /// Whether several programs send requests.
     pub(crate) has_many_callers: bool,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Sample {
 pub(crate) struct IdlePolicy {
     backoff: Duration,
     not_before: Instant,
-    /// The reader was late at the last sample.
+    /// Whether the reader was late at the last sample.
     was_late: bool,
     processors: usize,
 }
@@ -118,8 +118,8 @@ impl IdlePolicy {
             sched_idle.set(is_wanted && self.has_idle_cpu());
             return;
         }
-        // One sample is not enough: for some requests no program waits, and a caller with other work
-        // delays the reader.
+        // A single sample is not enough: for some requests no program waits, and a caller with other work delays the
+        // reader.
         let is_late = is_late(sched_idle, sample);
         if sample.has_many_callers || is_late && self.was_late {
             sched_idle.set(false);
@@ -128,8 +128,8 @@ impl IdlePolicy {
         self.was_late = is_late;
     }
 
-    /// Whether a CPU is idle: else the caller is not migrated anyway. Caller and reader count as one, since one waits
-    /// for the other; the monitor counts, too.
+    /// Whether a CPU is idle; otherwise the caller is not migrated anyway. The caller and the reader count as a single
+    /// thread, since each waits for the other; the monitor counts as well.
     fn has_idle_cpu(&self) -> bool {
         let load = fs::read_to_string("/proc/loadavg");
         let running = load.ok().as_deref().and_then(running);
@@ -143,13 +143,13 @@ impl IdlePolicy {
     }
 }
 
-/// Whether a request waits for the reader alone. A reader that waits for a disk is busy, not late.
+/// Whether a request waits only for the reader. A reader that waits for a disk is busy, not late.
 fn is_late(sched_idle: &SchedIdle, sample: Sample) -> bool {
     !sample.has_progressed && (sample.has_unread || sched_idle.is_runnable())
 }
 
-/// The scheduling policy and CPUs that a new thread takes. A thread inherits them from its parent, and a reader with
-/// `SCHED_IDLE` would pass them on for ever.
+/// The scheduling policy and the CPUs that a new thread takes. Threads inherit both from their parent, so a reader with
+/// `SCHED_IDLE` would pass the policy on.
 #[derive(Debug)]
 pub(crate) struct SavedScheduling {
     allowed: Option<CpuSet>,
@@ -157,12 +157,12 @@ pub(crate) struct SavedScheduling {
 }
 
 impl SavedScheduling {
-    /// Saves those of the calling thread, which must be no reader.
+    /// Saves the scheduling of the calling thread, which must not be a reader.
     pub(crate) fn of_current_thread() -> Self {
         Self { allowed: sched_getaffinity(None).ok(), is_default: has_usual_policy() }
     }
 
-    /// Restores them for the calling thread, as far as the system allows.
+    /// Applies the saved scheduling to the calling thread, as far as the system allows.
     pub(crate) fn restore(&self) {
         if self.is_default && !has_usual_policy() {
             let _ = set_idle_policy(gettid(), false);
@@ -173,12 +173,13 @@ impl SavedScheduling {
     }
 }
 
-/// How many threads are runnable: the first number of the fourth field of `/proc/loadavg` (proc(5)).
+/// Returns the number of runnable threads: the first number of the fourth field of `/proc/loadavg` (proc(5)).
 fn running(load: &str) -> Option<usize> {
     load.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
-/// Whether this process may clear `SCHED_IDLE` again. A thread of its own tries, since it may get stuck there.
+/// Whether this process may clear `SCHED_IDLE` again. A temporary thread tries it, since that thread may be unable to
+/// leave the policy.
 fn can_reset() -> bool {
     let try_it = || {
         has_usual_policy()
@@ -199,7 +200,7 @@ mod tests {
     const SHARED: Sample = Sample { has_many_callers: true, ..QUIET };
     const LATE: Sample = Sample { has_progressed: false, has_unread: true, ..QUIET };
 
-    /// For a machine that always has an idle CPU.
+    /// Creates a policy for a machine that always has an idle CPU.
     fn policy() -> IdlePolicy {
         IdlePolicy { processors: usize::MAX, ..IdlePolicy::new() }
     }
@@ -219,7 +220,7 @@ mod tests {
         });
     }
 
-    /// Runs `test` with a registered thread that sleeps; not at all where the policy could not be cleared.
+    /// Runs `test` with a registered, sleeping thread. Skips the test where the policy could not be cleared.
     fn with_reader(test: impl FnOnce(&SchedIdle)) {
         let sched_idle = SchedIdle::default();
         let (registered, registration) = mpsc::channel();

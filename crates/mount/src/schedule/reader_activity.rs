@@ -1,4 +1,4 @@
-//! What a reader does, as a monitor samples it from another thread.
+//! Counters of a reader's activity, and the monitor that samples them from another thread.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -11,27 +11,28 @@ use rustix::io::Errno;
 use crate::schedule::cpu_pin::CpuPin;
 use crate::schedule::idle_policy::{IdlePolicy, Sample, SchedIdle};
 
-/// Time between two samples: a reader with `SCHED_IDLE` may need help soon.
+/// The time between two samples, short because a reader with `SCHED_IDLE` may soon need help.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(1);
-/// The same after samples without a result: on a busy machine each sample takes a CPU from another task.
+/// The maximum time between samples, reached after samples without a result, since each sample takes a CPU from another
+/// task on a busy machine.
 const SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(4);
-/// After so many samples without a request the monitor sleeps.
+/// After this many samples without a request, the monitor sleeps.
 pub(crate) const QUIET_SAMPLES_MAX: u32 = 20;
 
-/// This many caller changes per interval mean that several programs are active.
+/// The number of caller changes in an interval from which on several programs count as active.
 const CALLER_CHANGES_MANY: u64 = 4;
 
-/// The interval after a sample without a result.
+/// Returns the interval after a sample without a result.
 pub(crate) fn next_interval(interval: Duration) -> Duration {
     (2 * interval).clamp(SAMPLE_INTERVAL, SAMPLE_INTERVAL_MAX)
 }
 
-/// What a reader does, in counters that its monitor samples.
+/// The activity of a reader, in counters that its monitor samples.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Grows when a request begins and when it ends: odd while one is served.
+    /// Incremented when a request begins and when it ends, so the value is odd during a request.
     sequence: AtomicU64,
-    /// The process that sent the last request, and how often that changed.
+    /// The process that sent the last request, and the number of times that the sender changed.
     caller: AtomicU32,
     caller_changes: AtomicU64,
     sched_idle: SchedIdle,
@@ -39,23 +40,23 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Monitored by that thread, once it has registered.
+    /// Creates the counters of a reader. `monitor_thread` monitors the reader once the thread has registered.
     pub(crate) fn new(monitor_thread: &Arc<MonitorThread>) -> Arc<Self> {
         Arc::new(Self { monitor_thread: Arc::clone(monitor_thread), ..Self::default() })
     }
 
-    /// The reader's scheduling policy.
+    /// Returns the reader's scheduling policy.
     pub(crate) fn sched_idle(&self) -> &SchedIdle {
         &self.sched_idle
     }
 
-    /// A request was read.
+    /// Notes the start of a request.
     pub(crate) fn begin_request(&self) {
         self.sequence.fetch_add(1, SeqCst);
         self.monitor_thread.wake();
     }
 
-    /// The request comes from this process.
+    /// Notes the process that sent the request.
     pub(crate) fn note_caller(&self, pid: u32) {
         if pid != 0 && self.caller.load(SeqCst) != pid {
             self.caller.store(pid, SeqCst);
@@ -68,12 +69,12 @@ impl Activity {
         self.monitor_thread.follow(processor);
     }
 
-    /// The request was served.
+    /// Notes the end of a request.
     pub(crate) fn end_request(&self) {
         self.sequence.fetch_add(1, SeqCst);
     }
 
-    /// The reader ends. The monitor is woken, so that it notices.
+    /// Marks the reader as ended, and wakes the monitor so that it notices.
     pub(crate) fn retire(&self) {
         self.sched_idle.retire();
         self.begin_request();
@@ -93,7 +94,7 @@ impl Activity {
 pub(crate) struct MonitorThread {
     thread: OnceLock<Thread>,
     cpu_pin: CpuPin,
-    /// A sample was taken since the last move.
+    /// Whether a sample was taken since the last move.
     may_follow: AtomicBool,
     is_asleep: AtomicBool,
 }
@@ -111,8 +112,8 @@ impl MonitorThread {
         self.may_follow.store(true, Relaxed);
     }
 
-    /// Sleeps until a monitored reader gets a request. A reader that serves one already cannot wake the monitor, and
-    /// may serve it for long: then the monitor does not sleep.
+    /// Sleeps until a monitored reader receives a request. The monitor does not sleep while a reader serves a request:
+    /// the request may take long, and its reader could not wake the monitor.
     pub(crate) fn sleep(&self, monitors: &[Monitor]) {
         let is_any_busy = || monitors.iter().any(|monitor| monitor.activity.snapshot().is_busy());
         self.is_asleep.store(true, SeqCst);
@@ -122,7 +123,7 @@ impl MonitorThread {
         self.is_asleep.store(false, SeqCst);
     }
 
-    /// Whether it sleeps until the next request.
+    /// Whether the monitor sleeps until the next request.
     pub(crate) fn is_asleep(&self) -> bool {
         self.is_asleep.load(SeqCst)
     }
@@ -148,7 +149,7 @@ impl MonitorThread {
     }
 }
 
-/// Samples one reader, and applies the idle policy to it.
+/// Samples a reader, and applies the idle policy to it.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     activity: Arc<Activity>,
@@ -161,12 +162,12 @@ impl Monitor {
         Self { last: activity.snapshot(), activity, policy: IdlePolicy::new() }
     }
 
-    /// Starts the interval of the next sample now.
+    /// Starts the interval of the next sample.
     pub(crate) fn reset(&mut self) {
         self.last = self.activity.snapshot();
     }
 
-    /// What the reader did since the last sample; `has_unread` says that a request waits and is not read.
+    /// Returns the reader's activity since the last sample. `has_unread` says whether a request waits unread.
     pub(crate) fn sample(&mut self, has_unread: bool) -> Sample {
         let last = std::mem::replace(&mut self.last, self.activity.snapshot());
         let sample = self.last.since(last, has_unread);
@@ -179,13 +180,13 @@ impl Monitor {
         self.activity.sched_idle.is_set()
     }
 
-    /// Gives the reader the default policy back.
+    /// Restores the reader's default policy.
     pub(crate) fn clear_idle(&self) {
         self.activity.sched_idle.set(false);
     }
 }
 
-/// The counters of a reader at one moment.
+/// The counters of a reader at some moment.
 #[derive(Debug, Clone, Copy)]
 struct Snapshot {
     sequence: u64,
@@ -197,7 +198,7 @@ impl Snapshot {
         !self.sequence.is_multiple_of(2)
     }
 
-    /// What happened since the last snapshot.
+    /// Returns the activity since the last snapshot.
     fn since(self, last: Self, has_unread: bool) -> Sample {
         Sample {
             has_progressed: self.sequence != last.sequence,

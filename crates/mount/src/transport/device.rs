@@ -1,4 +1,4 @@
-//! The connection over `/dev/fuse`: one read a request, one write a reply.
+//! The connection over `/dev/fuse`, with a read for each request and a write for each reply.
 
 use std::os::fd::OwnedFd;
 
@@ -8,21 +8,21 @@ use thruway_fuse::Reply;
 
 use crate::transport::reply::ReplySender;
 
-/// A connection, or a clone of it. A reply must go by the clone that its request came by.
+/// A connection or a clone of it. A reply must be written to the clone from which its request was read.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) descriptor: OwnedFd,
 }
 
-/// What a read gave.
+/// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Received {
-    /// A request of this length.
+pub(crate) enum ReadOutcome {
+    /// A request of this length in bytes.
     Request(usize),
-    /// No request waits, and the descriptor does not block.
-    Nothing,
+    /// No request is waiting, and the descriptor does not block.
+    WouldBlock,
     /// The mount is gone.
-    Gone,
+    Unmounted,
 }
 
 impl Device {
@@ -30,20 +30,20 @@ impl Device {
         Self { descriptor }
     }
 
-    /// Makes [`Self::receive`] return when no request waits.
+    /// Makes [`Self::receive`] return if no request is waiting.
     pub(crate) fn set_nonblocking(&self) -> Result<(), Errno> {
         fcntl_setfl(&self.descriptor, OFlags::NONBLOCK)
     }
 
-    /// The next request.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
+    /// Reads the next request.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<ReadOutcome, Errno> {
         loop {
             match read(&self.descriptor, &mut *buffer) {
-                Ok(length) => return Ok(Received::Request(length)),
-                Err(Errno::AGAIN) => return Ok(Received::Nothing),
-                // ENOENT: the kernel withdrew the request before it was read.
+                Ok(length) => return Ok(ReadOutcome::Request(length)),
+                Err(Errno::AGAIN) => return Ok(ReadOutcome::WouldBlock),
+                // ENOENT means that the kernel withdrew the request before it was read.
                 Err(Errno::INTR | Errno::NOENT) => {}
-                Err(Errno::NODEV) => return Ok(Received::Gone),
+                Err(Errno::NODEV) => return Ok(ReadOutcome::Unmounted),
                 Err(errno) => return Err(errno),
             }
         }
@@ -52,8 +52,8 @@ impl Device {
 
 impl ReplySender for Device {
     fn send(&self, unique: u64, reply: &mut Reply) {
-        // A reply to a withdrawn request is no error (ENOENT). If the connection is gone, the next read
-        // reports that.
+        // A reply to a withdrawn request is not an error (ENOENT). If the connection is gone, the next read reports
+        // that.
         let _ = write_message(&self.descriptor, reply.seal(unique));
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of a request after its arrival, whatever transport it came by.
+//! Serves a request after its arrival, for every transport.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::reply::{Outcome, ReplySender};
 use crate::memory::Memory;
 use crate::view::View;
 
-/// What the threads that serve requests share.
+/// The state that all threads that serve requests share.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) view: Arc<View>,
@@ -19,7 +19,7 @@ pub(crate) struct Services {
     pub(crate) pool: Arc<Pool>,
 }
 
-/// Dispatches the requests that one thread receives.
+/// Dispatches the requests that a thread receives.
 #[derive(Debug)]
 pub(super) struct Dispatcher {
     handler: RequestHandler,
@@ -28,13 +28,13 @@ pub(super) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// For the calling thread.
+    /// Creates the dispatcher of the calling thread.
     pub(super) fn new(services: Services) -> Result<Self, Errno> {
         let Services { view, memory, pool } = services;
         Ok(Self { handler: RequestHandler::new(&view)?, memory, pool })
     }
 
-    /// Serves a request, or leaves it to the pool if it is slow. The transport may refuse it by `admit`.
+    /// Serves a request, or leaves it to the pool if it is slow. The transport may refuse the request through `admit`.
     pub(super) fn dispatch(
         &mut self,
         frame: &Frame<'_>,
@@ -53,7 +53,7 @@ impl Dispatcher {
         self.handler.serve(&request, sender)
     }
 
-    /// The reply to the last request, if its outcome was [`Outcome::Replied`].
+    /// Returns the reply to the last request, if its outcome was [`Outcome::Replied`].
     pub(super) fn reply(&mut self) -> &mut Reply {
         self.handler.reply()
     }

@@ -1,4 +1,4 @@
-//! Serves requests on one thread.
+//! Serves requests on a thread.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::reply::{Outcome, ReplySender};
 use crate::actor::Actor;
 use crate::view::View;
 
-/// The view, and what a thread reuses for each request: its rights and the memory of its replies.
+/// The view, and the state that a thread reuses for each request: its credentials and the buffer of its replies.
 #[derive(Debug)]
 pub(super) struct RequestHandler {
     view: Arc<View>,
@@ -18,7 +18,7 @@ pub(super) struct RequestHandler {
 }
 
 impl RequestHandler {
-    /// For the calling thread.
+    /// Creates the handler of the calling thread.
     pub(super) fn new(view: &Arc<View>) -> Result<Self, Errno> {
         Ok(Self { view: Arc::clone(view), actor: Actor::new()?, reply: Reply::default() })
     }
@@ -27,7 +27,7 @@ impl RequestHandler {
         &self.view
     }
 
-    /// Serves the request, however long that takes. A reply that comes later goes to `sender`.
+    /// Serves the request, however long that takes. If the reply is sent later, it goes to `sender`.
     pub(super) fn serve(
         &mut self,
         request: &Request<'_>,
@@ -42,7 +42,7 @@ impl RequestHandler {
         Outcome::Replied
     }
 
-    /// The reply to the last request, if its outcome was [`Outcome::Replied`].
+    /// Returns the reply to the last request, if its outcome was [`Outcome::Replied`].
     pub(super) fn reply(&mut self) -> &mut Reply {
         &mut self.reply
     }

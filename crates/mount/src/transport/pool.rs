@@ -14,12 +14,12 @@ use crate::inodes::lock;
 use crate::schedule::idle_policy::SavedScheduling;
 use crate::view::View;
 
-/// Most threads at a time. Each may be waiting for a disk; more requests than this wait for a thread.
+/// The maximum number of threads. Each may be waiting for a disk; further slow requests wait for a thread.
 const THREADS_MAX: usize = 64;
-/// A thread without a job ends after this time.
+/// A thread ends after this time without a job.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request in one piece, and where its reply goes.
+/// A request as a single buffer, and the sender of its reply.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) bytes: Vec<u8>,
@@ -36,7 +36,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Pool {
     view: Arc<View>,
-    /// Threads are started by readers, and take the scheduling of the thread that made the pool.
+    /// The scheduling of the thread that created the pool. Pool threads take it, since they are started by readers,
+    /// whose scheduling they would inherit.
     scheduling: SavedScheduling,
     state: Mutex<State>,
     changed: Condvar,
@@ -49,7 +50,7 @@ impl Pool {
         Arc::new(Self { view: Arc::clone(view), scheduling, state, changed })
     }
 
-    /// Has the request served by another thread.
+    /// Queues the request for another thread.
     pub(super) fn submit(self: &Arc<Self>, job: Job) {
         let mut state = lock(&self.state);
         state.jobs.push_back(job);
@@ -66,7 +67,7 @@ impl Pool {
         }
     }
 
-    /// A thread could not be started. If there is none at all, no job would ever be served.
+    /// Fails all jobs if no thread could be started and none is running, since then no job would ever be served.
     fn fail_without_threads(&self) {
         lock(&self.state).threads -= 1;
         while lock(&self.state).threads == 0 {
@@ -86,7 +87,7 @@ impl Pool {
         }
     }
 
-    /// The next job; `None` if there was none for [`IDLE_TIMEOUT`].
+    /// Waits for the next job. Returns `None` after [`IDLE_TIMEOUT`].
     fn next(&self) -> Option<Job> {
         let mut state = lock(&self.state);
         if let Some(job) = state.jobs.pop_front() {
@@ -107,7 +108,7 @@ impl Pool {
 
 impl Job {
     fn serve(&self, handler: &mut RequestHandler) {
-        // It was read once already, before it became a job.
+        // The request was already parsed once before it became a job.
         let Ok(frame) = Frame::joined(&self.bytes) else { return };
         let Ok(request) = frame.request() else { return };
         if handler.serve(&request, &self.sender) == Outcome::Replied {

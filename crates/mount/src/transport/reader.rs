@@ -7,17 +7,17 @@ use std::time::Instant;
 use rustix::io::Errno;
 use thruway_fuse::Frame;
 
-use super::device::{Device, Received};
+use super::device::{Device, ReadOutcome};
 use super::dispatch::{Dispatcher, Services};
 use super::reader_pool::ReaderSlot;
 use super::reply::{Outcome, ReplySender};
 use crate::schedule::affinity::FollowCaller;
 use crate::schedule::reader_activity::Activity;
 
-/// What a request takes besides its payload: headers, and the names of a rename.
+/// The maximum size of a request without its payload: headers, and the names of a rename.
 const OVERHEAD_BYTES: usize = 4096;
 
-/// A thread that reads requests and serves them.
+/// Reads requests and serves them.
 #[derive(Debug)]
 pub(crate) struct Reader {
     device: Arc<Device>,
@@ -28,7 +28,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// For the calling thread.
+    /// Creates the reader of the calling thread.
     pub(crate) fn new(
         device: OwnedFd,
         payload_bytes_max: usize,
@@ -53,12 +53,12 @@ impl Reader {
         let mut served = 0;
         loop {
             match self.serve_next(slot.activity())? {
-                Received::Request(_) => served += 1,
-                Received::Nothing => {
+                ReadOutcome::Request(_) => served += 1,
+                ReadOutcome::WouldBlock => {
                     slot.wait_for_backlog(&self.device.descriptor, served)?;
                     served = 0;
                 }
-                Received::Gone => {
+                ReadOutcome::Unmounted => {
                     slot.activity().retire();
                     return Ok(());
                 }
@@ -66,10 +66,10 @@ impl Reader {
         }
     }
 
-    fn serve_next(&mut self, activity: &Activity) -> Result<Received, Errno> {
+    fn serve_next(&mut self, activity: &Activity) -> Result<ReadOutcome, Errno> {
         let before = Instant::now();
         let received = self.device.receive(&mut self.buffer)?;
-        if let Received::Request(length) = received {
+        if let ReadOutcome::Request(length) = received {
             activity.begin_request();
             self.follow_caller.note_wait(before.elapsed());
             self.serve(length, activity);
@@ -80,7 +80,7 @@ impl Reader {
 
     fn serve(&mut self, length: usize, activity: &Activity) {
         let Self { device, sender, dispatcher, follow_caller, buffer } = self;
-        // To bytes that are no request there is no reply: the kernel is at fault.
+        // Malformed bytes get no reply: they contain no request to reply to, and the kernel is at fault.
         let Ok(frame) = Frame::joined(&buffer[..length]) else { return };
         let outcome = dispatcher.dispatch(&frame, sender, |request| {
             activity.note_caller(request.caller.pid);

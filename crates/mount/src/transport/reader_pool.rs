@@ -1,9 +1,9 @@
-//! The readers of `/dev/fuse` are a leader and followers: only the leader waits for requests.
+//! Coordinates the readers of `/dev/fuse`: a leader, which waits for requests, and followers.
 //!
-//! If several waited, the kernel would wake the longest waiter. A program that sends one request after the
-//! other, as most do, would then be served from another CPU each time. So followers sample whether a backlog of
-//! unread requests forms, and help until it is gone. Each follower monitors its predecessor, and sleeps while that one
-//! has nothing to do.
+//! If several readers waited, the kernel would wake the reader that had waited longest. A program that sends its
+//! requests one after the other, as most do, would then be served from another CPU each time. So followers sample
+//! whether a backlog of unread requests forms, and help until it is gone. Each follower monitors its predecessor, and
+//! sleeps while the predecessor is idle.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::schedule::reader_activity::{
     Activity, Monitor, MonitorThread, QUIET_SAMPLES_MAX, SAMPLE_INTERVAL, next_interval,
 };
 
-/// Time between two samples of a follower that has just served [`BACKLOG`] requests.
+/// The time between two samples of a follower that has just served [`BACKLOG`] requests.
 const BACKLOG_INTERVAL: Duration = Duration::from_micros(50);
 const BACKLOG: usize = 8;
 
 /// A single unread request may be on its way to the predecessor. After this many such samples in succession, requests
-/// come faster than the predecessor can serve them.
+/// arrive faster than the predecessor can serve them.
 const SAMPLES_MIN: u32 = 4;
 
-/// The place of one reader among leader and followers.
+/// The position of a reader among the leader and the followers.
 #[derive(Debug)]
 pub(crate) struct ReaderSlot {
-    /// Samples the reader before this one; the leader has none.
+    /// Samples the preceding reader. The leader has no predecessor.
     predecessor: Option<Monitor>,
-    /// This reader as a monitor.
+    /// The thread of this reader in its role as a monitor.
     monitor_thread: Arc<MonitorThread>,
     activity: Arc<Activity>,
 }
 
-/// The slots of so many readers, the leader first.
+/// Creates the slots of `count` readers, the leader first.
 pub(crate) fn reader_slots(count: usize) -> Vec<ReaderSlot> {
     let monitor_threads: Vec<Arc<MonitorThread>> = (0..=count).map(|_| Arc::default()).collect();
     let mut predecessor = None;
@@ -61,13 +61,13 @@ impl ReaderSlot {
         self.monitor_thread.register()
     }
 
-    /// What the reader does.
+    /// Returns the activity of the reader.
     pub(crate) fn activity(&self) -> &Activity {
         &self.activity
     }
 
-    /// Waits until there is a backlog, after `served` requests since the last wait. The leader does not wait here:
-    /// its read blocks.
+    /// Waits until there is a backlog, after `served` requests since the last wait. Returns at once for the leader,
+    /// whose read blocks.
     pub(crate) fn wait_for_backlog(
         &mut self,
         device: impl AsFd,
@@ -108,7 +108,7 @@ impl ReaderSlot {
     }
 }
 
-/// Whether requests wait that are not read, or the connection is gone.
+/// Whether there are unread requests, or the connection is gone.
 fn has_unread(device: impl AsFd) -> Result<bool, Errno> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [PollFd::new(&device, PollFlags::IN)], Some(&at_once)) {

@@ -1,22 +1,22 @@
-//! Replies, and the ways that they go.
+//! The outcome of requests, and the interface for sending replies.
 
 use std::fmt;
 
 use thruway_fuse::Reply;
 
-/// Whether a request has its reply now.
+/// The state of a request's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The reply is ready to be sent.
     Replied,
-    /// The kernel expects none.
+    /// The kernel expects no reply.
     Silent,
-    /// The reply comes later, from another thread.
+    /// Another thread sends the reply later.
     Later,
 }
 
-/// Sends a reply to where its request came from, from any thread.
+/// Sends replies to the origin of their requests, from any thread.
 pub(crate) trait ReplySender: Send + Sync + fmt::Debug {
-    /// Sends it. A connection that is gone needs no reply.
+    /// Sends a reply. Errors are ignored, since a connection that is gone needs no reply.
     fn send(&self, unique: u64, reply: &mut Reply);
 }

@@ -1,4 +1,4 @@
-//! Requests over io_uring: a queue for each CPU, served on the CPU of the caller.
+//! Serves requests over io_uring, with a queue for each CPU that is served on the CPU of the caller.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -17,23 +17,23 @@ use crate::schedule::reader_activity::{
     Activity, Monitor, MonitorThread, QUIET_SAMPLES_MAX, SAMPLE_INTERVAL, next_interval,
 };
 
-/// Slots of a queue; more requests wait in the kernel.
+/// The number of slots in a queue. Further requests wait in the kernel.
 const DEPTH: usize = 64;
-/// The same for a CPU that no thread here may run on.
+/// The number of slots in the queue of a CPU that this process may not use.
 const SPARE_DEPTH: usize = 8;
-/// Most bytes in the payloads of one queue.
+/// The maximum number of bytes in the payloads of a queue.
 const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
-/// The queues that one thread serves.
+/// The queues that a thread serves.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueueShare {
-    /// The CPU that it is pinned to, if it is.
+    /// The CPU that the thread is pinned to, if any.
     processor: Option<usize>,
-    /// Numbers and depths.
+    /// The numbers and depths of the queues.
     queues: Vec<(u16, usize)>,
 }
 
-/// A share for each CPU that this process may use; together they are all queues of the kernel.
+/// Returns a share for each CPU that this process may use. Together, the shares cover all queues of the kernel.
 pub(crate) fn shares(payload_bytes_max: usize) -> Result<Vec<QueueShare>, Errno> {
     let allowed = sched_getaffinity(None)?;
     let is_allowed = |processor: usize| processor < CpuSet::MAX_CPU && allowed.is_set(processor);
@@ -60,13 +60,13 @@ fn share_out(
     shares
 }
 
-/// How many CPUs this kernel can ever have: it wants a queue for each.
+/// Returns the number of CPUs that this kernel can ever have, since the kernel requires a queue for each.
 fn processors() -> Result<u16, Errno> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible");
     count(list.map_err(|error| errno(&error))?.trim()).ok_or(Errno::INVAL)
 }
 
-/// How many numbers a list such as `0-3,8` has.
+/// Returns the number of CPUs in a list such as `0-3,8`.
 fn count(list: &str) -> Option<u16> {
     list.split(',').try_fold(0, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -75,7 +75,7 @@ fn count(list: &str) -> Option<u16> {
     })
 }
 
-/// Monitors the threads that serve queues, for ever.
+/// Monitors the threads that serve queues, and never returns without an error.
 pub(crate) fn monitor(
     monitor_thread: &MonitorThread,
     activities: Vec<Arc<Activity>>,
@@ -97,7 +97,7 @@ fn monitor_until_quiet(monitor_thread: &MonitorThread, monitors: &mut [Monitor])
         monitor_thread.wait(interval);
         let mut has_progressed = false;
         for monitor in &mut *monitors {
-            // The kernel itself wakes the thread of a ring: no request is left unread.
+            // The kernel itself wakes the thread of a ring, so no request stays unread.
             has_progressed |= monitor.sample(false).has_progressed;
         }
         quiet_samples = if has_progressed { 0 } else { quiet_samples + 1 };
@@ -110,7 +110,7 @@ fn monitor_until_quiet(monitor_thread: &MonitorThread, monitors: &mut [Monitor])
     }
 }
 
-/// Replies of other threads, for the thread that serves the queue.
+/// Passes replies of other threads to the thread that serves the queue.
 #[derive(Debug)]
 struct Mailbox {
     bell: Bell,
@@ -124,17 +124,17 @@ impl ReplySender for Mailbox {
     }
 }
 
-/// Requests whose replies come later, by their numbers. Each keeps its slot until then.
+/// Requests whose replies are sent later, by their ids. Each request occupies its slot until then.
 #[derive(Debug)]
-struct Pending<T> {
+struct PendingRequests<T> {
     requests: HashMap<u64, (T, bool)>,
-    /// How many of them wait for a lock.
+    /// The number of requests that wait for a lock.
     locks: usize,
-    /// Most that may: a request that unlocks must find a slot.
+    /// The maximum number of requests that wait for a lock, since a request that unlocks must find a slot.
     locks_max: usize,
 }
 
-impl<T> Pending<T> {
+impl<T> PendingRequests<T> {
     fn new(depth: usize) -> Self {
         Self { requests: HashMap::new(), locks: 0, locks_max: depth / 2 }
     }
@@ -159,17 +159,17 @@ impl<T> Pending<T> {
 #[derive(Debug)]
 pub(crate) struct QueueServer {
     ring: FuseRing,
-    /// The CPU that this thread is pinned to, if it is.
+    /// The CPU that this thread is pinned to, if any.
     processor: Option<usize>,
     activity: Arc<Activity>,
     mailbox: Arc<Mailbox>,
     sender: Arc<dyn ReplySender>,
-    pending: Pending<Arrival>,
+    pending: PendingRequests<Arrival>,
     dispatcher: Dispatcher,
 }
 
 impl QueueServer {
-    /// For the calling thread.
+    /// Creates the server of the calling thread.
     pub(crate) fn new(
         device: OwnedFd,
         share: &QueueShare,
@@ -180,7 +180,7 @@ impl QueueServer {
         if let Some(processor) = share.processor {
             let mut here = CpuSet::new();
             here.set(processor);
-            // A CPU that was taken away since sends no requests either.
+            // A CPU that was removed meanwhile sends no requests either.
             let _ = sched_setaffinity(None, &here);
         }
         let ring = FuseRing::new(device, &share.queues, payload_bytes_max);
@@ -194,7 +194,7 @@ impl QueueServer {
             activity,
             sender: Arc::clone(&mailbox) as _,
             mailbox,
-            pending: Pending::new(depth),
+            pending: PendingRequests::new(depth),
             dispatcher: Dispatcher::new(services)?,
         })
     }
@@ -222,7 +222,7 @@ impl QueueServer {
         }
     }
 
-    /// Under `SCHED_IDLE` the monitor has to run on the CPU of this thread.
+    /// Moves the monitor to the CPU of this thread, as `SCHED_IDLE` requires.
     fn move_monitor(&self) {
         if let Some(processor) = self.processor
             && self.activity.sched_idle().is_set()
@@ -245,7 +245,7 @@ impl QueueServer {
             pending.insert(unique, arrival, waits);
             return Ok(());
         }
-        // Only a reply gives the slot back to the kernel.
+        // Only a reply returns the slot to the kernel.
         ring.reply(arrival, dispatcher.reply().seal(unique)).map_err(|error| errno(&error))
     }
 
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn requests_that_wait_for_a_lock_leave_slots_for_those_that_unlock() {
-        let mut pending = Pending::new(4);
-        // Slow requests end by themselves, however many they are.
+        let mut pending = PendingRequests::new(4);
+        // Slow requests end without further requests, so their number need not be limited.
         (0..3).for_each(|unique| pending.insert(unique, (), false));
         for unique in [3, 4] {
             assert_eq!(pending.admit(true), Ok(()));

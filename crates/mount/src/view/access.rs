@@ -1,11 +1,12 @@
-//! Checks each request against the policy, and decides which names of a file count.
+//! Checks each request against the policy, and decides which names of a file the rules apply to.
 //!
-//! A request names an inode, not the name that was used. If a file has one name, that one counts. For a file with
-//! several names the kernel caches none, so the caller's thread looks one up before each use: the last one counts. For
-//! a use without a look-up, through a descriptor, all known names count.
+//! A request identifies an inode, not the name that the program used. If a file has a single name, the rules apply to
+//! that name. For a file with several names, the kernel caches no names, so the caller's thread looks a name up before
+//! each use, and the rules apply to the last lookup. If a file is used without a lookup, through a descriptor, the
+//! rules apply to all known names.
 //!
 //! A rename or a link that gives a file a name under which other rules match fails with `EXDEV`. So all names that are
-//! made through the mount are checked alike, and no such operation evades a rule.
+//! created through the mount are subject to the same rules, and no such operation evades a rule.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -21,13 +22,13 @@ use super::folders::Folders;
 use super::policy_check::{LazyFileFacts, PolicyEnforcer};
 use super::stat::{is_folder, stat_fd};
 use super::target::Target;
-use super::walks::{NamesHeld, Walks};
+use super::walks::{NameGuard, Walks};
 use crate::inodes::InodeId;
 use crate::memory::{Count, Memory};
 use crate::names::Name;
 use crate::policy::{Access, AccessRequest, Policy, Verdict};
 
-/// The file handle of opens whose reads are checked one by one.
+/// The file handle of opens whose reads are checked individually.
 pub(super) const CHECKED: u64 = 1;
 
 const READS: Access = Access { reads: true, writes: false };
@@ -50,22 +51,22 @@ impl AccessControl {
         self.enforcer.is_some()
     }
 
-    /// Replaces the policy, if there is one. Files that are open stay open.
+    /// Replaces the policy, if there is one. Open files stay open.
     pub(super) fn set_policy(&self, policy: Policy) {
         if let Some(enforcer) = &self.enforcer {
             enforcer.set_policy(policy);
         }
     }
 
-    /// The kernel has forgotten the inode.
+    /// Drops the state of an inode that the kernel has forgotten.
     pub(super) fn forget(&self, id: InodeId) {
         if let Some(enforcer) = &self.enforcer {
             enforcer.forget(id);
         }
     }
 
-    /// Locks names for as long as the operation takes.
-    pub(super) fn hold_names(&self, operation: &Operation<'_>) -> Option<NamesHeld<'_>> {
+    /// Locks names for the duration of the operation.
+    pub(super) fn hold_names(&self, operation: &Operation<'_>) -> Option<NameGuard<'_>> {
         self.enforcer.as_ref().and_then(|_| self.walks.hold_names(operation))
     }
 
@@ -76,17 +77,17 @@ impl AccessControl {
         }
     }
 
-    /// The number of rules.
+    /// Returns the number of rules.
     pub(super) fn rules(&self) -> Option<usize> {
         Some(self.enforcer.as_ref()?.policy().len())
     }
 
-    /// Whether rules need the contents of files.
+    /// Whether rules depend on the contents of files.
     pub(super) fn scans(&self) -> bool {
         self.enforcer.as_ref().is_some_and(|enforcer| enforcer.policy().scans())
     }
 
-    /// Whether the check of this operation may take as long as reading a file.
+    /// Whether checking this operation may take as long as reading a file.
     pub(super) fn may_scan(&self, operation: &Operation<'_>) -> bool {
         let is_checked = matches!(
             operation,
@@ -107,7 +108,7 @@ impl AccessControl {
         is_checked && self.scans()
     }
 
-    /// Refuses what the policy does not allow. Opens are checked elsewhere, since their verdict is needed there.
+    /// Refuses a request that the policy does not allow. Opens are checked elsewhere, since they need the verdict.
     pub(super) fn check_request(&self, request: &Request<'_>) -> Result<(), Errno> {
         if self.enforcer.is_none() {
             return Ok(());
@@ -144,7 +145,7 @@ impl AccessControl {
         }
     }
 
-    /// Refuses what the policy does not allow; else returns the verdict that allows it.
+    /// Checks an access. Returns the verdict if the policy allows the access.
     pub(super) fn check(
         &self,
         caller: &Caller,
@@ -175,8 +176,8 @@ impl AccessControl {
         Ok(verdict)
     }
 
-    /// Refuses a partial change of a file whose content is the reason that the caller may not read it. The change could
-    /// make it readable. Replacing the whole content reveals nothing.
+    /// Refuses to change a part of a file if the file's content is the reason why the caller may not read it, since the
+    /// change could make the file readable. Replacing the whole content reveals nothing.
     pub(super) fn check_partial_change(&self, caller: &Caller, id: InodeId) -> Result<(), Errno> {
         let Some(enforcer) = &self.enforcer else { return Ok(()) };
         let (policy, target) = (enforcer.policy(), Target::Inode(id));
@@ -186,14 +187,14 @@ impl AccessControl {
                 AccessRequest { path: &path, uid: caller.uid, gid: caller.gid, access: READS };
             let is_refused = decide(&policy, &request, &facts).is_err();
             if is_refused && policy.could_allow(&request, &facts) {
-                // Checked once more, for the count and the log.
+                // The second check counts and logs the refusal.
                 return self.check(caller, target, READS).map(drop);
             }
         }
         Ok(())
     }
 
-    /// Whether the caller may read the inode; a refusal is not logged.
+    /// Whether the caller may read the inode. A refusal is not logged.
     pub(super) fn may_read(&self, caller: &Caller, id: InodeId) -> bool {
         let Some(enforcer) = &self.enforcer else { return true };
         let (policy, target) = (enforcer.policy(), Target::Inode(id));
@@ -205,12 +206,12 @@ impl AccessControl {
         self.paths_of(caller, target).is_ok_and(|paths| paths.iter().all(is_allowed))
     }
 
-    /// Whether a look-up precedes each use of one of its names.
+    /// Whether a lookup precedes each use of a name of this file.
     pub(super) fn is_checked_by_lookup(&self, stat: &Statx) -> bool {
         self.enforcer.is_some() && !is_folder(stat) && stat.stx_nlink > 1
     }
 
-    /// Remembers a name of the inode; an empty one is for a file without a name.
+    /// Remembers a name of the inode. The name is empty for a file without a name.
     pub(super) fn note_found(&self, id: InodeId, parent: InodeId, name: &[u8], stat: &Statx) {
         if let Some(names) = &self.files.names
             && !matches!(name, b"." | b"..")
@@ -226,7 +227,7 @@ impl AccessControl {
         }
     }
 
-    /// The paths that count for the target, below the mount and without a leading slash.
+    /// Returns the paths of the target to which the rules apply, below the mount and without a leading slash.
     pub(super) fn paths_of(
         &self,
         caller: &Caller,
@@ -248,7 +249,7 @@ impl AccessControl {
         several.iter().map(|name| self.files.path_by(name)).collect()
     }
 
-    /// Returns a test for names in the folder that are hidden.
+    /// Returns a predicate for hidden names in the folder.
     pub(super) fn hiding(&self, folder: InodeId) -> Result<impl Fn(&CStr) -> bool, Errno> {
         let policy = self.enforcer.as_ref().map(PolicyEnforcer::policy);
         let path =
@@ -281,7 +282,8 @@ impl AccessControl {
             let is_well = are_files && policy.is_same_for_file(&old_path, &new_path);
             return if is_well { Ok(()) } else { Err(Errno::XDEV) };
         }
-        // A folder takes everything below along. On EXDEV, programs copy it file by file, and each is checked.
+        // Renaming a folder moves everything below. On EXDEV, programs copy the folder file by file, and each file is
+        // checked.
         let is_well = !is_folder(&stat)
             && (policy.is_same_for_file(&old_path, &new_path)
                 || stat.stx_nlink == 1
@@ -312,9 +314,9 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Whether a file may get a new name although other rules match there. No caller may be allowed more by them, and
-    /// this caller, which may have the file open, must be refused nothing. So programs can write a file beside the old
-    /// one and rename it over that.
+    /// Whether a file may get a new name although other rules match there: no caller gains rights by them, and this
+    /// caller, which may have the file open, loses none. So programs can write a new file beside the old one and rename
+    /// it over the old one.
     fn is_stricter_for_others(
         &self,
         policy: &Policy,
@@ -333,7 +335,7 @@ impl AccessControl {
     }
 }
 
-/// A refusal: the rule, or none if the check itself failed.
+/// A refusal: the number of the rule, or `usize::MAX` if the check itself failed.
 struct Refusal {
     errno: Errno,
     rule: usize,
@@ -342,7 +344,7 @@ struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rule {
-            usize::MAX => write!(formatter, "it cannot be judged ({})", self.errno),
+            usize::MAX => write!(formatter, "the check failed ({})", self.errno),
             rule => write!(formatter, "rule {rule}"),
         }
     }
@@ -361,13 +363,13 @@ fn decide(
     }
 }
 
-/// Whether the extended attribute is content, which needs permission to read. The others are access lists and labels,
-/// which the kernel itself reads.
+/// Whether the extended attribute is content, which needs permission to read. The other attributes are access lists and
+/// labels, which the kernel itself reads.
 pub(super) fn is_content(xattr: &[u8]) -> bool {
     !xattr.starts_with(b"system.posix_acl_") && !xattr.starts_with(b"security.")
 }
 
-/// Whether it reads from a file whose reads are checked one by one.
+/// Whether the operation reads from a file whose reads are checked individually.
 fn is_of_checked(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Read(with) => with.handle == CHECKED,

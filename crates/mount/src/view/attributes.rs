@@ -10,7 +10,7 @@ use thruway_fuse::wire::{
 
 use super::context::Context;
 use super::data::change_data;
-use super::several;
+use super::several_sources;
 use super::stat::{is_folder, stat_fd};
 use super::timeouts::ChangedBy;
 use thruway_fuse::{Caller, Reply, Request};
@@ -56,14 +56,14 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let id = InodeId(request.inode);
     let fds = view.folders.fds_of(id)?;
     if fds.len() > 1 {
-        several::check_attributes(&fds, is_touch(with))?;
+        several_sources::check_attributes(&fds, is_touch(with))?;
     }
     let before: Vec<_> = fds.iter().map(stat_fd).collect::<Result<_, _>>()?;
-    // The first source is the last: its attributes are shown.
+    // The first source comes last, since its attributes are shown.
     for (index, fd) in fds.iter().enumerate().rev() {
         if let Err(errno) = set_attributes_at(view, actor, request, with, fd) {
             let done = fds.iter().zip(&before).skip(index + 1);
-            done.for_each(|(fd, before)| several::restore_attributes(fd, before));
+            done.for_each(|(fd, before)| several_sources::restore_attributes(fd, before));
             return Err(errno);
         }
     }
@@ -79,7 +79,7 @@ fn set_attributes_at(
     fd: &OwnedFd,
 ) -> Result<(), Errno> {
     let is = |flag| with.valid & flag != 0;
-    // Without any field it is chown(-1, -1), which clears setuid and setgid and updates the time of change.
+    // A request without any field is chown(-1, -1), which clears setuid and setgid and updates the time of change.
     if is(setattr_flag::UID | setattr_flag::GID) || is_empty(with) {
         let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
         let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
@@ -103,7 +103,7 @@ fn set_attributes_at(
     Ok(())
 }
 
-/// Changes the length of a file. `kills` says whether this caller's change clears setuid and setgid.
+/// Changes the length of a file. `kills` says whether a change by this caller clears setuid and setgid.
 pub(super) fn resize(
     view: &View,
     actor: &Actor,
@@ -134,8 +134,8 @@ fn put_attributes(
     Ok(())
 }
 
-/// Completes the attributes of a folder by those of its parts. Returns whether the kernel learns of changes in it; for
-/// what is no folder, its parent decides that alone.
+/// Completes the attributes of a folder from its parts. Returns whether changes in the folder are reported to the
+/// kernel. For other files, only the parent folder matters.
 pub(super) fn complete(view: &View, id: InodeId, stat: &mut Statx) -> bool {
     !is_folder(stat) || view.folders.complete(id, stat)
 }
@@ -187,14 +187,15 @@ fn extended_attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Extende
     }
 }
 
-/// The number of links. A merged folder has no meaningful one, which 1 stands for, until it is removed.
+/// Returns the number of links. For a merged folder, the number has no meaning and is 1, or 0 once the folder is
+/// removed.
 fn shown_links(view: &View, stat: &Statx) -> u32 {
     let is_merged = view.folders.branches().is_some() && is_folder(stat);
     if is_merged { stat.stx_nlink.min(1) } else { stat.stx_nlink }
 }
 
-/// The inode number that users see. On the first file system it is the file's own. On others the top bits differ, since
-/// the whole mount is one device.
+/// Returns the inode number that users see. On the first file system, the number is the file's own. On other file
+/// systems, the top bits differ, since the whole mount is a single device.
 fn shown_number(volume: VolumeInfo, stat: &Statx) -> u64 {
     stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
 }
@@ -204,16 +205,16 @@ fn extended_time(time: &StatxTimestamp) -> ExtendedTime {
 }
 
 fn is_empty(with: &SetAttrIn) -> bool {
-    let what = setattr_flag::MODE
+    let fields = setattr_flag::MODE
         | setattr_flag::UID
         | setattr_flag::GID
         | setattr_flag::SIZE
         | setattr_flag::ATIME
         | setattr_flag::MTIME;
-    with.valid & what == 0
+    with.valid & fields == 0
 }
 
-/// Whether it only sets times, to the present.
+/// Whether the request only sets times to the present.
 fn is_touch(with: &SetAttrIn) -> bool {
     let present = setattr_flag::ATIME_NOW | setattr_flag::MTIME_NOW;
     let times = setattr_flag::ATIME | setattr_flag::MTIME;
@@ -223,7 +224,7 @@ fn is_touch(with: &SetAttrIn) -> bool {
         && (with.valid & times).count_ones() == (with.valid & present).count_ones()
 }
 
-/// Packs a device number into the kernel's 32 bits.
+/// Packs a device number into the kernel's 32-bit form.
 fn packed_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }

@@ -1,7 +1,7 @@
-//! Backing files: the kernel moves data to and from them by itself.
+//! Backing files, which the kernel reads and writes without the daemon.
 //!
-//! All opens of an inode at one time must use the same backing file, so it belongs to the inode. The kernel's id of a
-//! backing file is kept for a while after the last close. Then the next open needs no system call for it.
+//! All simultaneous opens of an inode must use the same backing file, so the backing file belongs to the inode. The
+//! kernel's id of a backing file is kept for a while after the last close, so that the next open needs no system call.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,14 +14,14 @@ use thruway_sys::fuse;
 use super::connection::Connection;
 use super::error_counts::ErrorCounts;
 use crate::actor::errno;
-use crate::inodes::{Backing, InodeId, Inodes, lock};
+use crate::inodes::{BackingState, InodeId, Inodes, lock};
 use crate::memory::{Count, Memory};
 use crate::policy::Verdict;
 
-/// Most idle backing files. Each holds an inode of the source in the kernel's memory, about 1 KiB.
+/// The maximum number of idle backing files. Each holds an inode of the source in the kernel's memory, about 1 KiB.
 const IDLE_MAX: usize = 1024;
 
-/// In place of a backing id: the daemon moves this inode's data.
+/// Stored instead of a backing id if the daemon moves the inode's data.
 pub(super) const DAEMON_IO: i32 = -1;
 
 /// The backing files of all inodes.
@@ -34,7 +34,7 @@ pub(super) struct BackingFiles {
     idle: Mutex<VecDeque<InodeId>>,
     /// The errors with which the kernel refused backing files.
     pub(super) refusals: ErrorCounts,
-    /// The kernel moves the data of files.
+    /// Whether the kernel moves the data of files.
     passes_through: bool,
 }
 
@@ -59,10 +59,10 @@ impl BackingFiles {
         self.passes_through
     }
 
-    /// Adds an open. It uses the backing file of other opens, or the file that `back` opens.
+    /// Adds an open, which uses the backing file of other opens, or the file that `back` registers.
     pub(super) fn acquire(
         &self,
-        backing: &mut Backing,
+        backing: &mut BackingState,
         verdict: Verdict,
         back: impl FnOnce() -> Result<i32, Errno>,
     ) -> Result<i32, Errno> {
@@ -82,14 +82,14 @@ impl BackingFiles {
         Ok(backing.id)
     }
 
-    /// Tests with a file of our own whether the kernel accepts backing files at all.
+    /// Tests with a file of this process whether the kernel accepts backing files at all.
     fn may_pass_through(&self) -> Result<(), Errno> {
         let backing_id = fuse::open_backing(self.connection.device.as_fd(), self.memory.as_fd());
         self.connection.close_backing(backing_id.map_err(|error| errno(&error))?);
         Ok(())
     }
 
-    /// Makes the file a backing file, or decides for daemon I/O.
+    /// Registers the file as a backing file, or falls back to daemon I/O.
     pub(super) fn back(&self, file: &OwnedFd) -> Result<i32, Errno> {
         if !self.passes_through {
             return Ok(DAEMON_IO);
@@ -117,7 +117,7 @@ impl BackingFiles {
         }
     }
 
-    /// Closes the backing file of an idle inode, unless it was opened again.
+    /// Closes the backing file of an idle inode, unless the inode was opened again.
     pub(super) fn drop_idle(&self, id: InodeId) {
         if self.inodes.get(id).is_err() {
             return;

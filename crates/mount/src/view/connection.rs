@@ -1,4 +1,4 @@
-//! The connection to the kernel, for messages that are no replies.
+//! The connection to the kernel, for messages other than replies.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,7 +16,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Sends a notification. What the kernel does not know needs no invalidation.
+    /// Sends a notification. `ENOENT` is not an error, since an inode that the kernel does not know needs no
+    /// invalidation.
     pub(crate) fn notify(&self, notification: &Notification<'_>) -> Result<(), Errno> {
         match device::write_message(&self.device, &notification.to_bytes()) {
             Err(Errno::NOENT) => Ok(()),
@@ -25,7 +26,7 @@ impl Connection {
     }
 
     pub(super) fn invalidate_attributes(&self, id: InodeId) {
-        // The readers notice when the connection is gone.
+        // The readers notice if the connection is gone.
         let _ = self.notify(&Notification::Attributes { inode: id.0 });
     }
 

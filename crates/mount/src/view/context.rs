@@ -1,4 +1,4 @@
-//! The context of one request.
+//! The context of a request.
 
 use thruway_fuse::{Reply, Request};
 
@@ -6,7 +6,7 @@ use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 
-/// One request, and all that its operation needs.
+/// A request, and the state that its operation needs.
 pub(super) struct Context<'a> {
     pub(super) view: &'a View,
     /// The credentials of the thread.
@@ -16,7 +16,7 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The inode of the request: for operations on names, the folder.
+    /// Returns the inode of the request. For operations on names, it is the folder.
     pub(super) fn inode(&self) -> InodeId {
         InodeId(self.request.inode)
     }

@@ -1,4 +1,4 @@
-//! New names: files, folders, links and nodes, made as the caller.
+//! Creates files, folders, links and nodes as the caller.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use thruway_fuse::wire::{CreateIn, EntryOut, MkDirIn, MkNodIn};
 
 use super::context::Context;
 use super::folder::{BranchDir, Folder};
-use super::found::Found;
+use super::found::FoundInode;
 use super::open::access;
 use super::placement::make_in;
 use super::stat::{stat_fd, stat_name};
@@ -45,7 +45,7 @@ pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Resul
 pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result<(), Errno> {
     let (view, parent) = (cx.view, cx.inode());
     let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
-    // In the source that has the file, or not at all.
+    // The link is created in the source that has the file, since a link cannot cross file systems.
     let dir = view.folders.dir_in(&folder, view.files.inodes.get(source)?.branch)?;
     link_fd(&fd, &dir.fd, name)?;
     reply_new(cx, &folder, &dir, name)
@@ -54,18 +54,18 @@ pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result
 pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Result<(), Errno> {
     let verdict = check_new(cx, name, with)?;
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
-    // Open for reading only: a file that is open for writing cannot be executed.
+    // The file is opened for reading only, since a file that is open for writing cannot be executed.
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, name, flags, mode));
     let made = match made {
-        // The file exists since the kernel looked. On ESTALE it looks again.
+        // Another program created the file after the kernel looked. On ESTALE, the kernel looks again.
         Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
         made => made,
     }?;
     cx.view.folders.note_change(&made.folder, name);
-    let found = Found::Made(&made.dir, made.file.as_fd(), name);
+    let found = FoundInode::Created(&made.dir, made.file.as_fd(), name);
     let id = reply_created(cx, &made, found, (with, verdict))?;
-    // The next requests are about this file: its attributes are set, or it is written to.
+    // The next requests usually concern this file: its attributes are set, or it is written to.
     cx.view.files.path_fds.put(id, Arc::new(made.file));
     Ok(())
 }
@@ -76,31 +76,31 @@ pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno
     let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
     let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, c".", flags, mode))?;
-    let found = Found::Nameless(&made.dir, made.file.as_fd());
+    let found = FoundInode::Nameless(&made.dir, made.file.as_fd());
     reply_created(cx, &made, found, (with, verdict)).map(drop)
 }
 
-/// What was just made, in which folder, and in which source's part of it.
-struct Made<T> {
+/// A new file, with its folder and the source's part of the folder.
+struct NewFile<T> {
     folder: Folder,
     dir: BranchDir,
     file: T,
 }
 
-/// Makes something in the folder of the request, as its caller, in the source that the create policy chooses.
+/// Runs `make` in the folder of the request, as the caller, in the source that the create policy chooses.
 fn make<T>(
     cx: &mut Context<'_>,
     (mode, umask): (u32, u32),
     mut make: impl FnMut(&BranchDir) -> Result<T, Errno>,
-) -> Result<Made<T>, Errno> {
+) -> Result<NewFile<T>, Errno> {
     let folder = cx.view.folders.folder(cx.inode())?;
     let (actor, caller) = (&mut *cx.actor, &cx.request.caller);
     let (dir, file) =
         make_in(cx.view, &folder, |dir| actor.make_as(caller, mode, umask, || make(dir)))?;
-    Ok(Made { folder, dir, file })
+    Ok(NewFile { folder, dir, file })
 }
 
-/// Refuses a new file that the policy does not allow, else says which verdict allows it.
+/// Checks whether the policy allows a new file. Returns the verdict if it does.
 fn check_new(cx: &Context<'_>, name: &CStr, with: &CreateIn) -> Result<Verdict, Errno> {
     let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
     cx.view.access.check(&cx.request.caller, Target::New(cx.inode(), name), access)
@@ -108,8 +108,8 @@ fn check_new(cx: &Context<'_>, name: &CStr, with: &CreateIn) -> Result<Verdict, 
 
 fn reply_created(
     cx: &mut Context<'_>,
-    made: &Made<OwnedFd>,
-    found: Found<'_>,
+    made: &NewFile<OwnedFd>,
+    found: FoundInode<'_>,
     (with, verdict): (&CreateIn, Verdict),
 ) -> Result<InodeId, Errno> {
     let stat = stat_fd(&made.file)?;
@@ -129,15 +129,15 @@ fn reply_new(
 ) -> Result<(), Errno> {
     cx.view.folders.note_change(folder, name);
     let stat = stat_name(&dir.fd, name)?;
-    cx.reply.put(&new_entry(cx.view, folder, Found::Name(dir, name), &stat)?);
+    cx.reply.put(&new_entry(cx.view, folder, FoundInode::Named(dir, name), &stat)?);
     Ok(())
 }
 
-/// The reply about a new inode. The kernel must not cache a name that the policy hides.
+/// Builds the entry of a new inode for the reply. The kernel must not cache a name that the policy hides.
 fn new_entry(
     view: &View,
     folder: &Folder,
-    found: Found<'_>,
+    found: FoundInode<'_>,
     stat: &Statx,
 ) -> Result<EntryOut, Errno> {
     let mut entry = lookup::entry(view, folder, found, stat, ChangedBy::Us)?;
@@ -149,7 +149,7 @@ fn new_entry(
     Ok(entry)
 }
 
-/// Links the file by its descriptor. Without the capability for that, it links by the descriptor's path in `/proc`.
+/// Links a file by its descriptor. Without the capability for that, links by the descriptor's path in `/proc`.
 fn link_fd(fd: &OwnedFd, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     match fs::linkat(fd, c"", folder, name, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT) => {
@@ -160,7 +160,7 @@ fn link_fd(fd: &OwnedFd, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// The device number in the kernel's 32 bits.
+/// Unpacks a device number from the kernel's 32-bit form.
 fn unpacked_device(packed: u32) -> fs::Dev {
     let major = (packed >> 8) & 0xfff;
     let minor = (packed & 0xff) | ((packed >> 12) & 0xf_ff00);

@@ -1,4 +1,4 @@
-//! Reads and writes that the daemon does.
+//! Reads and writes that go through the daemon.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -18,10 +18,11 @@ use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 
-/// `SEEK_HOLE`; otherwise it is `SEEK_DATA`.
+/// The value of `SEEK_HOLE`; any other value of `whence` is `SEEK_DATA`.
 const SEEK_HOLE: u32 = 4;
 
-/// Largest copy in bytes that is made at once. It takes as long as handing the request to another thread.
+/// The maximum size in bytes of a copy that the reader performs itself. Such a copy takes as long as handing the
+/// request to another thread.
 const COPIED_AT_ONCE_MAX: u64 = 128 * 1024;
 
 pub(super) fn read(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
@@ -76,7 +77,7 @@ pub(super) fn lseek(cx: &mut Context<'_>, with: &LSeekIn) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the request copies more than can be done at once.
+/// Whether the request copies more than the reader should copy itself.
 pub(super) fn copies_much(view: &View, request: &Request<'_>) -> bool {
     let Operation::CopyFileRange { with, .. } = request.operation else { return false };
     let size = |fd: Arc<OwnedFd>| stat_fd(&*fd).map_or(0, |stat| stat.stx_size);
@@ -95,7 +96,7 @@ pub(super) fn copy_file_range(
     let source = view.files.open_for_reading(InodeId(request.inode))?;
     let target = view.files.open_for_writing(InodeId(with.target))?;
     let (mut from, mut to) = (with.offset, with.target_offset);
-    // The short form has 32 bits in its reply.
+    // The short form of the reply has 32 bits.
     let most = if long { i64::MAX.cast_unsigned() } else { u64::from(u32::MAX) };
     let length = usize::try_from(with.length.min(most)).map_err(|_| Errno::INVAL)?;
     let copied = change_data(actor, &request.caller, request.caller.uid != 0, &target, || {
@@ -109,8 +110,8 @@ pub(super) fn copy_file_range(
     Ok(())
 }
 
-/// Runs `change`, which changes a file's data. With `kills`, setuid and setgid are cleared as by the caller's own
-/// change; else they stay.
+/// Runs `change`, which changes a file's data. With `kills`, setuid and setgid are cleared as by a change of the
+/// caller; otherwise they stay.
 pub(super) fn change_data<T>(
     actor: &Actor,
     caller: &Caller,
@@ -130,8 +131,8 @@ pub(super) fn is_setid(stat: &Statx) -> bool {
     stat.stx_mode & 0o6000 != 0
 }
 
-/// Whether the file has setgid without execution by its group, once a sign of mandatory locks. Members of the group may
-/// write to it without clearing the bit.
+/// Whether the file has setgid without group execution, formerly the mark of mandatory locks. Members of the group may
+/// write to the file without clearing the bit.
 pub(super) fn is_setgid_for_locks(stat: &Statx) -> bool {
     stat.stx_mode & 0o2010 == 0o2000
 }

@@ -1,4 +1,4 @@
-//! Runs the operation of a request: one match over all of them.
+//! Runs the operation of a request, in a single match over all operations.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use thruway_fuse::{Operation, Reply, Request};
 
 use super::context::Context;
 use super::state::View;
-use super::walks::NamesHeld;
+use super::walks::NameGuard;
 use super::{attributes, create, data, listing, locking, lookup, names, open, statfs, xattr};
 use crate::actor::Actor;
 use crate::inodes::InodeId;
@@ -18,7 +18,7 @@ const FAILING: [Errno; 5] =
     [Errno::IO, Errno::UCLEAN, Errno::NOTCONN, Errno::CONNABORTED, Errno::SHUTDOWN];
 
 impl View {
-    /// Serves one request. A reply that comes later goes to `sender`.
+    /// Serves a request. If the reply is sent later, it goes to `sender`.
     pub(crate) fn serve(
         &self,
         actor: &mut Actor,
@@ -41,8 +41,8 @@ impl View {
         })
     }
 
-    /// Refuses what the mode or the policy does not allow. The guard keeps names as they are.
-    fn admit(&self, request: &Request<'_>) -> Result<Option<NamesHeld<'_>>, Errno> {
+    /// Refuses a request that the mode or the policy does not allow. The returned guard keeps names unchanged.
+    fn admit(&self, request: &Request<'_>) -> Result<Option<NameGuard<'_>>, Errno> {
         if matches!(
             request.operation,
             Operation::Forget { .. }
@@ -53,7 +53,7 @@ impl View {
             return Ok(None);
         }
         if self.behaviour.frozen && request.operation.is_change() {
-            // The kernel refuses it, unless root has remounted the mount as writable.
+            // The kernel refuses changes by itself, unless root has remounted the view as writable.
             return Err(Errno::ROFS);
         }
         self.invalidation.catch_up();

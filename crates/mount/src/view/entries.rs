@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags, RawDir, RawDirEntry, SeekFrom};
 use rustix::io::Errno;
 
-/// Calls `push` for each entry after the cookie, until it returns that there is no room.
+/// Calls `push` for each entry after the cookie, until `push` returns `false` because the buffer is full.
 pub(super) fn each_entry(
     folder: &OwnedFd,
     cookie: u64,
@@ -27,7 +27,7 @@ pub(super) fn each_entry(
     Ok(())
 }
 
-/// Opens the folder with an offset of its own.
+/// Opens the folder again, with a separate offset.
 pub(super) fn open_folder(folder: impl AsFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     fs::openat(folder, CURRENT, flags, Mode::empty())

@@ -1,4 +1,4 @@
-//! Errors by their number.
+//! Counts errors by their number.
 
 use std::collections::BTreeMap;
 use std::io::Error;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::inodes::lock;
 
-/// How often each error came: of the kernel, which would not take backing files, or of a source.
+/// The number of times that each error occurred: errors of the kernel, which refused backing files, or of a source.
 #[derive(Debug, Default)]
 pub(super) struct ErrorCounts {
     counts: Mutex<BTreeMap<i32, u64>>,
@@ -19,7 +19,7 @@ impl ErrorCounts {
         *lock(&self.counts).entry(errno.raw_os_error()).or_default() += 1;
     }
 
-    /// The counts by the system's words for the errors.
+    /// Returns the counts by the system's description of the error.
     pub(super) fn by_name(&self) -> BTreeMap<String, u64> {
         let counts = lock(&self.counts);
         let reason = |errno| Error::from_raw_os_error(errno).to_string();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
-use super::found::Found;
+use super::found::FoundInode;
 use super::stat::{identity, is_folder, open_handle, open_name, stat_fd, stat_name};
 use super::target::Target;
 use crate::descriptors::Descriptors;
@@ -18,27 +18,28 @@ use crate::proc_path::ProcPath;
 use crate::roots::Roots;
 use crate::volumes::{VolumeInfo, Volumes};
 
-/// All inodes that the kernel knows, and their open descriptors.
+/// The inodes that the kernel knows, and their open descriptors.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) inodes: Arc<Inodes>,
     pub(super) volumes: Arc<Volumes>,
     /// The roots of the sources.
     pub(super) roots: Arc<Roots>,
-    /// Inodes, open with `O_PATH`.
+    /// Descriptors of inodes, open with `O_PATH`.
     pub(super) path_fds: Descriptors,
     pub(super) pins: Pins,
     /// The names of inodes, if they are needed.
     pub(super) names: Option<Names>,
-    /// Open for reading, for daemon I/O; as a second part of an inode, so that its access time stays.
+    /// Descriptors for reading, for daemon I/O. The second branch of an inode holds a descriptor that keeps the access
+    /// time.
     readers: Descriptors,
-    /// Open for writing, for daemon I/O.
+    /// Descriptors for writing, for daemon I/O.
     writers: Descriptors,
 }
 
 impl Files {
-    /// The files below `roots`, on these `volumes`. With `needs_names`, names are kept even if the first
-    /// source has handles.
+    /// Creates the table for the files below `roots`, on these `volumes`. With `needs_names`, names are kept even if
+    /// the first source has handles.
     pub(super) fn new(
         inodes: Inodes,
         (roots, volumes): (Arc<Roots>, Arc<Volumes>),
@@ -60,7 +61,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Adds the root to the table, unless the previous worker has.
+    /// Adds the root to the table, unless the previous worker has added it.
     fn intern_root(&self) -> Result<VolumeInfo, Errno> {
         let root = self.roots.first()?;
         let stat = stat_fd(&root)?;
@@ -72,26 +73,26 @@ impl Files {
         Ok(volume)
     }
 
-    /// Closes all descriptors that can be opened again, as they may keep a file system from being unmounted.
+    /// Closes all descriptors that can be opened again, since they may keep a file system from being unmounted.
     pub(super) fn close_all(&self) {
         [&self.path_fds, &self.readers, &self.writers].iter().for_each(|all| all.clear());
     }
 
-    /// Closes descriptors that are unused for a while.
+    /// Closes descriptors that were not used for a while.
     pub(super) fn age(&self) {
         self.path_fds.age();
         self.readers.age();
         self.writers.age();
     }
 
-    /// Closes what was open only while a program had the file open.
+    /// Closes the descriptors that were needed only while a program had the file open.
     pub(super) fn close(&self, id: InodeId) {
         self.pins.release(id);
         [0, 1].iter().for_each(|&keeps_atime| self.readers.remove((id, keeps_atime)));
         self.writers.remove(id);
     }
 
-    /// The kernel has forgotten the inode.
+    /// Drops the state of an inode that the kernel has forgotten.
     pub(super) fn forget(&self, id: InodeId) {
         self.path_fds.remove(id);
         if let Some(names) = &self.names {
@@ -100,7 +101,7 @@ impl Files {
         self.close(id);
     }
 
-    /// The inode, open with `O_PATH`.
+    /// Returns the inode, open with `O_PATH`.
     pub(super) fn path_fd(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
         if id == InodeId::ROOT {
             return self.roots.first();
@@ -130,7 +131,7 @@ impl Files {
         Ok(opened)
     }
 
-    /// Opens the inode through a descriptor of it, or else by its name.
+    /// Opens the inode through an existing descriptor, or by its name.
     fn open_without_handle(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
         if !flags.contains(OFlags::PATH) {
             let fd = self.path_fd(inode.id)?;
@@ -143,13 +144,13 @@ impl Files {
         let flags = flags | OFlags::CLOEXEC;
         let root = self.roots.get(inode.branch)?;
         let fd = fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
-        // The name may lead to another file now.
+        // The name may refer to another file by now.
         let identity = identity(inode.identity.volume, &stat_fd(&fd)?);
         if identity.is_same_file(&inode.identity) { Ok(fd) } else { Err(Errno::STALE) }
     }
 
-    /// Between the `statx` of a name and the taking of its handle, the name may have been moved to another file. Then
-    /// the handle is that file's.
+    /// Checks that the handle opens the inode. Between the `statx` of a name and the creation of its handle, another
+    /// file may have been moved to the name, and then the handle belongs to that file.
     fn check(&self, inode: &Inode, opened: &OwnedFd) -> Result<(), Errno> {
         let stat = stat_fd(opened)?;
         if stat.stx_ino != inode.identity.number {
@@ -159,22 +160,22 @@ impl Files {
         Ok(())
     }
 
-    /// The inode of `stat`, if the kernel knows it.
+    /// Returns the inode of `stat`, if the kernel knows it.
     pub(super) fn known(&self, stat: &Statx) -> Option<InodeId> {
         let volume = self.volumes.known(stat)?;
         self.inodes.find_known(&identity(volume.index, stat))
     }
 
     /// Keeps a file alive whose opens the kernel does not report, or that has no name.
-    pub(super) fn pin_found(&self, id: InodeId, found: Found<'_>) {
-        // If this fails, the file is merely gone for its users once it is removed.
+    pub(super) fn pin_found(&self, id: InodeId, found: FoundInode<'_>) {
+        // If the pin fails, the file merely becomes unusable after it is removed.
         if let Ok(fd) = found.path_fd() {
             self.pins.hold(id, Arc::new(fd));
         }
     }
 
-    /// Runs `change`, which may remove this name. If it is the name of a folder that the kernel knows, the folder is
-    /// kept for its users. (A file is kept by its opens.)
+    /// Runs `change`, which may remove this name. If the name belongs to a folder that the kernel knows, the folder
+    /// stays usable. (Files are kept by their opens.)
     pub(super) fn keeping_folder<T>(
         &self,
         folder: BorrowedFd<'_>,
@@ -191,7 +192,7 @@ impl Files {
         Ok(changed)
     }
 
-    /// Keeps a file with daemon I/O alive, as it has no backing file in the kernel.
+    /// Keeps a file with daemon I/O alive, since the kernel has no backing file for it.
     pub(super) fn pin_open(&self, id: InodeId, fd: impl FnOnce() -> Result<OwnedFd, Errno>) {
         if self.pins.get(id).is_none()
             && let Ok(fd) = fd()
@@ -209,7 +210,8 @@ impl Files {
         self.reopen(id, OFlags::RDONLY)
     }
 
-    /// A file that can only be appended to (`chattr +a`) opens for appending, and then each write appends.
+    /// Opens the inode for writing. A file that can only be appended to (`chattr +a`) is opened for appending, and then
+    /// each write appends.
     pub(super) fn open_for_writing(&self, id: InodeId) -> Result<OwnedFd, Errno> {
         match self.reopen(id, OFlags::WRONLY) {
             Err(Errno::PERM) => self.reopen(id, OFlags::WRONLY | OFlags::APPEND),
@@ -217,7 +219,8 @@ impl Files {
         }
     }
 
-    /// Opens the inode so that reads leave its access time as it is. Only its owner may do so, or a privileged process.
+    /// Opens the inode so that reads do not update the access time, if this process owns the file or is privileged;
+    /// otherwise opens it normally.
     pub(super) fn open_without_atime(&self, id: InodeId) -> Result<OwnedFd, Errno> {
         match self.reopen(id, OFlags::RDONLY | OFlags::NOATIME) {
             Err(Errno::PERM) => self.open_for_reading(id),
@@ -225,7 +228,8 @@ impl Files {
         }
     }
 
-    /// The inode, open for reading for as long as it is used. With `keeps_atime`, reads leave its access time.
+    /// Returns the inode, open for reading, from the cache of readers. With `keeps_atime`, reads do not update the
+    /// access time.
     pub(super) fn reader(&self, id: InodeId, keeps_atime: bool) -> Result<Arc<OwnedFd>, Errno> {
         let owner = (id, u16::from(keeps_atime));
         if let Some(file) = self.readers.get(owner) {
@@ -237,7 +241,7 @@ impl Files {
         Ok(file)
     }
 
-    /// The inode, open for writing for as long as it is used.
+    /// Returns the inode, open for writing, from the cache of writers.
     pub(super) fn writer(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(file) = self.writers.get(id) {
             return Ok(file);
@@ -247,12 +251,13 @@ impl Files {
         Ok(file)
     }
 
-    /// The path below the mount, without a leading slash. Of several names, the last used one counts.
+    /// Returns the path below the mount, without a leading slash. For an inode with several names, the path contains
+    /// the last used name.
     pub(super) fn path_of(&self, subject: Target<'_>) -> Result<Vec<u8>, Errno> {
         match subject {
             Target::Inode(id) => {
                 let known = self.names.as_ref().and_then(|names| names.path(id));
-                // After the death of a worker no names are known; the source may tell.
+                // After the death of a worker no names are known, but the source may know the path.
                 known.or_else(|| self.path_in_source(id)).ok_or(Errno::STALE)
             }
             Target::Name(folder, name) | Target::New(folder, name) => {
@@ -273,12 +278,12 @@ impl Files {
         let fd = self.path_fd(id).ok()?;
         let stat = stat_fd(&*fd).ok()?;
         if stat.stx_nlink == 0 || stat.stx_nlink > 1 && !is_folder(&stat) {
-            // It would be a name that is gone, or any of several.
+            // The source's path could be a removed name, or any of several names.
             return None;
         }
         let root = path(&*self.roots.get(self.inodes.get(id).ok()?.branch).ok()?)?;
         let below = path(&fd)?;
-        // A private copy of a mount begins at the source.
+        // A private copy of a mount starts at the source.
         let root = root.strip_suffix(b"/").unwrap_or(&root);
         below.strip_prefix(root)?.strip_prefix(b"/").map(<[u8]>::to_vec)
     }

@@ -9,34 +9,34 @@ use rustix::io::Errno;
 
 use super::files::Files;
 use super::folder::{BranchDir, Folder, Parts};
-use super::merging::Merging;
+use super::merged_sources::MergedSources;
 use super::stat::{FOLDER, handle_of, stat_fd, stat_name, take_newer_times};
 use super::watches::FolderWatches;
-use crate::branches::{Branches, Merged, Opener, Part};
-use crate::inodes::{Forgotten, InodeId, Watched};
+use crate::branches::{Branches, MergedFolder, Opener, Part};
+use crate::inodes::{ForgottenInode, InodeId, WatchState};
 
-/// The folders that the kernel knows, of one source or merged of several.
+/// The folders that the kernel knows, of a single source or merged from several.
 #[derive(Debug)]
 pub(super) struct Folders {
     pub(super) files: Arc<Files>,
     pub(super) watches: FolderWatches,
-    /// All sources, if there are several.
-    pub(super) merging: Option<Merging>,
-    /// Nothing changes, so nothing has to be watched.
+    /// The sources, if there are several.
+    pub(super) merged_sources: Option<MergedSources>,
+    /// Whether the sources never change, so that nothing has to be watched.
     pub(super) is_frozen: bool,
 }
 
 impl Folders {
-    /// The sources, if there are several.
+    /// Returns the sources, if there are several.
     pub(super) fn branches(&self) -> Option<&Branches> {
-        self.merging.as_ref().map(|merging| &merging.branches)
+        self.merged_sources.as_ref().map(|merged_sources| &merged_sources.branches)
     }
 
-    fn merging(&self) -> Result<&Merging, Errno> {
-        self.merging.as_ref().ok_or(Errno::STALE)
+    fn merged_sources(&self) -> Result<&MergedSources, Errno> {
+        self.merged_sources.as_ref().ok_or(Errno::STALE)
     }
 
-    /// The folder. It is watched if that is possible, since the kernel caches its names.
+    /// Returns the folder, which is watched if possible, since the kernel caches its names.
     pub(super) fn folder(&self, id: InodeId) -> Result<Folder, Errno> {
         if let Some(branches) = self.branches() {
             let merged = self.merged(branches, id)?;
@@ -48,63 +48,65 @@ impl Folders {
         Ok(Folder { id, is_watched, parts: Parts::One(dir) })
     }
 
-    /// The file of a name, and its source.
+    /// Returns the attributes of the file with this name, and the source that has the file.
     pub(super) fn find(&self, folder: &Folder, name: &CStr) -> Result<(BranchDir, Statx), Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok((dir.clone(), stat_name(&dir.fd, name)?)),
             Parts::Merged(merged) if merged.is_merged() => {
-                let merging = self.merging()?;
+                let merged_sources = self.merged_sources()?;
                 if self.watches.is_behind() {
-                    return merging.look_up_again(merged, name).ok_or(Errno::NOENT);
+                    return merged_sources.look_up_again(merged, name).ok_or(Errno::NOENT);
                 }
-                merging.find_merged(merged, name)
+                merged_sources.find_merged(merged, name)
             }
             Parts::Merged(merged) => {
-                let dir = self.merging()?.open_part(merged, &merged.parts[0])?;
+                let dir = self.merged_sources()?.open_part(merged, &merged.parts[0])?;
                 let stat = stat_name(&dir.fd, name)?;
                 Ok((dir, stat))
             }
         }
     }
 
-    /// The sources that may have the name; the first wins.
+    /// Returns the sources that may have the name. The first of them provides the file.
     pub(super) fn all_with(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok(vec![dir.clone()]),
             Parts::Merged(merged) if merged.is_merged() => {
-                let merging = self.merging()?;
+                let merged_sources = self.merged_sources()?;
                 if self.watches.is_behind() {
-                    merging.look_up_again(merged, name);
+                    merged_sources.look_up_again(merged, name);
                 }
-                merging.all_merged_with(merged, name)
+                merged_sources.all_merged_with(merged, name)
             }
-            Parts::Merged(merged) => Ok(vec![self.merging()?.open_part(merged, &merged.parts[0])?]),
+            Parts::Merged(merged) => {
+                Ok(vec![self.merged_sources()?.open_part(merged, &merged.parts[0])?])
+            }
         }
     }
 
-    /// The folder's part in this source.
+    /// Returns the folder's part in this source.
     pub(super) fn dir_in(&self, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok(dir.clone()),
             Parts::Merged(merged) => {
                 let part = merged.part(branch).ok_or(Errno::XDEV)?;
-                self.merging()?.open_part(merged, part)
+                self.merged_sources()?.open_part(merged, part)
             }
         }
     }
 
-    /// The folder's parts, one for each source that has it.
+    /// Returns the folder's parts, one for each source that has the folder.
     pub(super) fn dirs(&self, folder: &Folder) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok(vec![dir.clone()]),
             Parts::Merged(merged) => {
-                let merging = self.merging()?;
-                merged.parts.iter().map(|part| merging.open_part(merged, part)).collect()
+                let merged_sources = self.merged_sources()?;
+                merged.parts.iter().map(|part| merged_sources.open_part(merged, part)).collect()
             }
         }
     }
 
-    /// The inode's descriptors, one for each part if it is a merged folder.
+    /// Returns the inode's descriptors: one for each part of a merged folder, otherwise a single one.
     pub(super) fn fds_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
         let is_folder = u32::from(self.files.inodes.get(id)?.identity.kind) << 12 == FOLDER;
         if self.branches().is_none() || !is_folder {
@@ -118,15 +120,15 @@ impl Folders {
     /// these times are reported.
     pub(super) fn complete(&self, id: InodeId, stat: &mut Statx) -> bool {
         let Ok(folder) = self.folder(id) else { return false };
-        if let (Some(merged), Ok(merging)) = (folder.merged(), self.merging()) {
-            let parts = merged.parts.iter().flat_map(|part| merging.open_part(merged, part));
+        if let (Some(merged), Ok(merged_sources)) = (folder.merged(), self.merged_sources()) {
+            let parts = merged.parts.iter().flat_map(|part| merged_sources.open_part(merged, part));
             parts.flat_map(|dir| stat_fd(&dir.fd)).for_each(|part| take_newer_times(stat, &part));
         }
         folder.is_watched
     }
 
-    /// The merged folder; its parts are looked up if they are not known.
-    fn merged(&self, branches: &Branches, id: InodeId) -> Result<Arc<Merged>, Errno> {
+    /// Returns the merged folder, whose parts are looked up if they are not known.
+    fn merged(&self, branches: &Branches, id: InodeId) -> Result<Arc<MergedFolder>, Errno> {
         if let Some(merged) = branches.get(id) {
             return Ok(merged);
         }
@@ -145,16 +147,16 @@ impl Folders {
         if parts.is_empty() {
             return Err(if id == InodeId::ROOT { Errno::NODEV } else { Errno::STALE });
         }
-        // Watched before names are read, so that no change is missed.
+        // The watch precedes the reading of names, so that no change is missed.
         let is_watched = fds.iter().fold(true, |all, (branch, fd)| {
             let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
             self.watches.try_watching(id, &dir) && all
         });
         self.watches.set_watched(id, is_watched);
-        Ok(branches.keep(Merged::new(id, parts, is_watched)))
+        Ok(branches.keep(MergedFolder::new(id, parts, is_watched)))
     }
 
-    /// The folders in each branch that have this one's name in its parent.
+    /// Returns the folder in each branch that has this folder's name in the parent.
     fn part_fds(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         let known = self.files.names.as_ref().and_then(|names| names.get(id));
         let (parent, name) = known.ok_or(Errno::STALE)?;
@@ -164,17 +166,17 @@ impl Folders {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match fs::openat(&dir.fd, name.as_c_str(), flags, Mode::empty()) {
                 Ok(fd) => fds.push((dir.branch, Arc::new(fd))),
-                // The branch has a file of that name, which is hidden.
+                // The branch has a file of that name, which the folder hides.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => {
-                    self.merging()?.branches.note_failure(dir.branch, errno);
+                    self.merged_sources()?.branches.note_failure(dir.branch, errno);
                 }
             }
         }
         if fds.is_empty() { Err(Errno::STALE) } else { Ok(fds) }
     }
 
-    /// A removed folder that programs still use.
+    /// Returns the descriptor of a removed folder that programs still use.
     fn only_fd(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         Ok(vec![(self.files.inodes.get(id)?.branch, self.files.path_fd(id)?)])
     }
@@ -192,14 +194,14 @@ impl Folders {
         Ok(Part { branch, volume: volume.index, opener })
     }
 
-    /// Keeps the index fresh after a change through the mount, for which there is no event.
+    /// Marks a name as stale in the index after a change through the mount, for which there is no event.
     pub(super) fn note_change(&self, folder: &Folder, name: &CStr) {
         if let Some(merged) = folder.merged() {
             merged.stale_names().insert(name.to_owned());
         }
     }
 
-    /// Whether changes to the file are reported: by the folder that it was found in, or for the root by itself.
+    /// Whether changes to the file are reported: by the folder in which the file was found, or by the root for itself.
     pub(super) fn is_parent_watched(&self, id: InodeId) -> bool {
         if id == InodeId::ROOT {
             return self.folder(id).is_ok_and(|root| root.is_watched);
@@ -207,19 +209,20 @@ impl Folders {
         let parent = self.files.inodes.get(id).map(|inode| inode.parent);
         parent.is_ok_and(|parent| {
             self.files.inodes.get(parent).is_ok()
-                && self.files.inodes.flags(parent).watched() == Watched::Yes
+                && self.files.inodes.flags(parent).watched() == WatchState::Watched
         })
     }
 
     /// Ends the watch of a folder that the kernel has forgotten.
-    pub(super) fn unwatch(&self, forgotten: &Forgotten) {
+    pub(super) fn unwatch(&self, forgotten: &ForgottenInode) {
         let id = forgotten.inode.id;
-        let (Some(watch), Watched::Yes) = (self.watches.watch(), forgotten.watched) else { return };
+        let (Some(watch), WatchState::Watched) = (self.watches.watch(), forgotten.watched) else {
+            return;
+        };
         if let Some(merged) = self.branches().and_then(|branches| branches.get(id)) {
-            let dirs = merged
-                .parts
-                .iter()
-                .flat_map(|part| self.merging().and_then(|all| all.open_part(&merged, part)));
+            let dirs = merged.parts.iter().flat_map(|part| {
+                self.merged_sources().and_then(|all| all.open_part(&merged, part))
+            });
             dirs.for_each(|dir| watch.remove(id, &dir.fd));
             return;
         }

@@ -1,4 +1,4 @@
-//! An inode that was just found or made in a folder.
+//! An inode that was just found or created in a folder.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,54 +11,54 @@ use super::folder::BranchDir;
 use super::stat::{handle_of, open_name};
 use crate::actor::errno;
 
-/// How to open an inode that was just found or made in a folder.
+/// The way to open an inode that was just found or created in a folder.
 #[derive(Clone, Copy)]
-pub(super) enum Found<'a> {
-    /// By its name there.
-    Name(&'a BranchDir, &'a CStr),
-    /// By its descriptor; it also has a name there.
-    Made(&'a BranchDir, BorrowedFd<'a>, &'a CStr),
-    /// By its descriptor; it has no name.
+pub(super) enum FoundInode<'a> {
+    /// By its name in the folder.
+    Named(&'a BranchDir, &'a CStr),
+    /// By its descriptor. The inode also has a name in the folder.
+    Created(&'a BranchDir, BorrowedFd<'a>, &'a CStr),
+    /// By its descriptor. The inode has no name.
     Nameless(&'a BranchDir, BorrowedFd<'a>),
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundInode<'a> {
     pub(super) fn branch(self) -> u16 {
-        let (Self::Name(dir, _) | Self::Made(dir, ..) | Self::Nameless(dir, _)) = self;
+        let (Self::Named(dir, _) | Self::Created(dir, ..) | Self::Nameless(dir, _)) = self;
         dir.branch
     }
 
     pub(super) fn name(self) -> Option<&'a CStr> {
         match self {
-            Self::Name(_, name) | Self::Made(_, _, name) => Some(name),
+            Self::Named(_, name) | Self::Created(_, _, name) => Some(name),
             Self::Nameless(..) => None,
         }
     }
 
     pub(super) fn handle(self) -> Result<FileHandle, Errno> {
         match self {
-            Self::Name(dir, name) => {
+            Self::Named(dir, name) => {
                 FileHandle::of(dir.fd.as_fd(), name).map_err(|error| errno(&error))
             }
-            Self::Made(_, file, _) | Self::Nameless(_, file) => handle_of(file),
+            Self::Created(_, file, _) | Self::Nameless(_, file) => handle_of(file),
         }
     }
 
-    /// A folder on its file system.
+    /// Opens a folder on the inode's file system.
     pub(super) fn anchor(self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self {
-            Self::Name(dir, name) => fs::openat(&dir.fd, name, flags, Mode::empty()),
-            // It was made in a folder, whose file system is known already.
-            Self::Made(..) | Self::Nameless(..) => Err(Errno::XDEV),
+            Self::Named(dir, name) => fs::openat(&dir.fd, name, flags, Mode::empty()),
+            // The file was created in a folder, whose file system is already known.
+            Self::Created(..) | Self::Nameless(..) => Err(Errno::XDEV),
         }
     }
 
-    /// Open with `O_PATH`, or as it was made.
+    /// Returns a descriptor of the inode, open with `O_PATH` or in the way in which the inode was created.
     pub(super) fn path_fd(self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Name(dir, name) => open_name(dir.fd.as_fd(), name),
-            Self::Made(_, file, _) | Self::Nameless(_, file) => {
+            Self::Named(dir, name) => open_name(dir.fd.as_fd(), name),
+            Self::Created(_, file, _) | Self::Nameless(_, file) => {
                 file.try_clone_to_owned().map_err(|error| errno(&error))
             }
         }

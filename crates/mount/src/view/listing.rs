@@ -1,7 +1,7 @@
 //! Lists the names in a folder.
 //!
-//! The kernel asks for as much as fits into its buffer, after a cookie. The cookies are the source's own. So a listing
-//! continues correctly while names come and go, and needs no state between requests.
+//! The kernel asks for as many names as fit into its buffer, after a cookie. The cookies are those of the source, so a
+//! listing continues correctly while names are added and removed, and needs no state between requests.
 
 use std::ffi::{CStr, CString};
 
@@ -13,19 +13,19 @@ use thruway_fuse::wire::{DirEntry, EntryOut, OpenOut, ReadIn, Wire};
 use super::context::Context;
 use super::entries::{each_entry, open_folder};
 use super::folder::Folder;
-use super::found::Found;
+use super::found::FoundInode;
 use super::lookup;
 use super::recent_listing::FRESH;
 use super::state::View;
 use super::timeouts::ChangedBy;
-use crate::branches::Merged;
+use crate::branches::MergedFolder;
 
-/// Room for the source's entries. Without attributes, an entry takes about as much in the reply; with attributes, some
-/// five times more.
+/// The size of the buffer for the source's entries. Without attributes, an entry takes about as much space in the
+/// reply; with attributes, some five times more.
 const RAW_BYTES: usize = 32 * 1024;
 const RAW_BYTES_WITH_ATTRIBUTES: usize = 8 * 1024;
 
-/// The cookie of `..` in a merged folder; names come after it.
+/// The cookie of `..` in a merged folder. Names have greater cookies.
 const DOTS: u64 = 2;
 
 pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
@@ -52,13 +52,13 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
     let view = cx.view;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
-    // The kernel also accepts names without attributes, and keeps those that it has.
+    // The kernel also accepts names without attributes, and keeps the attributes that it has.
     let is_known = view.timeouts.name_timeout(&folder) > FRESH
-        && view.recent_listing.is_again(id, with.offset);
+        && view.recent_listing.is_repeated(id, with.offset);
     let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         let mut push = |entry, name: &CStr| match is_hidden(name) {
-            true => Ok(Pushed::Yes),
+            true => Ok(PushOutcome::Added),
             false => push_with_attributes(view, &folder, is_known, (entry, name), &mut listing),
         };
         return list_merged(view, merged, with, &mut push);
@@ -71,31 +71,31 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
         }
         let entry = (dir_entry(entry), name);
         let pushed = push_with_attributes(view, &folder, is_known, entry, &mut listing)?;
-        Ok(!matches!(pushed, Pushed::Full))
+        Ok(!matches!(pushed, PushOutcome::Full))
     })
 }
 
-/// Whether a name was added to a listing.
-enum Pushed {
-    Yes,
-    /// The name is gone since it was listed.
+/// The outcome of adding a name to a listing.
+enum PushOutcome {
+    Added,
+    /// The name was removed after it was listed.
     Gone,
-    /// It does not fit.
+    /// The name does not fit.
     Full,
 }
 
 /// Lists a merged folder with attributes. If a listed name is gone, another program may have renamed the file, and the
-/// index does not have its new name yet. Then the index is built again: a new name comes after all others.
+/// index does not contain the new name yet. Then the index is rebuilt, and a new name comes after all others.
 fn list_merged(
     view: &View,
-    merged: &Merged,
+    merged: &MergedFolder,
     with: &ReadIn,
-    push: &mut dyn FnMut(DirEntry, &CStr) -> Result<Pushed, Errno>,
+    push: &mut dyn FnMut(DirEntry, &CStr) -> Result<PushOutcome, Errno>,
 ) -> Result<(), Errno> {
     let most = with.size as usize / (EntryOut::SIZE + DirEntry::SIZE);
     let (mut cookie, mut is_rebuilt) = (with.offset, false);
     loop {
-        // A look-up may change the index, so the names are copied first.
+        // A lookup may change the index, so the names are copied first.
         let mut names = Vec::new();
         each_merged(view, merged, cookie, most, |entry, name| {
             names.push((entry, name.to_owned()));
@@ -105,11 +105,14 @@ fn list_merged(
         for (entry, name) in names {
             cookie = entry.offset;
             match push(entry, &name)? {
-                Pushed::Yes => {}
-                Pushed::Full => return Ok(()),
-                Pushed::Gone if is_rebuilt => {}
-                Pushed::Gone => {
-                    view.folders.merging.iter().for_each(|merging| merging.rebuild(merged));
+                PushOutcome::Added => {}
+                PushOutcome::Full => return Ok(()),
+                PushOutcome::Gone if is_rebuilt => {}
+                PushOutcome::Gone => {
+                    view.folders
+                        .merged_sources
+                        .iter()
+                        .for_each(|merged_sources| merged_sources.rebuild(merged));
                     is_rebuilt = true;
                 }
             }
@@ -120,38 +123,43 @@ fn list_merged(
     }
 }
 
-/// Adds a name and, unless the kernel knows it, a lookup of its inode.
+/// Adds a name and, unless the kernel knows the name, a lookup of its inode.
 fn push_with_attributes(
     view: &View,
     folder: &Folder,
     is_known: bool,
     (entry, name): (DirEntry, &CStr),
     listing: &mut Listing<'_>,
-) -> Result<Pushed, Errno> {
+) -> Result<PushOutcome, Errno> {
     if !listing.fits_with_attributes(name.to_bytes()) {
-        return Ok(Pushed::Full);
+        return Ok(PushOutcome::Full);
     }
     let out = match name.to_bytes() {
         // The kernel knows these two.
         b"." | b".." => EntryOut::default(),
         _ if is_known => EntryOut::default(),
         _ => match view.folders.find(folder, name) {
-            Ok((dir, stat)) => {
-                lookup::entry(view, folder, Found::Name(&dir, name), &stat, ChangedBy::Unknown)?
-            }
-            // The name was removed since it was listed.
-            Err(Errno::NOENT) => return Ok(Pushed::Gone),
+            Ok((dir, stat)) => lookup::entry(
+                view,
+                folder,
+                FoundInode::Named(&dir, name),
+                &stat,
+                ChangedBy::Unknown,
+            )?,
+            // The name was removed after it was listed.
+            Err(Errno::NOENT) => return Ok(PushOutcome::Gone),
             Err(_) => EntryOut::default(),
         },
     };
     let is_pushed = listing.push_with_attributes(&out, entry, name.to_bytes());
-    Ok(if is_pushed { Pushed::Yes } else { Pushed::Full })
+    Ok(if is_pushed { PushOutcome::Added } else { PushOutcome::Full })
 }
 
-/// Calls `push` for at most `most` entries of a merged folder after the cookie, until it returns that there is no room.
+/// Calls `push` for at most `most` entries of a merged folder after the cookie, until `push` returns `false` because
+/// the listing is full.
 fn each_merged(
     view: &View,
-    merged: &Merged,
+    merged: &MergedFolder,
     cookie: u64,
     most: usize,
     mut push: impl FnMut(DirEntry, &CStr) -> bool,
@@ -168,8 +176,8 @@ fn each_merged(
             return;
         }
     }
-    let Some(merging) = &view.folders.merging else { return };
-    let built = merging.index(merged);
+    let Some(merged_sources) = &view.folders.merged_sources else { return };
+    let built = merged_sources.index(merged);
     let sequence = u32::try_from(cookie.saturating_sub(DOTS)).unwrap_or(u32::MAX);
     for (sequence, name, entry) in built.index.after(sequence).take(most) {
         let Ok(name) = CString::new(name) else { continue };
@@ -185,7 +193,8 @@ fn each_merged(
     }
 }
 
-/// Opens of folders are requests only under a policy. Without one, the kernel opens them itself and caches their names.
+/// Replies to the open of a folder, which is a request only under a policy. Without a policy, the kernel opens folders
+/// itself and caches their names.
 pub(super) fn opendir(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
     if !view.access.is_enforced() {

@@ -13,7 +13,7 @@ use super::state::View;
 use crate::actor::errno;
 use crate::inodes::InodeId;
 use crate::lock_holder::LockHolder;
-use crate::locks::Wanted;
+use crate::locks::LockChange;
 use crate::transport::reply::{Outcome, ReplySender};
 
 /// The kernel's numbers for the kinds of locks.
@@ -21,7 +21,7 @@ const READ: u32 = 0;
 const WRITE: u32 = 1;
 const UNLOCK: u32 = 2;
 
-/// Sets a lock, now or, if it may `wait`, later.
+/// Sets a lock at once or, if the request may `wait`, later.
 pub(super) fn setlk(
     cx: &mut Context<'_>,
     with: &LockIn,
@@ -30,11 +30,11 @@ pub(super) fn setlk(
 ) -> Result<Outcome, Errno> {
     let view = cx.view;
     let request = cx.request;
-    let wanted = wanted(with)?;
+    let change = lock_change(with)?;
     let file = lock_file(view, holder(InodeId(request.inode), with))?;
-    match view.locks.set(&file, &wanted) {
+    match view.locks.set(&file, &change) {
         Err(Errno::AGAIN) if wait => {
-            view.locks.wait(request.unique, file, wanted, Arc::clone(sender))?;
+            view.locks.wait(request.unique, file, change, Arc::clone(sender))?;
             Ok(Outcome::Later)
         }
         done => done.map(|()| Outcome::Replied),
@@ -44,7 +44,7 @@ pub(super) fn setlk(
 pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let Wanted::Record(lock) = wanted(with)? else { return Err(Errno::INVAL) };
+    let LockChange::Record(lock) = lock_change(with)? else { return Err(Errno::INVAL) };
     let file = lock_file(view, holder(id, with))?;
     let found = conflict(file.as_fd(), &lock).map_err(|e| errno(&e))?;
     let lock = match found {
@@ -61,19 +61,19 @@ pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A process has closed one of its descriptors of the file: by POSIX, its locks on it end.
+/// Releases the locks of a process that has closed a descriptor of the file, as POSIX demands.
 pub(super) fn flush(cx: &mut Context<'_>, with: &FlushIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     if !view.behaviour.shared_locks {
-        // "Never ask again": there is nothing to write at a close.
+        // ENOSYS means "never ask again": there is nothing to write at a close.
         return Err(Errno::NOSYS);
     }
     view.locks.end(LockHolder { inode: id, owner: with.lock_owner, is_flock: false });
     Ok(())
 }
 
-/// An open file is closed for the last time: its `flock` ends.
+/// Releases the `flock` of an open file that is closed for the last time.
 pub(super) fn end_flock(view: &View, id: InodeId, with: &ReleaseIn) {
     if with.release_flags & release_flag::FLOCK_UNLOCK != 0 {
         view.locks.end(LockHolder { inode: id, owner: with.lock_owner, is_flock: true });
@@ -85,7 +85,7 @@ fn lock_file(view: &View, holder: LockHolder) -> Result<Arc<OwnedFd>, Errno> {
         // A lock for writing needs a file that is open for writing, if that is permitted.
         match view.files.reopen(holder.inode, OFlags::RDWR) {
             Err(Errno::ROFS | Errno::TXTBSY) => view.files.open_for_reading(holder.inode),
-            // A file that can only be appended to, or not be changed at all.
+            // The file can only be appended to, or not be changed at all.
             Err(Errno::PERM) => view
                 .files
                 .reopen(holder.inode, OFlags::RDWR | OFlags::APPEND)
@@ -99,17 +99,17 @@ fn holder(inode: InodeId, with: &LockIn) -> LockHolder {
     LockHolder { inode, owner: with.owner, is_flock: with.flags & lock_flag::FLOCK != 0 }
 }
 
-fn wanted(with: &LockIn) -> Result<Wanted, Errno> {
+fn lock_change(with: &LockIn) -> Result<LockChange, Errno> {
     let FileLock { start, end, kind, .. } = with.lock;
     let is_flock = with.flags & lock_flag::FLOCK != 0;
-    let record = |kind| Wanted::Record(RecordLock { kind, start, end });
+    let record = |kind| LockChange::Record(RecordLock { kind, start, end });
     Ok(match (kind, is_flock) {
-        (READ, true) => Wanted::Flock(FlockOperation::NonBlockingLockShared),
-        (WRITE, true) => Wanted::Flock(FlockOperation::NonBlockingLockExclusive),
-        (UNLOCK, true) => Wanted::Flock(FlockOperation::Unlock),
+        (READ, true) => LockChange::Flock(FlockOperation::NonBlockingLockShared),
+        (WRITE, true) => LockChange::Flock(FlockOperation::NonBlockingLockExclusive),
+        (UNLOCK, true) => LockChange::Flock(FlockOperation::Unlock),
         (READ, false) => record(LockKind::Shared),
         (WRITE, false) => record(LockKind::Exclusive),
-        (UNLOCK, false) => Wanted::Unlock { start, end },
+        (UNLOCK, false) => LockChange::Unlock { start, end },
         _ => return Err(Errno::INVAL),
     })
 }

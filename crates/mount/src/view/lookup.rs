@@ -10,7 +10,7 @@ use thruway_fuse::wire::EntryOut;
 use super::attributes;
 use super::context::Context;
 use super::folder::Folder;
-use super::found::Found;
+use super::found::FoundInode;
 use super::stat::{identity, opens_reach_us};
 use super::state::View;
 use super::timeouts::ChangedBy;
@@ -28,7 +28,7 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     }
     match view.folders.find(&folder, name) {
         Ok((dir, stat)) => {
-            let found = Found::Name(&dir, name);
+            let found = FoundInode::Named(&dir, name);
             let entry = entry(view, &folder, found, &stat, ChangedBy::Unknown)?;
             if view.access.is_checked_by_lookup(&stat) {
                 view.access.note_walk(caller, InodeId(entry.inode), parent, name);
@@ -44,11 +44,11 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Adds a lookup of the inode, and makes its entry for the reply.
+/// Adds a lookup to the inode, and returns its entry for the reply.
 pub(super) fn entry(
     view: &View,
     folder: &Folder,
-    found: Found<'_>,
+    found: FoundInode<'_>,
     stat: &Statx,
     changed_by: ChangedBy,
 ) -> Result<EntryOut, Errno> {
@@ -74,7 +74,7 @@ pub(super) fn entry(
     })
 }
 
-/// The entry for a name that does not exist, with its timeout.
+/// Returns the entry for a name that does not exist, with the timeout of its absence.
 fn no_entry(view: &View, folder: &Folder) -> EntryOut {
     let negative = view.timeouts.name_timeout(folder);
     EntryOut {
@@ -84,16 +84,16 @@ fn no_entry(view: &View, folder: &Folder) -> EntryOut {
     }
 }
 
-/// Adds a lookup of the inode, and returns its id.
+/// Adds a lookup to the inode, and returns its id.
 fn intern(
     view: &View,
     parent: InodeId,
-    found: Found<'_>,
+    found: FoundInode<'_>,
     volume: VolumeInfo,
     stat: &Statx,
 ) -> Result<InodeId, Errno> {
     let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };
-    let is_open = !matches!(found, Found::Name(..));
+    let is_open = !matches!(found, FoundInode::Named(..));
     let identity = identity(volume.index, stat);
     let found_in = (parent, found.branch());
     let id = view.files.inodes.intern(&identity, found_in, is_open, handle, |id| {
@@ -105,7 +105,7 @@ fn intern(
     Ok(id)
 }
 
-/// Takes lookups back. With the last one, everything that was kept for the inode is dropped.
+/// Subtracts lookups. With the last one, drops all state that was kept for the inode.
 pub(super) fn forget(view: &View, id: InodeId, lookups: u64) {
     if let Some(forgotten) = view.files.inodes.forget(id, lookups) {
         view.folders.unwatch(&forgotten);

@@ -1,7 +1,8 @@
 //! Follows file systems that are mounted and unmounted at the sources and below them.
 //!
-//! The kernel reports that the table of mounts has changed, and not what. So the table is compared with the last one.
-//! What the kernel caches of a name upon which something was mounted, or was unmounted from, is invalidated.
+//! The kernel reports that the table of mounts has changed, but not how. So the table is compared with the previous
+//! one, and the kernel's caches are invalidated for each name on which a file system was mounted or from which one was
+//! unmounted.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -20,19 +21,19 @@ use super::folders::Folders;
 use super::stat::{identity, stat_fd};
 use crate::branches::Branches;
 use crate::inodes::{InodeId, lock};
-use crate::mounts::{Line, Table, TableChanges};
+use crate::mounts::{MountTable, TableChanges, TableEntry};
 use crate::roots::{Root, Roots};
 use crate::sources::{self, Absence, Place};
 use crate::volumes::Volumes;
 
-/// The buffer for the names of a root.
+/// The size of the buffer for the names of a root.
 const RAW_BYTES: usize = 64 * 1024;
 
-/// The sources of a mount, as a worker gets them.
+/// The sources of a mount, as a worker receives them.
 #[derive(Debug)]
 pub(crate) struct SourcePlaces {
     pub(crate) paths: Vec<PathBuf>,
-    /// Where each was when the mount was made; `None` if it is held as it was then.
+    /// The place of each source when the mount was made, or `None` if the source stays as it was then.
     pub(crate) places: Vec<Option<Place>>,
 }
 
@@ -41,12 +42,12 @@ impl SourcePlaces {
         self.places.iter().any(Option::is_some)
     }
 
-    /// The roots as they are now. `held` has the last ones: those that are not followed stay, and so does a folder that
-    /// was only renamed.
+    /// Returns the present roots. `held` contains the previous ones: sources that are not followed stay, and so does a
+    /// folder that was only renamed.
     fn find(
         &self,
         held: &[Result<Root, Absence>],
-        table: &Table,
+        table: &MountTable,
         volumes: &Volumes,
     ) -> Vec<Result<Root, Absence>> {
         let mut all: Vec<Result<Root, Absence>> = Vec::new();
@@ -63,7 +64,8 @@ impl SourcePlaces {
                 let earlier = all.iter().flatten().filter_map(|other| other.place);
                 root.place.is_some_and(|now| earlier.into_iter().any(|it| it.is_same_folder(&now)))
             };
-            let root = if root.as_ref().is_ok_and(is_again) { Err(Absence::Again) } else { root };
+            let root =
+                if root.as_ref().is_ok_and(is_again) { Err(Absence::Duplicate) } else { root };
             all.push(root);
         }
         all
@@ -71,58 +73,63 @@ impl SourcePlaces {
 }
 
 impl Root {
-    /// A source that is not followed.
+    /// Creates the root of a source that is not followed.
     fn held(fd: OwnedFd) -> Self {
-        let table = Table::read().unwrap_or_default();
+        let table = MountTable::read().unwrap_or_default();
         let is_whole = is_whole(&fd, &table);
         Self { fd: Arc::new(fd), place: None, is_whole }
     }
 
-    fn found(fd: OwnedFd, now: Place, table: &Table, volumes: &Volumes) -> Result<Self, Errno> {
-        // By its own mount, and not by the copy that is held.
+    fn found(
+        fd: OwnedFd,
+        now: Place,
+        table: &MountTable,
+        volumes: &Volumes,
+    ) -> Result<Self, Errno> {
+        // Opens the folder through its own mount instead of the private copy.
         let again = || fs::openat(&fd, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         volumes.of(&stat_fd(&fd)?, again)?;
         let is_whole = is_whole(&fd, table);
         Ok(Self { fd: Arc::new(sources::hold(fd, table)), place: Some(now), is_whole })
     }
 
-    /// Whether the folder stays the source, though another one has its path on the same mount.
+    /// Whether the folder remains the source although another folder now has its path on the same mount.
     fn is_kept(&self, now: &Place) -> bool {
         self.place.is_some_and(|place| place.is_on_same_mount(now) && !place.is_same_folder(now))
     }
 }
 
-/// Finds the source. If it is away, its file system keeps its number.
+/// Finds the source. If it is absent, its file system keeps its index.
 fn reserving(place: &Place, volumes: &Volumes, path: &Path) -> Result<(OwnedFd, Place), Absence> {
     place.find(path).inspect_err(|_| volumes.reserve(place.device()))
 }
 
 /// Whether the folder is a whole file system, at its mount point.
-fn is_whole(fd: &OwnedFd, table: &Table) -> bool {
+fn is_whole(fd: &OwnedFd, table: &MountTable) -> bool {
     let is_top =
         stat_fd(fd).is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
-    let line = sources::mount_number(fd).ok().and_then(|number| table.get(number));
-    is_top && line.is_some_and(|line| line.is_whole)
+    let entry = sources::mount_number(fd).ok().and_then(|number| table.get(number));
+    is_top && entry.is_some_and(|entry| entry.is_whole)
 }
 
-/// Follows the mounts of one view.
+/// Follows the mounts of a view.
 #[derive(Debug)]
 pub(super) struct MountChanges {
     sources: SourcePlaces,
     /// The paths of the sources without symbolic links.
     below: Vec<PathBuf>,
-    /// The mounts that concerned the sources at last.
-    last: Mutex<Vec<Line>>,
+    /// The mounts that concerned the sources at the last check.
+    last: Mutex<Vec<TableEntry>>,
 }
 
 impl MountChanges {
-    /// Opens the sources. `held` has the descriptors of those that are not followed.
+    /// Opens the sources. `held` contains the descriptors of sources that are not followed.
     pub(super) fn open(
         sources: SourcePlaces,
         held: Vec<OwnedFd>,
     ) -> (Self, Arc<Roots>, Arc<Volumes>) {
         let volumes = Arc::new(Volumes::new(sources.is_followed()));
-        let table = Table::read().unwrap_or_default();
+        let table = MountTable::read().unwrap_or_default();
         let mut held = held.into_iter();
         let mut held_root = |place: &Option<Place>| match place {
             Some(_) => Err(Absence::Unmounted),
@@ -145,15 +152,16 @@ impl MountChanges {
         (changes, Arc::new(Roots::new(roots)), volumes)
     }
 
-    /// Follows mounts for ever: for a thread of its own. `close_idle` closes backing files that are not in use.
+    /// Follows mounts on the calling thread; returns only if no source is followed, or on an error. `close_idle` closes
+    /// backing files that are not in use.
     pub(super) fn run(&self, view: &FollowingView<'_>, close_idle: impl Fn()) -> Result<(), Errno> {
         if !self.sources.is_followed() {
             return Ok(());
         }
         let changes = TableChanges::new().map_err(|_| Errno::NOENT)?;
         loop {
-            // Mounts may have changed since the sources were opened, too.
-            if let Ok(table) = Table::read() {
+            // Mounts may already have changed since the sources were opened.
+            if let Ok(table) = MountTable::read() {
                 self.apply(view, &table);
                 close_idle();
             }
@@ -161,7 +169,7 @@ impl MountChanges {
         }
     }
 
-    fn apply(&self, view: &FollowingView<'_>, table: &Table) {
+    fn apply(&self, view: &FollowingView<'_>, table: &MountTable) {
         let now = self.concerning(view, table);
         let before = std::mem::replace(&mut *lock(&self.last), now.clone());
         let roots = view.files.roots.all();
@@ -178,7 +186,8 @@ impl MountChanges {
         }
         view.files.roots.replace(found.clone());
         let points = changed_points(&before, &now);
-        // Before a file system is let go of, its names are looked up anew: those that it hid appear without an error.
+        // The names of a file system are looked up again before the file system is released, so that the names that it
+        // hid appear without an error.
         points.iter().for_each(|point| self.invalidate_point(view, point));
         view.files.volumes.follow(table);
         if !moved.is_empty() {
@@ -194,15 +203,16 @@ impl MountChanges {
         }
     }
 
-    /// The mounts that concern the sources: at them and below, those that lead to them, and those upon the latter.
-    fn concerning(&self, view: &FollowingView<'_>, table: &Table) -> Vec<Line> {
+    /// Returns the mounts that concern the sources: mounts at the sources and below, mounts that lead to them, and
+    /// mounts on top of the latter.
+    fn concerning(&self, view: &FollowingView<'_>, table: &MountTable) -> Vec<TableEntry> {
         let own = view.files.volumes.mounts();
-        let concerns = |line: &&Line| {
-            own.contains(&line.id)
-                || own.contains(&line.parent)
-                || self.below.iter().any(|source| line.target.starts_with(source))
+        let concerns = |entry: &&TableEntry| {
+            own.contains(&entry.id)
+                || own.contains(&entry.parent)
+                || self.below.iter().any(|source| entry.target.starts_with(source))
         };
-        table.lines().iter().filter(concerns).cloned().collect()
+        table.entries().iter().filter(concerns).cloned().collect()
     }
 
     /// Invalidates the name that this mount point has in the view.
@@ -220,7 +230,7 @@ impl MountChanges {
     }
 }
 
-/// What following mounts needs of a view.
+/// The parts of a view that following mounts needs.
 pub(super) struct FollowingView<'a> {
     pub(super) files: &'a Files,
     pub(super) folders: &'a Folders,
@@ -228,7 +238,7 @@ pub(super) struct FollowingView<'a> {
 }
 
 impl FollowingView<'_> {
-    /// Another folder is the root of the mount, or was.
+    /// Replaces the root of the mount in the table of inodes.
     fn note_new_root(&self) {
         self.folders.watches.forget_whole();
         let Ok(root) = self.files.roots.first() else { return };
@@ -250,7 +260,7 @@ impl FollowingView<'_> {
     }
 
     fn invalidate_name(&self, parent: InodeId, name: &[u8]) {
-        // The readers notice when the connection is gone.
+        // The readers notice if the connection is gone.
         let _ = self.connection.notify(&Notification::Entry { parent: parent.0, name });
     }
 
@@ -263,7 +273,7 @@ fn place_of(root: &Result<Root, Absence>) -> Option<Place> {
     root.as_ref().ok().and_then(|root| root.place)
 }
 
-/// The roots as they were, with the present reasons of those that are absent.
+/// Returns the previous roots, but with the present reasons of those that are absent.
 fn keeping_reasons(
     roots: &[Result<Root, Absence>],
     found: &[Result<Root, Absence>],
@@ -288,11 +298,11 @@ fn add_names(root: &Result<Root, Absence>, names: &mut HashSet<Vec<u8>>) {
     });
 }
 
-/// Where something was mounted, unmounted or mounted with other options.
-fn changed_points(before: &[Line], now: &[Line]) -> HashSet<PathBuf> {
-    let only_in = |one: &[Line], other: &[Line]| {
-        let differs = |line: &&Line| !other.contains(line);
-        one.iter().filter(differs).map(|line| line.target.clone()).collect::<Vec<_>>()
+/// Returns the mount points at which a file system was mounted, unmounted, or mounted with other options.
+fn changed_points(before: &[TableEntry], now: &[TableEntry]) -> HashSet<PathBuf> {
+    let only_in = |one: &[TableEntry], other: &[TableEntry]| {
+        let differs = |entry: &&TableEntry| !other.contains(entry);
+        one.iter().filter(differs).map(|entry| entry.target.clone()).collect::<Vec<_>>()
     };
     only_in(before, now).into_iter().chain(only_in(now, before)).collect()
 }

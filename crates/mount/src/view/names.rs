@@ -8,12 +8,13 @@ use rustix::io::Errno;
 
 use super::context::Context;
 use super::folder::{BranchDir, Folder};
-use super::several;
+use super::several_sources;
 use super::stat::{is_folder, stat_name};
 use super::state::View;
 use crate::inodes::InodeId;
 
-/// Removes the name from every source that has it, the first source last: until then the merged view does not change.
+/// Removes the name from every source that has it. The first source comes last, so the merged view does not change
+/// until then.
 pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
@@ -28,7 +29,7 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The file of which this is one of several names, if a policy checks them.
+/// Returns the file of this name if the file has several names and a policy checks them.
 fn one_of_several(view: &View, folder: &Folder, name: &CStr) -> Option<InodeId> {
     if !view.access.is_enforced() {
         return None;
@@ -56,9 +57,10 @@ fn remove(
 ) -> Result<(), Errno> {
     let dirs = view.folders.all_with(folder, name)?;
     if dirs.len() > 1 {
-        several::check_removal(&dirs, name, of_folder)?;
+        several_sources::check_removal(&dirs, name, of_folder)?;
     }
-    // What a later source has under the name is hidden, and may be of the other type. It must not appear.
+    // A later source may have a file of the other type under the name, which the first source hides. That file must not
+    // appear.
     let flags_of_other = if of_folder { AtFlags::empty() } else { AtFlags::REMOVEDIR };
     let removed = dirs.iter().rev().try_for_each(|dir| match remove(dir) {
         removed if dir.branch == dirs[0].branch => removed,
@@ -70,7 +72,7 @@ fn remove(
     removed
 }
 
-/// Renames in every source that has the old name. If one of them does not have the new folder, it fails with `EXDEV`.
+/// Renames in every source that has the old name. Fails with `EXDEV` if one of them does not have the new folder.
 pub(super) fn rename(
     cx: &mut Context<'_>,
     name: &CStr,
@@ -87,18 +89,22 @@ pub(super) fn rename(
     let to = to?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
     if from.len() > 1 || !in_the_way.is_empty() {
-        several::check_rename((&from, name), (&to, new_name), flags)?;
+        several_sources::check_rename((&from, name), (&to, new_name), flags)?;
         let shown = in_the_way.first().map(|dir| stat_name(&dir.fd, new_name)).transpose()?;
-        several::check_removal(&in_the_way, new_name, shown.is_some_and(|it| is_folder(&it)))?;
+        several_sources::check_removal(
+            &in_the_way,
+            new_name,
+            shown.is_some_and(|it| is_folder(&it)),
+        )?;
     }
     let replaced = one_of_several(view, &new_folder, new_name);
-    let renamed = several::rename_all((&from, name), (&to, new_name), |from, to| {
+    let renamed = several_sources::rename_all((&from, name), (&to, new_name), |from, to| {
         view.files.keeping_folder(to.fd.as_fd(), new_name, || {
             fs::renameat_with(&from.fd, name, &to.fd, new_name, flags)
         })
     });
     if renamed.is_ok() {
-        // These would hide the new name.
+        // These files would hide the new name.
         for dir in in_the_way {
             match fs::unlinkat(&dir.fd, new_name, AtFlags::empty()) {
                 Err(Errno::ISDIR) => fs::unlinkat(&dir.fd, new_name, AtFlags::REMOVEDIR)?,
@@ -122,7 +128,7 @@ pub(super) fn rename(
     Ok(())
 }
 
-/// What earlier sources than the renamed ones have under the new name.
+/// Returns the folders in which sources before the renamed ones have a file with the new name.
 fn in_the_way(
     view: &View,
     folder: &Folder,
@@ -152,7 +158,7 @@ fn in_the_way(
     Ok(dirs)
 }
 
-/// Remembers the inode's new name, if names are kept, and says which inode it is.
+/// Remembers the inode's new name, if names are kept, and returns the inode's id.
 fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) -> Option<InodeId> {
     view.files.names.as_ref()?;
     let stat = stat_name(folder, name).ok()?;

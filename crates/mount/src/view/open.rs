@@ -1,4 +1,4 @@
-//! Opens files: decides how their data moves, for all opens at one time.
+//! Opens files, and decides how their data moves, for all simultaneous opens.
 
 use std::os::fd::OwnedFd;
 
@@ -19,19 +19,19 @@ use crate::actor::errno;
 use crate::inodes::InodeId;
 use crate::policy::{Access, Verdict};
 
-/// How the data of one open file moves.
+/// The way in which the data of an open file moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IoMode {
-    /// The kernel moves it.
+    /// The kernel moves the data.
     Passthrough { backing_id: i32 },
-    /// The kernel moves it for maps. Reads and writes are requests, because a write by this caller may have to keep
-    /// setuid and setgid.
+    /// The kernel moves the data of mappings. Reads and writes are requests, because a write by this caller may have to
+    /// preserve setuid and setgid.
     PassthroughDirect { backing_id: i32 },
-    /// The daemon moves it; the kernel caches it.
+    /// The daemon moves the data, and the kernel caches it.
     Daemon,
-    /// The daemon moves it, and each read is checked. The kernel caches nothing.
+    /// The daemon moves the data and checks each read. The kernel caches nothing.
     CheckedReads,
-    /// The daemon moves it, and the kernel caches nothing, so that checks see the newest content.
+    /// The daemon moves the data, and the kernel caches nothing, so that checks see the newest content.
     Unmapped,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     let actor = &*cx.actor;
     let request = cx.request;
     if view.behaviour.frozen {
-        // "Never ask again": reads come without an open.
+        // ENOSYS means "never ask again": reads arrive without an open.
         return Err(Errno::NOSYS);
     }
     let id = InodeId(request.inode);
@@ -50,7 +50,7 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
         let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
         attributes::resize(view, actor, &request.caller, (id, 0), kills)?;
     } else if writes(flags) {
-        // A file that is running or immutable. The kernel's own attempt would only fail with EIO.
+        // Fails if the file is running or immutable. The kernel's own attempt would only fail with EIO.
         view.files.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
     }
     let backing_id = view.files.inodes.update_backing(id, |backing| {
@@ -77,7 +77,7 @@ fn check_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Resul
     Ok(verdict)
 }
 
-/// Opens a new file, through the descriptor that made it.
+/// Opens a new file through the descriptor that created it.
 pub(super) fn open_new(
     view: &View,
     id: InodeId,
@@ -167,7 +167,7 @@ pub(super) fn release(cx: &mut Context<'_>, with: &ReleaseIn) -> Result<(), Errn
     Ok(())
 }
 
-/// The reply to an open.
+/// Returns the reply to an open.
 pub(super) fn opened(view: &View, io_mode: IoMode) -> OpenOut {
     // With shared locks the kernel must report each close, since locks end there.
     let quiet = if view.behaviour.shared_locks { 0 } else { open_flag::NO_FLUSH };
@@ -183,7 +183,7 @@ pub(super) fn opened(view: &View, io_mode: IoMode) -> OpenOut {
     OpenOut { handle, flags: flags | quiet, backing_id }
 }
 
-/// The access that an open with these flags needs.
+/// Returns the access that an open with these flags needs.
 pub(super) fn access(flags: OFlags) -> Access {
     Access {
         reads: !flags.contains(OFlags::WRONLY),

@@ -1,4 +1,4 @@
-//! Chooses the source in which something is made.
+//! Chooses the source in which a file is created.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::inodes::InodeId;
 use crate::plan::CreatePolicy;
 use crate::proc_path::ProcPath;
 
-/// Makes something in the folder, in the source that the create policy chooses. Read-only sources are skipped.
+/// Runs `make` in the folder, in the source that the create policy chooses. Read-only sources are skipped.
 pub(super) fn make_in<T>(
     view: &View,
     folder: &Folder,
@@ -34,10 +34,10 @@ pub(super) fn make_in<T>(
     Err(last)
 }
 
-/// The branches in which it may be made, the best one first.
+/// Returns the branches in which a file may be created, the best first.
 fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     let Some(branches) = view.folders.branches() else { return Ok(vec![0]) };
-    // Nothing is made in a source that is away.
+    // No file is created in an absent source.
     let all = branches.roots().present().into_iter().map(|(branch, _)| branch);
     Ok(match branches.create() {
         CreatePolicy::Parent => {
@@ -53,7 +53,7 @@ fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     })
 }
 
-/// Makes the folder in a branch that lacks it, with the same owner, permissions and extended attributes.
+/// Creates the folder in a branch that lacks it, with the same owner, permissions and extended attributes.
 fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno> {
     let branches = view.folders.branches().ok_or(Errno::XDEV)?;
     if id == InodeId::ROOT {
@@ -79,17 +79,17 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
                 Ok(fd)
             });
             made.inspect_err(|_| {
-                // Half a copy would lend the view a folder without its rights.
+                // A partial copy would add a folder without its permissions to the view.
                 let _ = fs::unlinkat(&above.fd, name.as_c_str(), AtFlags::REMOVEDIR);
             })?
         }
         opened => opened?,
     };
-    // The folder has one part more, and so has its name in the parent.
+    // The folder has an additional part, and so has its name in the parent.
     branches.drop_folder(id);
     if let Ok(parent) = view.folders.folder(parent) {
         view.folders.note_change(&parent, &name);
-        // The kernel has not asked for this change.
+        // The kernel does not expect this change, since it did not request it.
         view.connection.invalidate_attributes(parent.id);
     }
     Ok(BranchDir { branch, fd: Arc::new(fd) })

@@ -24,7 +24,7 @@ use crate::inodes::{InodeId, lock};
 use crate::policy::{Access, Content, Facts, Policy};
 use crate::proc_path::ProcPath;
 
-/// Most files whose content findings are cached; if there are more, all are dropped.
+/// The maximum number of files whose content findings are cached. If there are more, all are dropped.
 const KNOWN_MAX: usize = 1 << 16;
 
 /// The policy in force, with cached findings about contents.
@@ -35,14 +35,14 @@ pub(crate) struct PolicyEnforcer {
     log: Log,
 }
 
-/// What was found in a file while it had this stamp.
+/// The findings about a file's content at the time of this stamp.
 #[derive(Debug)]
 struct ContentFindings {
     stamp: Stamp,
     /// A bit for each condition that was tested.
-    looked: u64,
+    tested: u64,
     /// A bit for each condition that held.
-    found: u64,
+    held: u64,
 }
 
 impl PolicyEnforcer {
@@ -54,7 +54,7 @@ impl PolicyEnforcer {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the policy. Findings are dropped, since their bits belong to other rules now.
+    /// Replaces the policy. Findings are dropped, since their bits belong to other rules in the new policy.
     pub(super) fn set_policy(&self, policy: Policy) {
         let mut present = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         *present = Arc::new(policy);
@@ -75,15 +75,15 @@ impl PolicyEnforcer {
     }
 }
 
-/// The facts about a caller and a file, looked up only when a rule needs them.
+/// The facts about a caller and a file, tested up only when a rule needs them.
 pub(super) struct LazyFileFacts<'a> {
     files: &'a Files,
     folders: &'a Folders,
     enforcer: &'a PolicyEnforcer,
     caller: &'a Caller,
     target: Target<'a>,
-    /// The file, open with `O_PATH`, and its attributes; `None` if it does not exist yet.
-    seen: OnceCell<Option<(Arc<OwnedFd>, Statx)>>,
+    /// The file, open with `O_PATH`, and its attributes; `None` if the file does not exist yet.
+    file_and_stat: OnceCell<Option<(Arc<OwnedFd>, Statx)>>,
     /// The caller's supplementary groups; `None` if they are unknown.
     groups: OnceCell<Option<Vec<Gid>>>,
 }
@@ -101,32 +101,32 @@ impl<'a> LazyFileFacts<'a> {
             enforcer,
             caller,
             target,
-            seen: OnceCell::new(),
+            file_and_stat: OnceCell::new(),
             groups: OnceCell::new(),
         }
     }
 
-    /// The file and its attributes, if it is a regular one.
+    /// Returns the file and its attributes, if it is a regular file.
     fn file(&self) -> Result<Option<&(Arc<OwnedFd>, Statx)>, Errno> {
-        if self.seen.get().is_none() {
-            // No other thread uses this value.
-            let _ = self.seen.set(self.look()?);
+        if self.file_and_stat.get().is_none() {
+            // The cell belongs to this thread, so it is still empty.
+            let _ = self.file_and_stat.set(self.find_file()?);
         }
-        let seen = self.seen.get().and_then(Option::as_ref);
+        let file_and_stat = self.file_and_stat.get().and_then(Option::as_ref);
         let is_regular = |stat: &Statx| {
             FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile
         };
-        Ok(seen.filter(|(_, stat)| is_regular(stat)))
+        Ok(file_and_stat.filter(|(_, stat)| is_regular(stat)))
     }
 
-    fn look(&self) -> Result<Option<(Arc<OwnedFd>, Statx)>, Errno> {
+    fn find_file(&self) -> Result<Option<(Arc<OwnedFd>, Statx)>, Errno> {
         let fd = match self.target {
             Target::New(..) => return Ok(None),
             Target::Inode(id) => self.files.path_fd(id)?,
             Target::Name(folder, name) => {
                 let found = self.folders.find(&self.folders.folder(folder)?, name);
                 match found {
-                    // A rename to a new name.
+                    // The target is the new name of a rename.
                     Err(Errno::NOENT) => return Ok(None),
                     found => Arc::new(open_name(found?.0.fd.as_fd(), name)?),
                 }
@@ -136,12 +136,12 @@ impl<'a> LazyFileFacts<'a> {
         Ok(Some((fd, stat)))
     }
 
-    /// Reads as much of the file as the condition needs.
+    /// Reads the first `length` bytes of the file.
     fn start(fd: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
         let path = ProcPath::new(fd.as_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME;
         let open = |flags| fs::openat(CWD, path.as_c_str(), flags, Mode::empty());
-        // Only its owner and root may read without an update of the access time.
+        // Only the owner and root may read without an update of the access time.
         let file = open(flags).or_else(|_| open(flags - OFlags::NOATIME))?;
         let mut start = Vec::new();
         let read = File::from(file).take(length as u64).read_to_end(&mut start);
@@ -153,7 +153,7 @@ impl<'a> LazyFileFacts<'a> {
 impl Facts for LazyFileFacts<'_> {
     fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno> {
         let groups = self.groups.get_or_init(|| groups_of(self.caller.pid));
-        // If the caller's groups are unknown, assume that a group rule could match, and deny.
+        // If the caller's groups are unknown, a group rule may match, so access is denied.
         let groups = groups.as_ref().ok_or(Errno::ACCESS)?;
         Ok(groups.iter().any(|group| gids.contains(&group.as_raw())))
     }
@@ -164,7 +164,8 @@ impl Facts for LazyFileFacts<'_> {
 
     fn matches(&self, content: &Content) -> Result<bool, Errno> {
         let Some((fd, stat)) = self.file()? else { return Ok(false) };
-        // Writes through a map change no time until the page is written back. So nothing is cached about such a file.
+        // Writes through a mapping change no time until the page is written back, so no finding about such a file is
+        // cached.
         let id = self.files.known(stat).filter(|&id| !self.files.inodes.flags(id).is_mappable());
         let stamp = Stamp::of_statx(stat);
         if let Some(found) = id.and_then(|id| self.enforcer.recall(id, stamp, content.bit)) {
@@ -179,11 +180,11 @@ impl Facts for LazyFileFacts<'_> {
 }
 
 impl PolicyEnforcer {
-    /// Whether the condition held, if it was tested on the file as it is now.
+    /// Returns whether the condition held, if it was tested on the file in its present state.
     fn recall(&self, id: InodeId, stamp: Stamp, bit: u64) -> Option<bool> {
         let known = lock(&self.known);
         let known = known.get(&id.0).filter(|known| known.stamp == stamp)?;
-        (known.looked & bit != 0).then_some(known.found & bit != 0)
+        (known.tested & bit != 0).then_some(known.held & bit != 0)
     }
 
     fn remember(&self, id: InodeId, stamp: Stamp, bit: u64, found: bool) {
@@ -191,12 +192,12 @@ impl PolicyEnforcer {
         if all.len() >= KNOWN_MAX {
             all.clear();
         }
-        let known = all.entry(id.0).or_insert(ContentFindings { stamp, looked: 0, found: 0 });
+        let known = all.entry(id.0).or_insert(ContentFindings { stamp, tested: 0, held: 0 });
         if known.stamp != stamp {
-            *known = ContentFindings { stamp, looked: 0, found: 0 };
+            *known = ContentFindings { stamp, tested: 0, held: 0 };
         }
-        known.looked |= bit;
-        known.found |= if found { bit } else { 0 };
+        known.tested |= bit;
+        known.held |= if found { bit } else { 0 };
     }
 
     pub(super) fn forget(&self, id: InodeId) {

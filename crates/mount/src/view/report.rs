@@ -1,4 +1,4 @@
-//! The status of the view.
+//! Reports the status of the view.
 
 use std::collections::BTreeMap;
 use std::io::Error;
@@ -15,10 +15,10 @@ use crate::branches::Branches;
 use crate::memory::Count;
 use crate::{Plan, Status};
 
-/// Why the kernel refuses backing files on a file system that is itself stacked.
+/// The reason why the kernel refuses backing files on a file system that is itself stacked.
 const STACKED: &str = "the source is a stacked file system, and Linux stacks no more than two";
 
-/// Room for a name or two.
+/// Room for one or two names.
 const PROBE_BYTES: usize = 4096;
 
 /// The operations that a daemon serves, by the kernel's names.
@@ -71,12 +71,12 @@ const OPERATIONS: [(u32, &str); 43] = [
 const COUNTS: [(Count, &str); 4] = [
     (Count::Passthrough, "opens_passthrough"),
     (Count::DaemonIo, "opens_daemon_io"),
-    (Count::Told, "changes_told"),
+    (Count::ReportedChanges, "changes_told"),
     (Count::Refused, "refused_by_policy"),
 ];
 
 impl View {
-    /// The status of the mount.
+    /// Returns the status of the mount.
     pub(crate) fn status(&self, plan: &Plan) -> Status {
         status(self, plan)
     }
@@ -115,7 +115,7 @@ fn status(view: &View, plan: &Plan) -> Status {
         inodes: u64::try_from(view.files.inodes.len()).unwrap_or(u64::MAX),
         counts: COUNTS
             .into_iter()
-            .map(|(what, name)| (name.to_owned(), memory.counted(what)))
+            .map(|(counter, name)| (name.to_owned(), memory.counted(counter)))
             .collect(),
         requests: OPERATIONS.into_iter().filter_map(count).collect(),
     }
@@ -140,14 +140,14 @@ fn failed_sources(view: &View, plan: &Plan) -> BTreeMap<String, String> {
 
 fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {
     let mut reasons = view.backing.refusals.by_name();
-    // The system's text for this error would mislead users.
+    // The system's description of this error would mislead users.
     if let Some(count) = reasons.remove(&Error::from(Errno::LOOP).to_string()) {
         reasons.insert(STACKED.into(), count);
     }
     reasons
 }
 
-/// The errors of sources that cannot be read now.
+/// Returns the errors of sources that currently cannot be read.
 fn probe(view: &View) -> Vec<(usize, Errno)> {
     let read = |root: &OwnedFd| each_entry(root, 0, PROBE_BYTES, |_| Ok(false));
     let failure =

@@ -1,4 +1,4 @@
-//! Attributes of files, and what distinguishes a file from all others.
+//! Attributes of files, and the properties that distinguish a file from all others.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,10 +12,10 @@ use crate::actor::errno;
 use crate::inodes::Identity;
 use crate::volumes::Volume;
 
-/// The fields of every `statx`. The birth distinguishes files that had the same number one after the other.
+/// The fields of every `statx`. The time of birth distinguishes files that had the same number in succession.
 const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-/// Longest tick of the clock of file times, nanoseconds.
+/// The longest tick of the clock of file times, in nanoseconds.
 pub(super) const TICK_MAX: u64 = 20_000_000;
 
 /// The file-type bits of a mode, and their value for a folder.
@@ -31,7 +31,7 @@ pub(super) fn open_handle(
     handle.open(volume.anchor()?.as_fd(), flags).map_err(|error| errno(&error))
 }
 
-/// The handle of an open file.
+/// Returns the handle of an open file.
 pub(super) fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
     FileHandle::of(fd, c"").map_err(|error| errno(&error))
 }
@@ -41,25 +41,25 @@ pub(super) fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, 
     fs::openat(folder, name, flags, Mode::empty())
 }
 
-/// Whether an open of the file is a request. The kernel opens FIFOs, sockets and device nodes by itself, and folders,
-/// too, but removed folders are kept anyway. Links are not opened.
+/// Whether an open of the file is a request. The kernel opens FIFOs, sockets and device nodes by itself. It also opens
+/// folders by itself, but removed folders are kept anyway, and symbolic links are never opened.
 pub(super) fn opens_reach_us(stat: &Statx) -> bool {
     let kind = FileType::from_raw_mode(u32::from(stat.stx_mode));
     let asked = matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
     asked && stat.stx_nlink > 0
 }
 
-/// `statx` of a name, without following a link or triggering an automount.
+/// Calls `statx` on a name, without following a link or triggering an automount.
 pub(super) fn stat_name(folder: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
     fs::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT)
 }
 
-/// `statx` of an open file.
+/// Calls `statx` on an open file.
 pub(super) fn stat_fd(fd: impl AsFd) -> Result<Statx, Errno> {
     fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT)
 }
 
-/// What distinguishes the file from all others.
+/// Returns the properties that distinguish the file from all others.
 pub(super) fn identity(volume: u16, stat: &Statx) -> Identity {
     let birth = birth(stat);
     Identity {
@@ -71,7 +71,7 @@ pub(super) fn identity(volume: u16, stat: &Statx) -> Identity {
     }
 }
 
-/// Nanoseconds since 1970, or zero if the file system does not store it.
+/// Returns the time of birth in nanoseconds since 1970, or zero if the file system does not store it.
 fn birth(stat: &Statx) -> u64 {
     if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
         return 0;
@@ -80,14 +80,14 @@ fn birth(stat: &Statx) -> u64 {
     seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(stat.stx_btime.tv_nsec))
 }
 
-/// Nanoseconds since 1970, by the clock of file times.
+/// Returns the nanoseconds since 1970 by the clock of file times.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Takes the times of another part of a merged folder that are newer. A change in any part is a change of the folder.
+/// Takes the newer times of another part of a merged folder, since a change in any part is a change of the folder.
 pub(super) fn take_newer_times(stat: &mut Statx, part: &Statx) {
     let newer = |own: &mut StatxTimestamp, other: StatxTimestamp| {
         if (other.tv_sec, other.tv_nsec) > (own.tv_sec, own.tv_nsec) {

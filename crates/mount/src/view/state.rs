@@ -10,12 +10,11 @@ use thruway_fuse::{Negotiated, Notification};
 use super::access::AccessControl;
 use super::backing_files::BackingFiles;
 use super::connection::Connection;
-use super::deferred::Deferred;
 use super::error_counts::ErrorCounts;
 use super::files::Files;
 use super::folders::Folders;
 use super::invalidation::Invalidation;
-use super::merging::Merging;
+use super::merged_sources::MergedSources;
 use super::mount_changes::{FollowingView, MountChanges, SourcePlaces};
 use super::policy_check::PolicyEnforcer;
 use super::recent_listing::RecentListing;
@@ -33,20 +32,20 @@ use crate::watch::{self, Change, Watch};
 /// The options of a view.
 #[derive(Debug, Clone)]
 pub(crate) struct Behaviour {
-    /// Nothing changes: opens are no requests, and timeouts are long.
+    /// Whether the sources never change, so that opens are not requests and timeouts are long.
     pub(crate) frozen: bool,
-    /// Extended attributes are passed on.
+    /// Whether extended attributes are supported.
     pub(crate) xattr: bool,
-    /// POSIX locks are set on the backing files.
+    /// Whether POSIX locks are set on the backing files.
     pub(crate) shared_locks: bool,
     pub(crate) timeouts: Timeouts,
     /// How changes behind the mount are noticed.
     pub(crate) changes: Changes,
-    /// The source in which new files are made.
+    /// The source in which new files are created.
     pub(crate) create: CreatePolicy,
 }
 
-/// What the requests of one mount are served from.
+/// The state from which the requests of a mount are served.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(super) memory: Arc<Memory>,
@@ -63,12 +62,13 @@ pub(crate) struct View {
     pub(super) recent_listing: RecentListing,
     /// The process that started this one.
     pub(super) supervisor: Option<Pid>,
-    /// Errors of the sources.
+    /// The errors of the sources.
     pub(super) source_errors: ErrorCounts,
 }
 
 impl View {
-    /// A view of `sources`, with the descriptors of those that are `held`; `device` is the connection.
+    /// Creates a view of `sources`. `held` contains the descriptors of sources that are not followed, and `device` is
+    /// the connection.
     pub(crate) fn new(
         memory: Arc<Memory>,
         (sources, held): (SourcePlaces, Vec<OwnedFd>),
@@ -91,16 +91,16 @@ impl View {
         let (inodes, volumes) = (&files.inodes, &files.volumes);
         let watch = choose_changes(&mut behaviour, is_merged);
         let watches = FolderWatches::new(watch, inodes, volumes, &roots);
-        let merging = is_merged.then(|| {
+        let merged_sources = is_merged.then(|| {
             let branches = Branches::new(roots, behaviour.create, descriptors_max / 4);
-            Merging { branches, volumes: Arc::clone(volumes) }
+            MergedSources { branches, volumes: Arc::clone(volumes) }
         });
         let is_frozen = behaviour.frozen;
-        let folders = Arc::new(Folders { files: Arc::clone(&files), watches, merging, is_frozen });
-        let connection = Arc::new(Connection { device, negotiated });
+        let folders =
+            Arc::new(Folders { files: Arc::clone(&files), watches, merged_sources, is_frozen });
+        let (connection, deferred) = (Arc::new(Connection { device, negotiated }), Arc::default());
         let backing =
             BackingFiles::new(Arc::clone(&connection), Arc::clone(&memory), Arc::clone(inodes));
-        let deferred = Arc::<Deferred>::default();
         Ok(Self {
             timeouts: CacheTimeouts {
                 inodes: Arc::clone(inodes),
@@ -145,22 +145,22 @@ impl View {
         self.backing.pass_through()
     }
 
-    /// How changes behind the mount are noticed.
+    /// Returns how changes behind the mount are noticed.
     pub(crate) fn changes(&self) -> Changes {
         self.behaviour.changes
     }
 
-    /// The watch on the sources, for the threads that report changes.
+    /// Returns the watch on the sources, for the threads that report changes.
     pub(crate) fn watch(&self) -> Option<&Watch> {
         self.folders.watches.watch()
     }
 
-    /// Invalidates what another program has changed.
+    /// Invalidates the caches that a change by another program concerns.
     pub(crate) fn apply(&self, change: Change<'_>) {
         self.invalidation.apply(change);
     }
 
-    /// Follows file systems that are mounted and unmounted, for ever: for a thread of its own.
+    /// Follows file systems that are mounted and unmounted, on the calling thread.
     pub(crate) fn follow_mounts(&self) -> Result<(), Errno> {
         let (files, folders, connection) = (&*self.files, &*self.folders, &*self.connection);
         self.mount_changes.run(&FollowingView { files, folders, connection }, || {
@@ -168,13 +168,13 @@ impl View {
         })
     }
 
-    /// Does what is deferred, for ever: for a thread of its own.
+    /// Runs deferred invalidations on the calling thread, and never returns.
     pub(crate) fn run_deferred(&self) {
         self.invalidation.run_deferred();
     }
 
-    /// Makes the kernel send again the requests that the dead worker has read. Everything else is invalidated, as there
-    /// was no watch meanwhile. Kernels before 6.16 rely on the timeouts.
+    /// Makes the kernel resend the requests that the dead worker has read, and invalidates everything else, since
+    /// changes were not watched meanwhile. Kernels before 6.16 lack that notification and rely on the timeouts.
     pub(crate) fn take_over(&self) -> Result<(), Errno> {
         self.connection.notify(&Notification::Resend)?;
         let _ = self.invalidation.invalidate_everything();
@@ -182,21 +182,21 @@ impl View {
         Ok(())
     }
 
-    /// The locks, for the thread that tries waiting ones.
+    /// Returns the locks, for the thread that tries waiting ones.
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// Replaces the policy, if there is one. Files that are open stay open.
+    /// Replaces the policy, if there is one. Open files stay open.
     pub(crate) fn set_policy(&self, policy: Policy) {
         if self.access.is_enforced() {
             self.access.set_policy(policy);
-            // Other names may be hidden now. Older kernels drop names soon by themselves.
+            // The new policy may hide other names. Older kernels drop names after a short timeout.
             let _ = self.invalidation.invalidate_everything();
         }
     }
 
-    /// Closes descriptors that are unused for a while: to be called every few seconds.
+    /// Closes descriptors that were not used for a while. Call this function every few seconds.
     pub(crate) fn age(&self) {
         self.files.age();
         if let Some(branches) = self.folders.branches() {
@@ -206,15 +206,15 @@ impl View {
     }
 }
 
-/// Starts the watch if changes are to be reported and can be; else changes the options. With [`Changes::Asked`], the
-/// index of merged folders still needs a watch.
+/// Starts the watch if the options ask for reported changes and the system supports them; otherwise changes the
+/// options. With [`Changes::Asked`], the index of merged folders still needs a watch.
 fn choose_changes(behaviour: &mut Behaviour, is_merged: bool) -> Option<Watch> {
     if behaviour.frozen || behaviour.changes == Changes::Ignored {
         return None;
     }
-    let is_told = behaviour.changes == Changes::Told && watch::may_preempt().is_ok();
-    let watch = if is_told || is_merged { Watch::new().ok() } else { None };
-    if !is_told || watch.is_none() {
+    let reports_changes = behaviour.changes == Changes::Told && watch::may_preempt().is_ok();
+    let watch = if reports_changes || is_merged { Watch::new().ok() } else { None };
+    if !reports_changes || watch.is_none() {
         behaviour.changes = Changes::Asked;
     }
     watch

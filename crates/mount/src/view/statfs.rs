@@ -1,4 +1,4 @@
-//! Free space, and writing everything to disk.
+//! Reports free space, and writes all data to disk.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -36,7 +36,7 @@ pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
 pub(super) fn syncfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
     for volume in view.files.volumes.all() {
-        // What was unmounted is on its disk.
+        // The data of an unmounted file system is already on disk.
         if let Ok(anchor) = volume.anchor() {
             fs::syncfs(anchor)?;
         }
@@ -44,7 +44,8 @@ pub(super) fn syncfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The sum over all file systems of the folders, in blocks of the first one. A file system that fails is left out.
+/// Returns the sum over all file systems of the folders, in blocks of the first file system. A file system that fails
+/// is left out.
 fn sum(folders: &[(u16, Arc<OwnedFd>)]) -> Result<StatVfs, Errno> {
     let mut seen = BTreeSet::new();
     let mut total: Option<StatVfs> = None;

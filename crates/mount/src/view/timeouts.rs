@@ -1,35 +1,36 @@
-//! How long the kernel may cache names and attributes.
+//! Decides how long the kernel may cache names and attributes.
 //!
 //! In a watched folder, names are cached until they are invalidated. So are attributes, with two exceptions. A file
-//! with several names may be changed by a name in another folder. And there is no event while a file is written to and
-//! not closed. Its attributes are cached for a moment, and not at all while other programs write to it.
+//! with several names may be changed by a name in another folder. Also, there is no event while a file is written to
+//! and not closed. The attributes of an open file are cached for a moment, and not at all while other programs write to
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Statx, StatxTimestamp};
 
-use super::deferred::Deferred;
+use super::deferred::DeferredInvalidations;
 use super::folder::Folder;
 use super::stat::now;
 use crate::inodes::{InodeId, Inodes};
 use crate::plan::Changes;
 
-/// Timeout for the attributes of a file that is open here. `tail -f` asks once a second, and shall get fresh ones each
-/// time.
+/// The timeout for the attributes of a file that is open through the mount. `tail -f` asks once a second, and should
+/// get fresh attributes each time.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Longest timeout for those of a file that is not open here.
+/// The maximum timeout for the attributes of a file that is not open through the mount.
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A program may write to a file at intervals without closing it. Its next write is noticed after this fraction of the
 /// interval.
 const PAUSE_PARTS: u64 = 8;
 
-/// After a change behind the mount, the program may still be writing for this time, nanoseconds.
+/// The time in nanoseconds for which a program may continue to write after a change behind the mount.
 const STILL_WRITING: u64 = 2_000_000_000;
 
-/// Timeout for names if the kernel cannot be notified that a policy hides other names now.
+/// The timeout for names if the kernel cannot be notified that a policy now hides other names.
 const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first protocol version, 7.x, with a notification that invalidates all names.
@@ -42,7 +43,7 @@ const SETUID_OR_SETGID: u16 = 0o6000;
 /// The origin of a file's last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangedBy {
-    /// This request, just now.
+    /// The current request.
     Us,
     Unknown,
 }
@@ -58,23 +59,23 @@ pub(crate) struct Timeouts {
 #[derive(Debug)]
 pub(super) struct CacheTimeouts {
     pub(super) inodes: Arc<Inodes>,
-    pub(super) deferred: Arc<Deferred>,
+    pub(super) deferred: Arc<DeferredInvalidations>,
     pub(super) longest: Timeouts,
     pub(super) changes: Changes,
     pub(super) is_frozen: bool,
-    /// A new policy may hide other names, and this kernel cannot be notified.
+    /// Whether a new policy may hide other names and this kernel cannot be notified.
     pub(super) cannot_invalidate_hidden: bool,
 }
 
 impl CacheTimeouts {
-    /// The timeout of a name in the folder, or of its absence.
+    /// Returns the timeout of a name in the folder, or of its absence.
     pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
         let longest = self.kept(folder.is_watched).entry;
-        // Other names may be hidden later, of which older kernels cannot be notified.
+        // Other names may be hidden later, and older kernels cannot be notified.
         if self.cannot_invalidate_hidden { longest.min(UNCERTAIN_TIMEOUT) } else { longest }
     }
 
-    /// The timeouts in a folder, by the option `--changes`.
+    /// Returns the timeouts in a folder according to the option `--changes`.
     fn kept(&self, is_watched: bool) -> Timeouts {
         let longest = self.longest;
         let holds = match self.changes {
@@ -87,12 +88,12 @@ impl CacheTimeouts {
         if holds { longest } else { nothing }
     }
 
-    /// Whether attributes are cached though nothing reports their changes.
+    /// Whether attributes are cached although their changes are not reported.
     pub(super) fn is_kept_unreported(&self) -> bool {
         self.is_frozen || self.changes == Changes::Ignored
     }
 
-    /// The timeouts of a file in a folder. Its attributes are recorded as those that the kernel has.
+    /// Returns the timeouts of a file in a folder, and records its attributes as those that the kernel has.
     pub(super) fn timeouts(
         &self,
         id: InodeId,
@@ -111,7 +112,7 @@ impl CacheTimeouts {
         }
         if stat.stx_mode & TYPE != FOLDER && self.changes != Changes::Ignored {
             let is_open = self.inodes.is_open(id);
-            // They are invalidated later if it stays open.
+            // The attributes are invalidated later if the file stays open.
             let opened = self.deferred.trust_opened(id).filter(|_| is_open);
             let is_open = is_open && opened.is_none();
             let is_ours = change <= self.inodes.own_changes_until(id)
@@ -123,7 +124,7 @@ impl CacheTimeouts {
     }
 }
 
-/// The time of the file's last change, nanoseconds since 1970.
+/// Returns the time of the file's last change in nanoseconds since 1970.
 pub(super) fn change_time(stat: &Statx) -> u64 {
     let nanoseconds = |time: &StatxTimestamp| {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -132,7 +133,7 @@ pub(super) fn change_time(stat: &Statx) -> u64 {
     nanoseconds(&stat.stx_ctime)
 }
 
-/// A hash of all attributes that are reported.
+/// Returns a hash of all attributes that are reported.
 pub(super) fn fingerprint(stat: &Statx) -> u64 {
     let time = |time: &StatxTimestamp| time.tv_sec.cast_unsigned() << 30 ^ u64::from(time.tv_nsec);
     let owner = u64::from(stat.stx_uid) << 32 | u64::from(stat.stx_gid);
@@ -144,10 +145,10 @@ pub(super) fn fingerprint(stat: &Statx) -> u64 {
     })
 }
 
-/// The timeout of attributes for which no event may come. `is_open` says that the file is open here, `is_ours` that its
-/// last change came through the mount.
+/// Returns the timeout of attributes whose change may cause no event. `is_open` says whether the file is open through
+/// the mount, `is_ours` whether its last change came through the mount.
 fn hold_for(stat: &Statx, is_open: bool, is_ours: bool, now: u64) -> Duration {
-    // A write to a backing file clears setuid and setgid, and leaves the cached attributes as they are.
+    // A write to a backing file clears setuid and setgid without updating the cached attributes.
     let is_setid = stat.stx_mode & SETUID_OR_SETGID != 0;
     let age = now.saturating_sub(change_time(stat));
     let may_be_written = !is_ours && age < STILL_WRITING;

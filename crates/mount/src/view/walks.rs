@@ -1,4 +1,4 @@
-//! The last name of a file that each thread has looked up.
+//! The last name by which each thread has looked up a file with several names.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,15 +9,16 @@ use crate::id_map::IdMap;
 use crate::inodes::{InodeId, lock};
 use crate::names::Name;
 
-/// Most threads whose last look-up of a file with several names is known; if there are more, all are dropped.
+/// The maximum number of threads whose last lookup is kept. If there are more, all are dropped.
 const WALKS_MAX: usize = 1 << 12;
 
 /// The names in use under a policy.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
-    /// For each thread, its last look-up of a file with several names.
+    /// The last lookup of a file with several names, by thread.
     last: Mutex<IdMap<Walk>>,
-    /// Held for reading while a name is looked up and remembered, for writing while a new name is checked and made.
+    /// Held for reading while a name is looked up and remembered, and for writing while a new name is checked and
+    /// created.
     naming: RwLock<()>,
 }
 
@@ -28,9 +29,9 @@ struct Walk {
     name: Name,
 }
 
-/// A guard that keeps names as they are.
+/// A guard that keeps names unchanged.
 #[expect(dead_code, reason = "the guards are held, not used")]
-pub(super) enum NamesHeld<'a> {
+pub(super) enum NameGuard<'a> {
     Shared(RwLockReadGuard<'a, ()>),
     Alone(RwLockWriteGuard<'a, ()>),
 }
@@ -38,7 +39,7 @@ pub(super) enum NamesHeld<'a> {
 impl Walks {
     /// Notes the name by which the caller has looked up a file with several names.
     pub(super) fn note(&self, caller: &Caller, id: InodeId, parent: InodeId, name: &CStr) {
-        // A thread in another PID namespace has no number here.
+        // A thread in another PID namespace has no id in this one.
         if caller.pid == 0 {
             return;
         }
@@ -50,28 +51,28 @@ impl Walks {
         last.insert(u64::from(caller.pid), Walk { uid: caller.uid, id, name });
     }
 
-    /// The name by which this thread has looked up the inode last.
+    /// Returns the name by which this thread last looked up the inode.
     pub(super) fn name_used(&self, caller: &Caller, id: InodeId) -> Option<Name> {
         let last = lock(&self.last);
         let walk = last.get(&u64::from(caller.pid))?;
         (walk.id == id && walk.uid == caller.uid).then(|| walk.name.clone())
     }
 
-    /// Locks names for as long as the operation takes. Otherwise a look-up that a rename overtakes would remember the
-    /// old name.
-    pub(super) fn hold_names(&self, operation: &Operation<'_>) -> Option<NamesHeld<'_>> {
+    /// Locks names for the duration of the operation. Otherwise, a lookup that is overtaken by a rename would remember
+    /// the old name.
+    pub(super) fn hold_names(&self, operation: &Operation<'_>) -> Option<NameGuard<'_>> {
         match operation {
             Operation::Lookup { .. } | Operation::ReadDirPlus(_) => {
                 let held = self.naming.read().unwrap_or_else(PoisonError::into_inner);
-                Some(NamesHeld::Shared(held))
+                Some(NameGuard::Shared(held))
             }
             Operation::Rename { .. } | Operation::Link { .. } => Some(self.hold_alone()),
             _ => None,
         }
     }
 
-    /// Keeps other threads from looking at names.
-    pub(super) fn hold_alone(&self) -> NamesHeld<'_> {
-        NamesHeld::Alone(self.naming.write().unwrap_or_else(PoisonError::into_inner))
+    /// Locks names exclusively.
+    pub(super) fn hold_alone(&self) -> NameGuard<'_> {
+        NameGuard::Alone(self.naming.write().unwrap_or_else(PoisonError::into_inner))
     }
 }

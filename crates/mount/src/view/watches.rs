@@ -6,12 +6,12 @@ use rustix::fs::{self, Mode, OFlags};
 
 use super::folder::BranchDir;
 use super::stat::stat_fd;
-use crate::inodes::{InodeId, Inodes, Watched};
+use crate::inodes::{InodeId, Inodes, WatchState};
 use crate::roots::{Root, Roots};
 use crate::volumes::Volumes;
 use crate::watch::Watch;
 
-/// The folders that are watched, if the system allows any watch.
+/// The watched folders, if the system allows watches at all.
 #[derive(Debug)]
 pub(super) struct FolderWatches {
     watch: Option<Watch>,
@@ -20,7 +20,7 @@ pub(super) struct FolderWatches {
 }
 
 impl FolderWatches {
-    /// With `watch`, sources that are whole file systems are watched as a whole.
+    /// Creates the set of watches. With `watch`, sources that are whole file systems are watched as a whole.
     pub(super) fn new(
         watch: Option<Watch>,
         inodes: &Arc<Inodes>,
@@ -33,7 +33,7 @@ impl FolderWatches {
         watches
     }
 
-    /// From now on, each folder is watched: the file system that was watched as a whole may be another one.
+    /// Watches each folder from now on, since the file system that was watched as a whole may be another one.
     pub(super) fn forget_whole(&self) {
         self.watch.iter().for_each(Watch::forget_whole);
     }
@@ -42,12 +42,13 @@ impl FolderWatches {
         self.watch.as_ref()
     }
 
-    /// Whether changes may have been made that the index of a merged folder does not show yet.
+    /// Whether there may be changes that the index of a merged folder does not contain yet.
     pub(super) fn is_behind(&self) -> bool {
         self.watch.as_ref().is_some_and(Watch::is_behind)
     }
 
-    /// Watches sources that are whole file systems as a whole, where possible; else each folder is watched.
+    /// Watches sources that are whole file systems as a whole, where possible. Folders of other sources are watched
+    /// individually.
     fn watch_whole_sources(&self, roots: &Roots) {
         let Some(watch) = &self.watch else { return };
         for Root { fd, is_whole, .. } in roots.all().into_iter().flatten() {
@@ -60,12 +61,12 @@ impl FolderWatches {
         }
     }
 
-    /// Whether changes in the folder are reported; if possible, it is watched from now on.
+    /// Whether changes in the folder are reported. Starts to watch the folder if no watch was attempted yet.
     pub(super) fn is_watched(&self, id: InodeId, dir: &BranchDir) -> bool {
         match self.inodes.flags(id).watched() {
-            Watched::Yes => true,
-            Watched::No => false,
-            Watched::Untried => {
+            WatchState::Watched => true,
+            WatchState::Unwatchable => false,
+            WatchState::Untried => {
                 let watched = self.try_watching(id, dir);
                 self.set_watched(id, watched);
                 watched
@@ -74,7 +75,11 @@ impl FolderWatches {
     }
 
     pub(super) fn set_watched(&self, id: InodeId, watched: bool) {
-        self.inodes.flags(id).set_watched(if watched { Watched::Yes } else { Watched::No });
+        self.inodes.flags(id).set_watched(if watched {
+            WatchState::Watched
+        } else {
+            WatchState::Unwatchable
+        });
     }
 
     pub(super) fn try_watching(&self, id: InodeId, dir: &BranchDir) -> bool {

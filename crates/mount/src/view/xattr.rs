@@ -11,18 +11,18 @@ use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 
 use super::access::is_content;
 use super::context::Context;
-use super::several;
+use super::several_sources;
 use super::stat::stat_fd;
 use super::state::View;
 use crate::proc_path::ProcPath;
 
-/// Attributes that only root sees.
+/// The prefix of attributes that only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 
-/// The access list. Changing it is the only change of an attribute that may clear setgid.
+/// The access list, the only attribute whose change may clear setgid.
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
-/// Room for the names of most files, and for the most that Linux allows.
+/// The size of the buffer for names: enough for most files, and the maximum that Linux allows.
 const NAMES_BYTES: usize = 256;
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
@@ -55,7 +55,7 @@ pub(super) fn setxattr(
     let mut done: Vec<(&OwnedFd, Option<Vec<u8>>)> = Vec::new();
     for (index, fd) in fds.iter().enumerate().rev() {
         let before = if index == 0 { None } else { value_of(fd, name) };
-        // Whether it exists is decided by the first source, which is shown.
+        // The first source, which is shown, decides whether the attribute exists.
         let flags = if index == 0 { flags } else { XattrFlags::empty() };
         let path = ProcPath::new(fd.as_fd());
         let set = || fs::setxattr(path.as_c_str(), name, value, flags);
@@ -80,7 +80,7 @@ fn check_several(fds: &[Arc<OwnedFd>], name: &CStr, flags: XattrFlags) -> Result
     if fds.len() < 2 {
         return Ok(());
     }
-    several::check_attributes(fds, false)?;
+    several_sources::check_attributes(fds, false)?;
     let is_there = fs::getxattr_query(ProcPath::new(fds[0].as_fd()).as_c_str(), name).is_ok();
     match flags {
         flags if flags.contains(XattrFlags::CREATE) && is_there => Err(Errno::EXIST),
@@ -97,10 +97,10 @@ fn value_of(fd: &OwnedFd, name: &CStr) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Gives an attribute its former value back.
+/// Restores the former value of an attribute.
 fn restore(fd: &OwnedFd, name: &CStr, before: Option<Vec<u8>>) {
     let path = ProcPath::new(fd.as_fd());
-    // The error that led here is the one to report.
+    // The error that led to the restoration is the one to report.
     let _ = match before {
         Some(value) => fs::setxattr(path.as_c_str(), name, &value, XattrFlags::empty()),
         None => fs::removexattr(path.as_c_str(), name),
@@ -137,7 +137,7 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     check_several(&fds, name, XattrFlags::REPLACE)?;
     for (index, fd) in fds.iter().enumerate().rev() {
         match fs::removexattr(ProcPath::new(fd.as_fd()).as_c_str(), name) {
-            // The first source is shown. The others need not have it.
+            // The first source is shown; the others need not have the attribute.
             Err(Errno::NODATA) if index > 0 => {}
             removed => removed?,
         }
@@ -145,12 +145,12 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     Ok(())
 }
 
-/// Fails if extended attributes are switched off.
+/// Fails if extended attributes are disabled.
 fn is_passed_on(view: &View) -> Result<(), Errno> {
     if view.behaviour.xattr { Ok(()) } else { Err(Errno::NOSYS) }
 }
 
-/// The names of all extended attributes, each with a final zero byte.
+/// Returns the names of all extended attributes, each with a final NUL.
 fn names_at(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
     let path = ProcPath::new(fd.as_fd());
     let mut names = vec![0; NAMES_BYTES];
@@ -186,7 +186,7 @@ fn put_length(length: usize, reply: &mut Reply) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Clears setgid, as a caller outside the file's group has changed its access list.
+/// Clears setgid, because a caller outside the file's group has changed its access list.
 fn clear_setgid(fd: &OwnedFd) -> Result<(), Errno> {
     let mode = mode_of(fd)?;
     if !mode.contains(Mode::SGID) {
@@ -200,7 +200,7 @@ fn mode_of(fd: &OwnedFd) -> Result<Mode, Errno> {
     Ok(Mode::from_raw_mode(u32::from(stat_fd(fd)?.stx_mode)))
 }
 
-/// The names without those that are left out; each has a final zero byte.
+/// Returns the names without those that `is_left_out` selects; each name has a final NUL.
 fn without(names: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let all = names.split_inclusive(|&byte| byte == 0);
     all.filter(|name| !is_left_out(name)).flatten().copied().collect()

@@ -1,4 +1,4 @@
-//! The names of merged folders: which source each is taken from.
+//! The names of merged folders, each with the source that provides the file.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, RwLockReadGuard};
@@ -10,27 +10,27 @@ use rustix::io::Errno;
 use super::entries::each_entry;
 use super::folder::BranchDir;
 use super::stat::{open_handle, stat_name};
-use crate::branches::{Branches, Built, Merged, Part};
+use crate::branches::{Branches, BuiltIndex, MergedFolder, Part};
 use crate::index::Entry;
 use crate::inodes::InodeId;
 use crate::volumes::Volumes;
 
-/// How old the index may be if changes in one of its folders are not reported.
+/// The maximum age of the index of a folder whose changes are not reported.
 const UNWATCHED_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// The buffer for entries while names are read.
+/// The size of the buffer for entries while names are read.
 const RAW_BYTES: usize = 64 * 1024;
 
-/// Several sources as one.
+/// The sources of a view with several sources.
 #[derive(Debug)]
-pub(super) struct Merging {
+pub(super) struct MergedSources {
     pub(super) branches: Branches,
     pub(super) volumes: Arc<Volumes>,
 }
 
-impl Merging {
-    /// The open part of a merged folder.
-    pub(super) fn open_part(&self, merged: &Merged, part: &Part) -> Result<BranchDir, Errno> {
+impl MergedSources {
+    /// Opens a part of a merged folder.
+    pub(super) fn open_part(&self, merged: &MergedFolder, part: &Part) -> Result<BranchDir, Errno> {
         let fd = self.branches.part_fd(merged.id, part, |handle| {
             let volume = self.volumes.get(part.volume)?;
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
@@ -41,7 +41,7 @@ impl Merging {
 
     pub(super) fn find_merged(
         &self,
-        merged: &Merged,
+        merged: &MergedFolder,
         name: &CStr,
     ) -> Result<(BranchDir, Statx), Errno> {
         let entry = self.index(merged).index.find(name.to_bytes()).ok_or(Errno::NOENT)?;
@@ -56,7 +56,7 @@ impl Merging {
 
     pub(super) fn all_merged_with(
         &self,
-        merged: &Merged,
+        merged: &MergedFolder,
         name: &CStr,
     ) -> Result<Vec<BranchDir>, Errno> {
         let entry = self.index(merged).index.find(name.to_bytes()).ok_or(Errno::NOENT)?;
@@ -74,14 +74,14 @@ impl Merging {
         Ok(dirs)
     }
 
-    /// The index of all parts. It is built if there is none, or if it is too old for a folder without reports of
-    /// changes.
-    pub(super) fn index<'a>(&self, merged: &'a Merged) -> RwLockReadGuard<'a, Built> {
-        let is_good = |built: &Built| {
+    /// Returns the index of all parts. The index is built if it does not exist, or if it is too old for a folder whose
+    /// changes are not reported.
+    pub(super) fn index<'a>(&self, merged: &'a MergedFolder) -> RwLockReadGuard<'a, BuiltIndex> {
+        let is_good = |built: &BuiltIndex| {
             built.at.is_some_and(|at| merged.is_watched || at.elapsed() < UNWATCHED_AGE_MAX)
         };
         {
-            // Held until all are looked up: no other thread may use the index before.
+            // The lock is held until all names are looked up, so that no other thread uses the index before.
             let mut stale_names = merged.stale_names();
             for name in stale_names.drain() {
                 self.look_up_again(merged, &name);
@@ -100,12 +100,12 @@ impl Merging {
         }
     }
 
-    /// Reads all parts again, though changes in them are reported.
-    pub(super) fn rebuild(&self, merged: &Merged) {
+    /// Reads all parts again, even if their changes are reported.
+    pub(super) fn rebuild(&self, merged: &MergedFolder) {
         self.build(merged, &mut merged.write_index());
     }
 
-    fn build(&self, merged: &Merged, built: &mut Built) {
+    fn build(&self, merged: &MergedFolder, built: &mut BuiltIndex) {
         built.index.begin();
         for part in &merged.parts {
             let read = self.open_part(merged, part).and_then(|dir| {
@@ -128,12 +128,16 @@ impl Merging {
         built.at = Some(Instant::now());
     }
 
-    /// Looks the name up in all parts, and updates the index.
-    pub(super) fn look_up_again(&self, merged: &Merged, name: &CStr) -> Option<(BranchDir, Statx)> {
+    /// Looks the name up in all parts again, and updates the index.
+    pub(super) fn look_up_again(
+        &self,
+        merged: &MergedFolder,
+        name: &CStr,
+    ) -> Option<(BranchDir, Statx)> {
         let mut found = None;
         let mut more = false;
         for part in &merged.parts {
-            // A part that is gone has no names.
+            // A part that was removed has no names.
             let Ok(dir) = self.open_part(merged, part) else { continue };
             match (stat_name(&dir.fd, name), &found) {
                 (Ok(stat), None) => found = Some((dir, stat)),
@@ -153,7 +157,7 @@ impl Merging {
         found
     }
 
-    /// Another program has changed what a branch has under the name.
+    /// Marks a name as stale after another program has changed the file that a branch has under the name.
     pub(super) fn mark_stale(&self, id: InodeId, name: &[u8]) {
         let merged = self.branches.get(id);
         if let (Some(merged), Ok(name)) = (merged.filter(|it| it.is_merged()), CString::new(name)) {
@@ -163,7 +167,7 @@ impl Merging {
 
     /// Whether a folder of this name, just added or removed, may be a part of a merged folder.
     pub(super) fn may_be_part(&self, id: InodeId, name: &[u8]) -> bool {
-        // In a folder that is not known any more, it may be.
+        // Nothing is known about a folder that was dropped, so assume that it may be a part.
         let Some(merged) = self.branches.get(id) else { return !self.branches.is_empty() };
         let is_stale = CString::new(name).is_ok_and(|name| merged.stale_names().contains(&name));
         let built = merged.read_index();

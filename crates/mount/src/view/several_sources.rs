@@ -1,7 +1,8 @@
-//! Changes in several sources: either each of them can make the change, or none does.
+//! Changes several sources, such that either all of them make the change or none.
 //!
-//! What a source would refuse is checked before the first one is changed: read-only file systems, immutable files,
-//! mount points, folders that are not empty. What cannot be known before, such as a full disk, is undone.
+//! Errors that a source would return are checked before the first source is changed: read-only file systems, immutable
+//! files, mount points, folders that are not empty. Errors that cannot be predicted, such as a full disk, make the
+//! change be undone.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,13 +19,13 @@ use super::folder::BranchDir;
 use super::stat::{is_folder, stat_fd, stat_name};
 use crate::proc_path::ProcPath;
 
-/// Room for a name or two.
+/// Room for one or two names.
 const FIRST_ENTRIES_BYTES: usize = 4096;
 
-/// What `chattr` forbids to change or to remove.
+/// The attributes with which `chattr` forbids changing or removing a file.
 const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
 
-/// Checks that the name can be removed from all of these folders. The first one has what is shown under the name.
+/// Checks that the name can be removed from all of these folders. The first folder has the file that the view shows.
 pub(super) fn check_removal(dirs: &[BranchDir], name: &CStr, of_folder: bool) -> Result<(), Errno> {
     for (index, dir) in dirs.iter().enumerate() {
         check_folder(&dir.fd)?;
@@ -37,7 +38,7 @@ pub(super) fn check_removal(dirs: &[BranchDir], name: &CStr, of_folder: bool) ->
     Ok(())
 }
 
-/// Checks that each source can rename what it has: `from` and `to` are its folders.
+/// Checks that each source can rename its file. `from` and `to` are the folders in each source.
 pub(super) fn check_rename(
     (from, name): (&[BranchDir], &CStr),
     (to, new_name): (&[BranchDir], &CStr),
@@ -59,7 +60,8 @@ pub(super) fn check_rename(
     Ok(())
 }
 
-/// Checks that attributes can be changed in all sources. `is_touch` says that only times are set, to the present.
+/// Checks that attributes can be changed in all sources. `is_touch` says that the change only sets times to the
+/// present.
 pub(super) fn check_attributes(fds: &[Arc<OwnedFd>], is_touch: bool) -> Result<(), Errno> {
     for fd in fds {
         check_writable(fd)?;
@@ -71,8 +73,8 @@ pub(super) fn check_attributes(fds: &[Arc<OwnedFd>], is_touch: bool) -> Result<(
     Ok(())
 }
 
-/// Renames in all sources, the first source last. If one fails, those before are renamed back. What they have replaced
-/// does not come back.
+/// Renames in all sources, the first source last. If a rename fails, the preceding renames are reverted; files that
+/// they replaced are lost.
 pub(super) fn rename_all(
     (from, name): (&[BranchDir], &CStr),
     (to, new_name): (&[BranchDir], &CStr),
@@ -93,7 +95,7 @@ pub(super) fn rename_all(
     Ok(())
 }
 
-/// Gives a file its former owner, mode and times back.
+/// Restores the former owner, mode and times of a file.
 pub(super) fn restore_attributes(fd: &OwnedFd, before: &Statx) {
     let owner = (Uid::from_raw(before.stx_uid), Gid::from_raw(before.stx_gid));
     let _ = fs::chownat(fd, c"", Some(owner.0), Some(owner.1), AtFlags::EMPTY_PATH);
@@ -108,7 +110,7 @@ pub(super) fn restore_attributes(fd: &OwnedFd, before: &Statx) {
     let _ = fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH);
 }
 
-/// What the folder has under the name.
+/// Returns the attributes of the file with this name in the folder, if there is one.
 fn existing(dir: &BranchDir, name: &CStr) -> Result<Option<Statx>, Errno> {
     match stat_name(&dir.fd, name) {
         Err(Errno::NOENT) => Ok(None),
@@ -127,7 +129,7 @@ fn check_folder(fd: &OwnedFd) -> Result<(), Errno> {
     if stat_fd(fd)?.stx_attributes.intersects(FIXED) { Err(Errno::PERM) } else { Ok(()) }
 }
 
-/// Checks that what has a name may lose it.
+/// Checks that a file may lose its name.
 fn check_fixed(stat: &Statx) -> Result<(), Errno> {
     if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
         return Err(Errno::BUSY);
