@@ -1,4 +1,5 @@
-//! On macOS, a library has to say that the program which loads it has what it calls: Ruby.
+//! On macOS, the linker has to be told that the program which loads the library, Ruby, defines the functions that the
+//! library calls.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

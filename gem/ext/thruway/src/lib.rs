@@ -1,11 +1,12 @@
-//! The gem's extension. Ruby loads it as `thruway/thruway.so` and calls [`Init_thruway`].
+//! The gem's extension, which Ruby loads as `thruway/thruway.so` by calling [`Init_thruway`].
 //!
-//! Each module joins one part of the workspace to Ruby. Two rules hold everywhere. No value with a
-//! destructor lives across a call that can raise, as Ruby unwinds by `longjmp`. And Ruby objects
-//! are reached only with the interpreter lock held. [`ruby`] has a proof for each.
+//! Each module connects one part of the workspace to Ruby. Two rules hold everywhere: no value with a destructor
+//! lives across a call that can raise, since Ruby unwinds by `longjmp`; and Ruby objects are used only with the
+//! interpreter lock held. [`ruby`] has a proof for each rule.
 #![expect(unsafe_code, reason = "Ruby's C API: see ARCHITECTURE.md")]
 
 mod boot;
+mod interpose;
 mod names;
 #[cfg(target_os = "linux")]
 mod preload;
@@ -22,10 +23,10 @@ mod server;
 
 use ruby::{Protected, RModule, define, raise};
 
-/// Called once by Ruby when the extension is loaded.
+/// Called by Ruby when the extension is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_thruway() {
-    // SAFETY: `require` calls it with the lock held, and catches.
+    // SAFETY: `require` calls the function with the lock held, and catches exceptions.
     let ruby = unsafe { Protected::assume() };
     require_own_version(ruby);
     let Some(thruway) = RModule::of(ruby.gvl(), define::module(ruby, c"Thruway")) else { return };
@@ -36,11 +37,11 @@ pub extern "C" fn Init_thruway() {
     server::define(ruby, thruway);
 }
 
-/// Raises LoadError in a Ruby that this extension was not built for. Nothing else would keep it from being
-/// loaded there, and objects have other forms in each version.
+/// Raises LoadError in a version of Ruby for which this extension was not built. Nothing else prevents such a load,
+/// and the layout of objects differs between versions.
 fn require_own_version(ruby: Protected) {
     let built_for = [rb_sys::RUBY_API_VERSION_MAJOR, rb_sys::RUBY_API_VERSION_MINOR];
-    // SAFETY: a constant of libruby's.
+    // SAFETY: the value is a constant of libruby's.
     let [major, minor, _] = unsafe { rb_sys::ruby_api_version };
     if [major, minor].map(i32::unsigned_abs) != built_for {
         let message =

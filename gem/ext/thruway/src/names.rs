@@ -1,7 +1,7 @@
-//! `Thruway.expand_path`: lexical expansion for Ruby, as `File.expand_path` has it.
+//! `Thruway.expand_path`: lexical expansion for Ruby, as in `File.expand_path`.
 //!
-//! The rules are `thruway_resolve`'s. What they are applied to is left to Ruby. That is what counts as
-//! a path, where homes and the current folder are, and which encodings go together.
+//! The rules are those of `thruway_resolve`. Ruby decides which objects are paths, which folders are home and
+//! current, and which encodings are compatible.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -19,15 +19,15 @@ pub(crate) fn define(gvl: Gvl, thruway: VALUE) {
     define::singleton_method(gvl, thruway, c"expand_windows", Method::of_2(expand_windows));
 }
 
-/// `expand_posix(path, base)`: the base may be nil.
+/// `expand_posix(path, base)`, where the base may be nil.
 fn expand_posix(ruby: Protected, _thruway: VALUE, name: VALUE, base: VALUE) -> VALUE {
     let name = RString::from_path(ruby, name);
     let base = (base != NIL).then(|| RString::from_path(ruby, base));
     posix(ruby, name, base).value()
 }
 
-/// `expand_windows(path, base)` of UTF-8 Strings, on a host that has no folders of Windows: relative
-/// names without a base start at `C:\`.
+/// `expand_windows(path, base)` for UTF-8 Strings, on a host without Windows folders: relative names without a base
+/// start at `C:\`.
 fn expand_windows(ruby: Protected, _thruway: VALUE, name: VALUE, base: VALUE) -> VALUE {
     let name = RString::from_argument(ruby, name);
     let base = (base != NIL).then(|| RString::from_argument(ruby, base));
@@ -59,12 +59,12 @@ fn posix(ruby: Protected, name: RString, base: Option<RString>) -> RString {
     let answer = read_all(gvl, [start, name], |[start, name]| expand_from(start, name, is_given));
     let answer = answer.map(|path| encoding.string(gvl, &path));
     let expanded = give(ruby, answer.map_err(|error| message(gvl, &error)));
-    // Raises if the two do not go together.
+    // Raises if the encodings are not compatible.
     common_encoding(ruby, name, expanded);
     expanded
 }
 
-/// Ruby takes a home or the current folder as it is, and expands a base that is given.
+/// Expands a name from a start. Ruby uses a home or the current folder unchanged, and expands a given base first.
 fn expand_from(start: &[u8], name: &[u8], is_given: bool) -> Result<Vec<u8>, Error> {
     let home_of = |_: &[u8]| Some(start.to_vec());
     let surroundings =
@@ -72,7 +72,7 @@ fn expand_from(start: &[u8], name: &[u8], is_given: bool) -> Result<Vec<u8>, Err
     expand_path(Flavour::Posix, name, is_given.then_some(start), &surroundings)
 }
 
-/// The folder that a name is expanded from; an absolute name needs none, and is given back.
+/// The folder from which a name is expanded. An absolute name needs none, and is returned itself.
 fn start_of(ruby: Protected, name: RString, base: Option<RString>) -> RString {
     let gvl = ruby.gvl();
     match (first_byte(gvl, name), base) {
@@ -91,13 +91,13 @@ fn first_byte(gvl: Gvl, string: RString) -> Option<u8> {
     string.read(gvl, |bytes| bytes.first().copied())
 }
 
-/// `Dir.pwd`, whatever a program has put in its place.
+/// `Dir.pwd`, even if a program has redefined the method.
 fn working_folder(ruby: Protected) -> RString {
-    // SAFETY: what it raises is caught.
+    // SAFETY: exceptions are caught further up.
     RString::from_argument(ruby, unsafe { rb_sys::rb_dir_getwd() })
 }
 
-/// The home that a name begins with: `~`, or `~user`.
+/// The home with which a name begins: `~` or `~user`.
 fn home(ruby: Protected, name: RString) -> RString {
     let gvl = ruby.gvl();
     let user = name.read(gvl, |name| {
@@ -111,22 +111,22 @@ fn home(ruby: Protected, name: RString) -> RString {
     own_home(gvl).unwrap_or_else(|| dir_home(ruby, &[]))
 }
 
-/// The variable HOME, which Ruby's ENV writes to the process's environment.
+/// The variable HOME. Ruby's ENV writes to the process's environment.
 fn own_home(gvl: Gvl) -> Option<RString> {
     let home = std::env::var_os("HOME")?;
     Some(Encoding::of_file_names(gvl).string(gvl, home.as_bytes()))
 }
 
-/// `Dir.home`: what the system knows of a user, or an error in Ruby's words.
+/// `Dir.home`: the home of a user according to the system. Raises Ruby's own errors.
 fn dir_home(ruby: Protected, arguments: &[VALUE]) -> RString {
-    // SAFETY: set when Ruby starts, and never again.
+    // SAFETY: the value is set when Ruby starts, and never changes.
     let dir = unsafe { rb_sys::rb_cDir };
     let home = call(ruby, dir, Symbol::new(ruby.gvl(), c"home"), arguments);
     // A program may have redefined the method.
     RString::from_argument(ruby, home)
 }
 
-/// The encoding of both together; raises if there is none. US-ASCII gives way.
+/// The common encoding of two Strings. Raises if there is none. US-ASCII yields to the other encoding.
 fn common_encoding(ruby: Protected, one: RString, other: RString) -> Encoding {
     let gvl = ruby.gvl();
     let (first, second) = (Encoding::of(gvl, one), Encoding::of(gvl, other));
@@ -141,12 +141,12 @@ fn common_encoding(ruby: Protected, one: RString, other: RString) -> Encoding {
     }
 }
 
-/// The error's message.
+/// The message of an error.
 fn message(gvl: Gvl, error: &Error) -> RString {
     RString::new(gvl, error.to_string().as_bytes())
 }
 
-/// The String, or an ArgumentError with the message.
+/// Returns the String, or raises ArgumentError with the message.
 fn give(ruby: Protected, answer: Result<RString, RString>) -> RString {
     match answer {
         Ok(string) => string,

@@ -1,54 +1,46 @@
-//! libruby's calls for memory, counted for the [collector](super::collector) while it waits.
+//! Counts the memory that libruby allocates, for the [collector](super::collector) while it waits.
 
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
 use libc::{off_t, size_t};
 use thruway_sys::imports::Object;
 
-use super::import::{imports, replace};
+use crate::interpose::import::{imports, replace, restore};
 
 imports! { ALLOCATIONS:
-    MALLOC c"malloc" malloc;
-    CALLOC c"calloc" calloc;
-    REALLOC c"realloc" realloc;
-    MEMALIGN c"posix_memalign" posix_memalign;
-    MMAP c"mmap" mmap;
+    MALLOC c"malloc" malloc: Malloc;
+    CALLOC c"calloc" calloc: Calloc;
+    REALLOC c"realloc" realloc: Realloc;
+    MEMALIGN c"posix_memalign" posix_memalign: Memalign;
+    MMAP c"mmap" mmap: Mmap;
 }
 
-/// What is told of the number of bytes.
-static TOLD: OnceLock<fn(usize)> = OnceLock::new();
+/// The function that receives the size of each allocation.
+static REPORT: OnceLock<fn(usize)> = OnceLock::new();
 
-/// Calls `told` with the size of all memory that libruby asks for.
+/// Calls `report` with the size of each allocation of libruby's.
 ///
 /// # Errors
-/// libruby is not found, or as of [`replace`].
-pub(super) fn watch(libruby: *const (), told: fn(usize)) -> io::Result<()> {
+/// libruby is not found, or [`replace`] fails.
+pub(super) fn watch(libruby: *const (), report: fn(usize)) -> io::Result<()> {
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
-    TOLD.get_or_init(|| told);
-    replace(&object, ALLOCATIONS)
+    REPORT.get_or_init(|| report);
+    replace(&object, ALLOCATIONS.iter().copied())
 }
 
-/// libruby asks for so many bytes.
+/// Reports an allocation of that size.
 fn asked_for(bytes: usize) {
-    if let Some(told) = TOLD.get() {
-        told(bytes);
+    if let Some(report) = REPORT.get() {
+        report(bytes);
     }
 }
 
-/// Puts libc's functions back.
+/// Points libruby's imports at libc's functions again.
 pub(super) fn forget(libruby: *const ()) {
     let Some(object) = Object::containing(libruby) else { return };
-    for import in ALLOCATIONS {
-        let original = import.original.load(Ordering::Acquire);
-        for slot in object.slots(import.name).into_iter().filter(|_| !original.is_null()) {
-            // SAFETY: it is the function that was there before. Where it cannot be put back, ours
-            // goes on handing calls to it.
-            let _ = unsafe { slot.replace(original) };
-        }
-    }
+    restore(&object, ALLOCATIONS);
 }
 
 type Malloc = unsafe extern "C" fn(size_t) -> *mut c_void;
@@ -59,42 +51,42 @@ type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t
 
 unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
     asked_for(size);
-    // SAFETY: the type is malloc's.
-    let malloc = unsafe { MALLOC.function::<Malloc>() };
-    // SAFETY: handed on as it came.
+    // SAFETY: this function runs, so the import was replaced.
+    let malloc = unsafe { MALLOC.original() };
+    // SAFETY: the arguments are those of the caller.
     unsafe { malloc(size) }
 }
 
 unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
     asked_for(count.saturating_mul(size));
-    // SAFETY: the type is calloc's.
-    let calloc = unsafe { CALLOC.function::<Calloc>() };
-    // SAFETY: handed on as it came.
+    // SAFETY: this function runs, so the import was replaced.
+    let calloc = unsafe { CALLOC.original() };
+    // SAFETY: the arguments are those of the caller.
     unsafe { calloc(count, size) }
 }
 
 unsafe extern "C" fn realloc(place: *mut c_void, size: size_t) -> *mut c_void {
     asked_for(size);
-    // SAFETY: the type is realloc's.
-    let realloc = unsafe { REALLOC.function::<Realloc>() };
-    // SAFETY: handed on as it came.
+    // SAFETY: this function runs, so the import was replaced.
+    let realloc = unsafe { REALLOC.original() };
+    // SAFETY: the arguments are those of the caller.
     unsafe { realloc(place, size) }
 }
 
-/// How Ruby gets the pages that its objects are in, where it does not map them.
+/// Ruby allocates the pages of its objects with this function where it does not map them.
 unsafe extern "C" fn posix_memalign(
     place: *mut *mut c_void,
     alignment: size_t,
     size: size_t,
 ) -> c_int {
     asked_for(size);
-    // SAFETY: the type is posix_memalign's.
-    let posix_memalign = unsafe { MEMALIGN.function::<Memalign>() };
-    // SAFETY: handed on as it came.
+    // SAFETY: this function runs, so the import was replaced.
+    let posix_memalign = unsafe { MEMALIGN.original() };
+    // SAFETY: the arguments are those of the caller.
     unsafe { posix_memalign(place, alignment, size) }
 }
 
-/// How it maps them.
+/// Ruby maps the pages of its objects where it can.
 unsafe extern "C" fn mmap(
     place: *mut c_void,
     size: size_t,
@@ -104,8 +96,8 @@ unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     asked_for(size);
-    // SAFETY: the type is mmap's.
-    let mmap = unsafe { MMAP.function::<Mmap>() };
-    // SAFETY: handed on as it came.
+    // SAFETY: this function runs, so the import was replaced.
+    let mmap = unsafe { MMAP.original() };
+    // SAFETY: the arguments are those of the caller.
     unsafe { mmap(place, size, protection, flags, descriptor, offset) }
 }

@@ -1,9 +1,9 @@
-//! `RubyVM::InstructionSequence.load_iseq`: compiled code from the pack, or Ruby's own for the next
-//! one.
+//! `RubyVM::InstructionSequence.load_iseq`: supplies compiled code from the pack, or learns Ruby's own code for the
+//! next pack.
 //!
-//! Ruby asks for a feature's compiled code before it reads the source. Where there is none, it
-//! compiles, and says so (`script_compiled`). The code that it made is what goes into the pack, so
-//! labels, line numbers and everything else are those of a plain `require`.
+//! Ruby asks `load_iseq` for a feature's compiled code before it reads the source. If there is none, Ruby compiles
+//! the source and fires the event `script_compiled`. The code that Ruby made goes into the pack, so labels, line
+//! numbers and everything else equal those of a plain `require`.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -13,7 +13,7 @@ use rb_sys::VALUE;
 use thruway_boot::{Boot, FoundFile, Lookup, Reason, Warnings};
 use thruway_pack::Stamp;
 
-use super::compiler_output::Listening;
+use super::compiler_output::OutputObservation;
 use super::search::{self, PathMark};
 use super::{current, iseq};
 use crate::preload;
@@ -21,30 +21,41 @@ use crate::ruby::call::call;
 use crate::ruby::define::Method;
 use crate::ruby::{Gvl, NIL, Pinned, Protected, RString, Symbol, is_true, read_all};
 
-/// Whether the compile options are still those of the pack.
-static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
-/// Whether `RubyVM.keep_script_lines` is on.
-static KEEPS_LINES: AtomicBool = AtomicBool::new(false);
-/// The categories of warnings that are on.
-static CATEGORIES: AtomicU8 = AtomicU8::new(0);
-/// The hook that sees what Ruby compiled, once there is something to learn.
-static HOOK: OnceLock<Pinned> = OnceLock::new();
+/// The state of code loading in this process. Each value is independent of the others; the atomics are caches of
+/// Ruby's settings, written with the interpreter lock held.
+struct CodeState {
+    /// Whether the compile options are still those of the pack.
+    has_same_options: AtomicBool,
+    /// Whether `RubyVM.keep_script_lines` is on.
+    keeps_lines: AtomicBool,
+    /// The categories of warnings that are on.
+    categories: AtomicU8,
+    /// The hook that receives the code that Ruby compiles, created with the first file that can be learned.
+    hook: OnceLock<Pinned>,
+    /// The callable that was passed to `Thruway::Boot.on_event`.
+    observer: Mutex<Option<Pinned>>,
+}
+
+static STATE: CodeState = CodeState {
+    has_same_options: AtomicBool::new(true),
+    keeps_lines: AtomicBool::new(false),
+    categories: AtomicU8::new(0),
+    hook: OnceLock::new(),
+    observer: Mutex::new(None),
+};
 
 /// A feature that Ruby is compiling on this thread.
 #[derive(Debug)]
-struct Compiling {
+struct PendingCompilation {
     path: PathMark,
-    /// Of the file before Ruby reads it, and when that was.
+    /// The stamp of the file before Ruby reads the file, and the time at which the stamp was taken.
     stamp: (Stamp, i64),
     warnings: Warnings,
-    listening: Listening,
+    observation: OutputObservation,
 }
 
-/// What `Thruway::Boot.on_event` was given.
-static OBSERVER: Mutex<Option<Pinned>> = Mutex::new(None);
-
 thread_local! {
-    static COMPILING: Cell<Option<Compiling>> = const { Cell::new(None) };
+    static PENDING: Cell<Option<PendingCompilation>> = const { Cell::new(None) };
 }
 
 pub(super) fn install(gvl: Gvl) {
@@ -56,17 +67,17 @@ pub(super) fn install(gvl: Gvl) {
     iseq::watch_warning_categories(gvl, categories_changed);
 }
 
-/// Called by Ruby for every file that it is about to compile.
+/// Called by Ruby for each file that it is about to compile.
 fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let (seen, search) = (search::seen(), search::current());
     search::end();
-    // What was compiled last had an error.
-    COMPILING.take().map(|compiling| compiling.listening.ends_in_silence(gvl));
+    // If a compilation is still pending here, it ended with an error.
+    PENDING.take().map(|pending| pending.observation.ends_in_silence(gvl));
     let (Some(boot), Some(path)) = (current::serving(gvl), RString::plain(gvl, path)) else {
         return NIL;
     };
-    // Ruby passes a frozen String, a program any other one.
+    // Ruby passes a frozen String; a program may pass any other.
     let path = path.frozen(gvl);
     let bytes = path.bytes();
     preload::begun(gvl, bytes);
@@ -92,26 +103,27 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     }
 }
 
-/// The program ends: says for the report who supplied code, if that was not the pack alone.
+/// Records, for the report at exit, where code came from if the pack was not the only supplier.
 pub(super) fn note_supplier(boot: &Boot) {
-    // SAFETY: Ruby calls what is registered for its end with the lock held.
+    // SAFETY: Ruby calls functions that are registered for its exit with the lock held.
     let gvl = unsafe { Gvl::assume() };
     if let Some(place) = iseq::other_supplier(gvl) {
         boot.counts.record_supplier(String::from_utf8_lossy(&place).into_owned());
     }
 }
 
-/// From now on `observer` is called for each file of code, or nothing if it is nil.
+/// Makes `observer` receive an event for each file of code, or removes the observer if the value is nil.
 pub(super) fn observe(gvl: Gvl, observer: VALUE) {
     let observer = is_true(observer).then(|| Pinned::new(gvl, observer));
-    *OBSERVER.lock().unwrap_or_else(PoisonError::into_inner) = observer;
+    *STATE.observer.lock().unwrap_or_else(PoisonError::into_inner) = observer;
 }
 
 fn observer() -> Option<Pinned> {
-    *OBSERVER.lock().unwrap_or_else(PoisonError::into_inner)
+    *STATE.observer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls the observer with an event, the file, and why its code is not that of the pack. What it raises goes on.
+/// Calls the observer with the event, the path, and the reason why the code is not from the pack. Exceptions that the
+/// observer raises propagate.
 fn tell(ruby: Protected, observer: Pinned, reason: Option<Reason>, path: RString) {
     let gvl = ruby.gvl();
     let event = match reason {
@@ -146,23 +158,23 @@ fn code(
     Ok(code)
 }
 
-/// Why code would not be compiled now as it was for the pack.
+/// The reason why Ruby would compile code differently from the code in the pack, if there is one.
 fn compiled_otherwise(gvl: Gvl) -> Option<Reason> {
     if iseq::measures_coverage(gvl) {
         return Some(Reason::Coverage);
     }
-    if KEEPS_LINES.load(Ordering::Relaxed) || iseq::collects_lines(gvl) {
+    if STATE.keeps_lines.load(Ordering::Relaxed) || iseq::collects_lines(gvl) {
         return Some(Reason::Lines);
     }
-    (!HAS_SAME_OPTIONS.load(Ordering::Relaxed)).then_some(Reason::CompileOption)
+    (!STATE.has_same_options.load(Ordering::Relaxed)).then_some(Reason::CompileOption)
 }
 
-/// Whether code would be compiled now in another way than it was for the pack.
+/// Whether Ruby would compile code differently from the code in the pack.
 pub(super) fn is_compiled_otherwise(gvl: Gvl) -> bool {
     compiled_otherwise(gvl).is_some()
 }
 
-/// Remembers what is about to be compiled, if it can be learned.
+/// Prepares to learn the file that Ruby is about to compile, if the file can be learned.
 fn watch(
     gvl: Gvl,
     boot: &Boot,
@@ -178,27 +190,27 @@ fn watch(
     if depends_on_the_run || !iseq::warns_on_stderr(gvl) || !iseq::is_sole_supplier(gvl) {
         return;
     }
-    HOOK.get_or_init(|| begin_to_see(gvl));
-    let compiling = |listening| Compiling { path, stamp, warnings, listening };
-    COMPILING.set(Listening::begin(gvl).map(compiling));
+    STATE.hook.get_or_init(|| begin_to_see(gvl));
+    let pending = |observation| PendingCompilation { path, stamp, warnings, observation };
+    PENDING.set(OutputObservation::begin(gvl).map(pending));
 }
 
 fn begin_to_see(gvl: Gvl) -> Pinned {
     iseq::on_script_compiled(gvl, compiled)
 }
 
-/// Sees what Ruby compiled before any TracePoint does, which may end the load there.
+/// Moves our hook before all existing TracePoints, any of which may abort the load.
 pub(super) fn see_first(gvl: Gvl) {
-    iseq::go_first(gvl, *HOOK.get_or_init(|| begin_to_see(gvl)));
+    iseq::go_first(gvl, *STATE.hook.get_or_init(|| begin_to_see(gvl)));
 }
 
-/// Called by Ruby after it compiled anything.
+/// Called by Ruby after each compilation.
 unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
-    let Some(compiling) = COMPILING.take() else { return };
+    let Some(pending) = PENDING.take() else { return };
     // SAFETY: Ruby calls its hooks with the lock held.
     let gvl = unsafe { Gvl::assume() };
-    // Something was said: a warning, most likely, which a later boot has to give again.
-    if !compiling.listening.ends_in_silence(gvl) || !iseq::is_by_ruby(gvl) {
+    // Most likely the compiler has warned. A later boot has to print the warning again, so the file is not learned.
+    if !pending.observation.ends_in_silence(gvl) || !iseq::is_by_ruby(gvl) {
         return;
     }
     let (Some(boot), Some((path, code))) = (current::boot(), iseq::compiled_code(gvl, trace_point))
@@ -207,32 +219,32 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
     };
     let Some(code) = binary_of(gvl, code, path) else { return };
     read_all(gvl, [path, code], |[path, code]| {
-        if PathMark::of(path) == compiling.path {
-            boot.learn(path, compiling.stamp, compiling.warnings, code.to_vec());
+        if PathMark::of(path) == pending.path {
+            boot.learn(path, pending.stamp, pending.warnings, code.to_vec());
         }
     });
 }
 
-/// The binary form of code. What has a syntax error is code that does nothing at this point: Ruby
-/// raises the error later.
+/// The binary form of code. For a file with a syntax error, Ruby passes code without instructions here, and raises
+/// the error later.
 fn binary_of(gvl: Gvl, code: VALUE, path: RString) -> Option<RString> {
     let is_sound = iseq::has_lines(gvl, code) || iseq::compiles(gvl, path);
     if is_sound { iseq::to_binary(gvl, code) } else { None }
 }
 
-/// What Ruby would say while it compiles.
+/// The warnings that Ruby would print while compiling.
 fn warnings(gvl: Gvl) -> Warnings {
-    Warnings { level: iseq::verbosity(gvl), categories: CATEGORIES.load(Ordering::Relaxed) }
+    Warnings { level: iseq::verbosity(gvl), categories: STATE.categories.load(Ordering::Relaxed) }
 }
 
 fn options_changed(gvl: Gvl) {
-    HAS_SAME_OPTIONS.store(iseq::has_same_compile_options(gvl), Ordering::Relaxed);
+    STATE.has_same_options.store(iseq::has_same_compile_options(gvl), Ordering::Relaxed);
 }
 
 fn lines_changed(gvl: Gvl) {
-    KEEPS_LINES.store(iseq::keeps_lines(gvl), Ordering::Relaxed);
+    STATE.keeps_lines.store(iseq::keeps_lines(gvl), Ordering::Relaxed);
 }
 
 fn categories_changed(gvl: Gvl) {
-    CATEGORIES.store(iseq::warning_categories(gvl), Ordering::Relaxed);
+    STATE.categories.store(iseq::warning_categories(gvl), Ordering::Relaxed);
 }

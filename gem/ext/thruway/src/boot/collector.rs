@@ -1,9 +1,9 @@
-//! `--gc-after`: Ruby collects no garbage until the program has asked for that much memory.
+//! `--gc-after`: Ruby collects no garbage until the program has allocated that much memory.
 //!
-//! A boot leaves little garbage and many objects, and each collection looks at all of them. What the
-//! program asks for is counted as it is asked for, so that the bound holds whatever it does. If a program
-//! switches the collector on or off itself, it gets the answers that it would get without us. From then
-//! on, only the program switches the collector.
+//! A boot creates many objects and little garbage, and each collection traverses all objects. Allocations are counted
+//! as they are made, so the limit holds whatever the program does. If a program enables or disables the collector
+//! itself, it gets the results that it would get without Thruway. From then on, only the program controls the
+//! collector.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -13,19 +13,26 @@ use super::allocations;
 use crate::ruby::define::{Method, quietly, singleton_method};
 use crate::ruby::{FALSE, Gvl, Protected, RModule, is_true};
 
-/// How many bytes may still be asked for.
-static LEFT: AtomicI64 = AtomicI64::new(0);
-/// Whether the collector is off because of us.
-static IS_WAITING: AtomicBool = AtomicBool::new(false);
+/// The wait for the first collection. Any thread may allocate memory, and the thread that clears `is_waiting` ends
+/// the wait.
+struct CollectorState {
+    /// The number of bytes that may still be allocated.
+    bytes_left: AtomicI64,
+    /// Whether the boot has disabled the collector.
+    is_waiting: AtomicBool,
+}
 
-/// Switches the collector off until the program has asked for that many megabytes.
+static STATE: CollectorState =
+    CollectorState { bytes_left: AtomicI64::new(0), is_waiting: AtomicBool::new(false) };
+
+/// Disables the collector until the program has allocated that many megabytes.
 pub(super) fn wait_for(gvl: Gvl, megabytes: u32) {
     // SAFETY: the lock is held.
     if is_true(unsafe { rb_sys::rb_gc_disable() }) {
         return;
     }
-    LEFT.store(i64::from(megabytes) * 1_000_000, Ordering::Relaxed);
-    IS_WAITING.store(true, Ordering::Relaxed);
+    STATE.bytes_left.store(i64::from(megabytes) * 1_000_000, Ordering::Relaxed);
+    STATE.is_waiting.store(true, Ordering::Relaxed);
     if allocations::watch(rb_sys::rb_f_require as *const (), allocated).is_err() {
         return resume();
     }
@@ -36,31 +43,31 @@ pub(super) fn wait_for(gvl: Gvl, megabytes: u32) {
     });
 }
 
-/// Ruby asks for memory.
+/// Counts an allocation.
 fn allocated(bytes: usize) {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    if LEFT.fetch_sub(bytes, Ordering::Relaxed) <= bytes {
+    if STATE.bytes_left.fetch_sub(bytes, Ordering::Relaxed) <= bytes {
         resume();
     }
 }
 
 fn resume() {
     if stop() {
-        // SAFETY: it sets a flag, which may be done wherever Ruby asks for memory.
+        // SAFETY: the function sets a flag, which is allowed wherever Ruby allocates memory.
         unsafe { rb_sys::rb_gc_enable() };
     }
 }
 
-/// Whether we were waiting; we are not any more.
+/// Stops waiting. Returns whether the boot was waiting.
 fn stop() -> bool {
-    let was_waiting = IS_WAITING.swap(false, Ordering::Relaxed);
+    let was_waiting = STATE.is_waiting.swap(false, Ordering::Relaxed);
     if was_waiting {
         allocations::forget(rb_sys::rb_f_require as *const ());
     }
     was_waiting
 }
 
-/// `GC.enable`: whether the program had switched it off.
+/// `GC.enable`: returns whether the program had disabled the collector.
 fn enable(_ruby: Protected, _collector: VALUE) -> VALUE {
     let was_waiting = stop();
     // SAFETY: the lock is held.
@@ -68,7 +75,7 @@ fn enable(_ruby: Protected, _collector: VALUE) -> VALUE {
     if was_waiting { FALSE } else { was_off }
 }
 
-/// `GC.disable`: whether the program had switched it off before.
+/// `GC.disable`: returns whether the program had disabled the collector before.
 fn disable(_ruby: Protected, _collector: VALUE) -> VALUE {
     let was_waiting = stop();
     // SAFETY: as above.

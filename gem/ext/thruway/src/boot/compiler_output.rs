@@ -1,54 +1,60 @@
-//! Whether Ruby's compiler had something to say: a later boot has to say it again.
+//! Detects whether Ruby's compiler has printed anything: a later boot would have to print the same warnings again.
 //!
-//! Where libruby's calls are seen, what it writes is counted. In the portable mode its calls of `Warning.warn` are:
-//! the compiler warns in no other way. Ruby suppresses events while it parses, so a method of ours stands in front
-//! of Ruby's own meanwhile.
+//! Where libruby's calls are interposed, its writes are counted. In the portable mode, calls of `Warning.warn` are
+//! counted, since the compiler warns in no other way. Ruby suppresses trace events while it parses, so a method of
+//! ours precedes Ruby's own meanwhile.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rb_sys::VALUE;
 
-use super::{current, interpose};
+use super::{current, writes};
 use crate::ruby::call::{call_super, send};
 use crate::ruby::define::{Method, quietly, singleton_method};
 use crate::ruby::{Gvl, Protected, RModule, Symbol};
 
 const WARN: &CStr = c"warn";
 
-/// How often Ruby called `Warning.warn` meanwhile.
-static WARNINGS: AtomicU64 = AtomicU64::new(0);
-/// How many files are being listened to.
-static LISTENING: AtomicU64 = AtomicU64::new(0);
+/// The calls of `Warning.warn` in the portable mode, counted with the interpreter lock held.
+struct Counts {
+    /// The number of calls of `Warning.warn` while any file was observed.
+    warnings: AtomicU64,
+    /// The number of files that are observed now.
+    observed_files: AtomicU64,
+}
 
-/// From its beginning to its end, what is said is noted: how much was said before.
+static COUNTS: Counts = Counts { warnings: AtomicU64::new(0), observed_files: AtomicU64::new(0) };
+
+/// Observes the compiler's output from [`begin`](Self::begin) to [`ends_in_silence`](Self::ends_in_silence). Holds
+/// the count at the beginning.
 #[derive(Debug)]
-pub(super) struct Listening(u64);
+pub(super) struct OutputObservation(u64);
 
-impl Listening {
-    /// Listens from now on; `None` if it cannot be heard.
+impl OutputObservation {
+    /// Starts to observe; returns `None` where the output cannot be observed.
     pub(super) fn begin(gvl: Gvl) -> Option<Self> {
         if !is_portable() {
-            interpose::count_writes();
-            return interpose::writes().map(Self);
+            writes::count();
+            return writes::counted().map(Self);
         }
-        if LISTENING.fetch_add(1, Ordering::Relaxed) == 0 {
+        if COUNTS.observed_files.fetch_add(1, Ordering::Relaxed) == 0 {
             let warn = Method::of_any(warn);
             quietly(gvl, || singleton_method(gvl, warning(gvl).value(), WARN, warn));
         }
-        Some(Self(WARNINGS.load(Ordering::Relaxed)))
+        Some(Self(COUNTS.warnings.load(Ordering::Relaxed)))
     }
 
-    /// Listens no more. Answers whether nothing was said.
+    /// Stops observing. Returns whether the compiler has printed nothing.
     pub(super) fn ends_in_silence(self, gvl: Gvl) -> bool {
         if !is_portable() {
-            return interpose::writes() == Some(self.0);
+            return writes::counted() == Some(self.0);
         }
-        if LISTENING.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if COUNTS.observed_files.fetch_sub(1, Ordering::Relaxed) == 1 {
             let class = warning(gvl).singleton_class(gvl).value();
             send(gvl, class, c"remove_method", &[Symbol::new(gvl, WARN).value()]);
         }
-        WARNINGS.load(Ordering::Relaxed) == self.0
+        COUNTS.warnings.load(Ordering::Relaxed) == self.0
     }
 }
 
@@ -60,8 +66,8 @@ fn warning(gvl: Gvl) -> RModule {
     RModule::named(gvl, c"Warning")
 }
 
-/// In front of Ruby's own, which every program has by way of a module.
+/// Precedes Ruby's own `warn`, which `Warning` inherits from a module.
 fn warn(ruby: Protected, _warning: VALUE, arguments: &[VALUE]) -> VALUE {
-    WARNINGS.fetch_add(1, Ordering::Relaxed);
+    COUNTS.warnings.fetch_add(1, Ordering::Relaxed);
     call_super(ruby, arguments)
 }

@@ -1,6 +1,6 @@
-//! Which methods stand between a call of Psych's or JSON's and its result, for a document without tags.
+//! The methods that stand between a call of Psych or JSON and its result, for a document without tags.
 //!
-//! A test traces what they call, and finds each of it here.
+//! A test traces the methods that are called, and checks that each is listed here.
 
 use super::originals::{Constants, Dependencies, Methods, Side};
 
@@ -124,7 +124,7 @@ const PSYCH_CORE: &[Methods] = &[
 const PSYCH_CONSTANTS: &[Constants] = &[
     constants!(: c"Psych" c"File" c"IO" c"String" c"Symbol" c"Array" c"Hash" c"Integer" c"Float"
         c"Object" c"Class" c"Module" c"Regexp" c"Ractor"),
-    // What is defined here would come before the one at the top.
+    // A constant that is defined in one of these modules would precede the constant at the top level.
     constants!(c"Psych": c"ClassLoader" c"Handlers" c"Nodes" c"Parser" c"ScalarScanner" c"TreeBuilder"
         c"Visitors" c"File" c"Symbol" c"String" c"Hash" c"Array" c"Float" c"Ractor"),
     constants!(c"Psych".c"Handlers": c"DocumentStream"),

@@ -1,9 +1,9 @@
-//! `YAML.load_file` and its siblings, and `JSON.parse`: what a file says comes from the pack.
+//! `YAML.load_file` and its siblings, and `JSON.parse`: documents are supplied from the pack.
 //!
-//! The methods stand in the [place](super::library) of Psych's and JSON's own, which do everything that
-//! is not known: read, parse, complain. A YAML file is known by its stamp. A JSON text is known by its
-//! digest, and is kept as long as the file that it most likely came from. Nothing is answered or
-//! learned while a method [between](super::dependencies) the call and its result is not the library's own.
+//! The methods [replace](super::library) those of Psych and JSON, and call them for everything that the pack does not
+//! hold: reading, parsing, and errors. A YAML file is identified by its stamp. A JSON text is identified by its
+//! digest, and is kept as long as the file that it most likely came from. Nothing is answered or learned while a
+//! method [between](super::dependencies) the call and its result is not the library's own.
 
 use std::ffi::CStr;
 
@@ -19,13 +19,13 @@ use crate::ruby::constants::constant_at;
 use crate::ruby::define::Method;
 use crate::ruby::{FALSE, Gvl, NIL, Protected, RHash, RModule, RString, Symbol, read_all};
 
-/// Smaller texts are parsed faster than they are looked up.
+/// Shorter texts are parsed faster than they are looked up.
 const JSON_BYTES_MIN: usize = 1024;
 
 static PSYCH: LibrarySlot = LibrarySlot::new();
 static JSON_LIBRARY: LibrarySlot = LibrarySlot::new();
 
-/// Psych is there.
+/// Replaces the methods of Psych, which has just been loaded.
 pub(super) fn install_yaml(gvl: Gvl) {
     let methods = [
         (c"load_file", Method::of_any(load_file)),
@@ -37,7 +37,7 @@ pub(super) fn install_yaml(gvl: Gvl) {
     }
 }
 
-/// JSON is there.
+/// Replaces the methods of JSON, which has just been loaded.
 pub(super) fn install_json(gvl: Gvl) {
     if current::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
         JSON_LIBRARY.take(gvl, &[c"JSON"], &[(c"parse", Method::of_any(parse))], &JSON);
@@ -45,7 +45,7 @@ pub(super) fn install_json(gvl: Gvl) {
     }
 }
 
-/// Whether everything between a call and its result is the library's own.
+/// Whether all methods between a call and its result are the library's own.
 fn is_original(gvl: Gvl, boot: &Boot, part: Part, library: &LibrarySlot) -> bool {
     match library.first_change(gvl) {
         None => true,
@@ -81,7 +81,7 @@ fn load(ruby: Protected, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VA
         CachedDocument::Uncacheable | CachedDocument::Unavailable => load_by_library(),
         CachedDocument::Miss(stamp) => {
             let object = load_by_library();
-            // A pseudo file (`/proc`) is of another size than it says, and changes within its stamp.
+            // A pseudo file (`/proc`) has another size than its stamp says, and changes without a new stamp.
             let text = thruway_boot::read(name).filter(|text| text.len() as u64 == stamp.size);
             let is_original =
                 is_original(gvl, boot, Part::Yaml, &PSYCH) && values::makes_dates_itself(gvl);
@@ -94,7 +94,7 @@ fn load(ruby: Protected, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VA
     }
 }
 
-/// The boot, the file's path, and everything else that the result depends on.
+/// The boot, the file's path, and all other inputs on which the result depends.
 fn yaml_request(
     ruby: Protected,
     method: &CStr,
@@ -126,7 +126,7 @@ fn yaml_request(
     Some((boot, path, variant(gvl, method, string(gvl, version, c"to_s")?, options)))
 }
 
-/// Whether `Psych.add_tag(nil, …)` was called: it is about everything that has no tag.
+/// Whether the program has called `Psych.add_tag(nil, …)`, which applies to all values without a tag.
 fn has_tag_for_untagged(gvl: Gvl) -> bool {
     let tags = constant_at(gvl, &[c"Psych"]).and_then(|psych| send(gvl, psych, c"load_tags", &[]));
     tags.is_none_or(|tags| {
@@ -134,7 +134,7 @@ fn has_tag_for_untagged(gvl: Gvl) -> bool {
     })
 }
 
-/// Whether a YAML file has no tags: what a tag makes of a value is up to the program.
+/// Whether a YAML file has no tags. A program can define what a tag does.
 fn is_plain_yaml(text: &[u8]) -> bool {
     let before = |at: usize| at.checked_sub(1).map(|at| text[at]);
     let marks = text.iter().enumerate().filter(|(_, byte)| **byte == b'!');
@@ -152,11 +152,11 @@ fn parse(ruby: Protected, json: VALUE, arguments: &[VALUE]) -> VALUE {
         return parse_by_library();
     };
     let opened = json_files::take().filter(|_| boot.is_learning());
-    // Most texts are not in the pack, and come from no file: nothing else is asked about them.
+    // Most texts are not in the pack and do not come from a file. Nothing else is checked for them.
     if opened.is_none() && !source.read(gvl, |text| boot.knows_json(text)) {
         return parse_by_library();
     }
-    // Ruby code runs from here on: `inspect` of the options, and the library.
+    // Ruby code runs from here on: `inspect` of the options, and the library's code.
     let source = source.frozen(gvl);
     let Some(variant) = json_variant(gvl, options) else { return parse_by_library() };
     let variant = variant.frozen(gvl);
@@ -177,7 +177,7 @@ fn parse(ruby: Protected, json: VALUE, arguments: &[VALUE]) -> VALUE {
     object
 }
 
-/// The boot, the text, and the options, nil for none.
+/// The boot, the text and the options; nil for no options.
 fn json_request(gvl: Gvl, arguments: &[VALUE]) -> Option<(&'static Boot, RString, VALUE)> {
     let (source, options) = match *arguments {
         [source] => (source, NIL),
@@ -192,7 +192,7 @@ fn json_request(gvl: Gvl, arguments: &[VALUE]) -> Option<(&'static Boot, RString
     }
 }
 
-/// How a text is read with those options; `None` if classes of the program's may take part.
+/// The variant of a text that was parsed with those options; `None` if classes of the program may take part.
 fn json_variant(gvl: Gvl, options: VALUE) -> Option<RString> {
     let hash = RHash::of(gvl, options);
     let is_plain = hash.is_some_and(|_| values::is_printable_hash(gvl, options));
@@ -204,7 +204,7 @@ fn json_variant(gvl: Gvl, options: VALUE) -> Option<RString> {
     Some(variant(gvl, c"parse", version, options))
 }
 
-/// Whether classes of the program's may take part in what JSON makes with those options.
+/// Whether classes of the program may take part in parsing with those options.
 fn makes_objects(gvl: Gvl, options: VALUE) -> bool {
     const CLASSES: [&CStr; 4] =
         [c"object_class", c"array_class", c"decimal_class", c"match_string"];
@@ -213,18 +213,18 @@ fn makes_objects(gvl: Gvl, options: VALUE) -> bool {
         value == NIL
             || [c"Hash", c"Array"].iter().any(|name| RModule::named(gvl, name).value() == value)
     };
-    // Without the option it is off; JSON takes nil for "on, and to be warned of", from 2.8 on.
+    // Without the option, additions are off. From version 2.8 on, JSON takes nil as "on, with a warning".
     let name = Symbol::new(gvl, c"create_additions").value();
     let is_asked = ask(gvl, options, c"key?", &[name]) && option(c"create_additions") != FALSE;
     is_asked || !CLASSES.map(option).into_iter().all(is_plain)
 }
 
-/// A String that a method of no argument gives.
+/// The String that a method without arguments returns.
 fn string(gvl: Gvl, object: VALUE, method: &'static CStr) -> Option<RString> {
     RString::of(gvl, send(gvl, object, method, &[])?)
 }
 
-/// How a file is read, as one String.
+/// The way in which a file is read, as one String.
 fn variant(gvl: Gvl, method: &CStr, version: RString, options: RString) -> RString {
     let joined = read_all(gvl, [version, options], |[version, options]| {
         [method.to_bytes(), version, options].join(&b' ')

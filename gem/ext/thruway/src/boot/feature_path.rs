@@ -1,6 +1,7 @@
-//! `$LOAD_PATH.resolve_feature_path`: where a feature would be loaded from.
+//! `$LOAD_PATH.resolve_feature_path`: returns the file from which a feature would be loaded.
 //!
-//! Ruby 3.3 asks it at each `require` below Bundler (`bundled_gems.rb`), in every folder of the load path.
+//! Below Bundler, Ruby 3.3 calls this method at each `require` (`bundled_gems.rb`), and searches every folder of the
+//! load path.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -19,7 +20,7 @@ const NAME: &CStr = c"resolve_feature_path";
 /// Ruby's own method.
 static OWN: OnceLock<Pinned> = OnceLock::new();
 
-/// Puts ours in the place of Ruby's own, unless a program has put Ruby code there.
+/// Replaces Ruby's own method, unless a program has replaced it with Ruby code.
 pub(super) fn install(gvl: Gvl) {
     let load_path = global(gvl, c"$LOAD_PATH");
     if method::is_native(gvl, load_path, c"method", NAME)
@@ -32,7 +33,7 @@ pub(super) fn install(gvl: Gvl) {
 }
 
 fn resolve(ruby: Protected, _load_path: VALUE, name: VALUE) -> VALUE {
-    // Raises as Ruby's own does, and from here: a backtrace shows one method of this name.
+    // Raises the exceptions of Ruby's own method, but from here, so that a backtrace shows one method of this name.
     let name = RString::from_path(ruby, name);
     if !ractor::is_main(ruby.gvl()) {
         return call_own(ruby, name);

@@ -1,9 +1,9 @@
-//! `Gem::Specification`: the code of gemspecs comes compiled, and a gem that does not hold a feature says
-//! so without asking the disk.
+//! `Gem::Specification`: supplies compiled gemspecs, and tells RubyGems which gems lack a feature without asking the
+//! disk.
 //!
-//! RubyGems reads a gemspec and evaluates it; every start of Ruby does that for all default gems.
-//! Reading is left as it is. What is evaluated comes from the pack if its source is, byte for byte,
-//! what was compiled. So nothing has to be asked of the disk.
+//! RubyGems reads and evaluates gemspecs; each start of Ruby does so for all default gems. Reading is not changed.
+//! The code comes from the pack if the source equals, byte for byte, the source that was compiled. So the disk need
+//! not be asked.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use rb_sys::VALUE;
 use thruway_boot::document::Token;
 use thruway_boot::{Boot, Part};
 
-use super::compiler_output::Listening;
+use super::compiler_output::OutputObservation;
 use super::originals::{self, Side};
 use super::{code, current, iseq, values, vm};
 use crate::ruby::call::{ask, call, call_super, send};
@@ -20,25 +20,25 @@ use crate::ruby::constants::module_at;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, read_all};
 
-/// How a gemspec begins that RubyGems has written itself. Others may do anything, such as asking where
-/// they are evaluated.
+/// The first lines of a gemspec that RubyGems itself has written. Other gemspecs may do anything, such as asking for
+/// their own path.
 const WRITTEN_BY_RUBYGEMS: &[u8] = b"# -*- encoding: utf-8 -*-\n# stub: ";
 
-/// What is known of gems. Nothing is kept in a gem itself, where `Marshal` would see it.
+/// The folders of gems. Nothing is stored in the gems themselves, where `Marshal` would see the data.
 struct Gems {
-    /// An `ObjectSpace::WeakMap` from each gem that was asked to a place in `folders`.
+    /// An `ObjectSpace::WeakMap` that maps each gem to an index in `folders`.
     numbers: Pinned,
-    /// Lists of folders; gems that come again after `Gem.refresh` have the lists of those before.
+    /// Lists of folders. Gems that are created again by `Gem.refresh` get the lists of their predecessors.
     folders: Mutex<Vec<Vec<Vec<u8>>>>,
 }
 
 static GEMS: OnceLock<Gems> = OnceLock::new();
 
 const HAVE_FILE: &CStr = c"have_file?";
-/// RubyGems' own method, which may be loaded a second time.
+/// RubyGems' own method, which can be loaded a second time.
 static OWN_HAVE_FILE: Mutex<Option<Pinned>> = Mutex::new(None);
 
-/// `Gem::Specification` is there. Its `load` calls `eval` on itself.
+/// Installs the methods in `Gem::Specification`, whose `load` calls `eval` on itself.
 pub(super) fn install(gvl: Gvl) {
     let wanted = current::boot().is_some_and(|boot| boot.options.has(Part::Gems));
     let specification = module_at(gvl, &[c"Gem", c"Specification"]);
@@ -48,7 +48,7 @@ pub(super) fn install(gvl: Gvl) {
     }
 }
 
-/// Puts ours in the place of RubyGems' own method: a program that defines its own has that then.
+/// Replaces RubyGems' own method. A program that defines the method later replaces ours in turn.
 fn stand_for_have_file(gvl: Gvl) {
     let name = Symbol::new(gvl, HAVE_FILE).value();
     let Some(class) = module_at(gvl, &[c"Gem", c"BasicSpecification"]) else { return };
@@ -63,7 +63,7 @@ fn stand_for_have_file(gvl: Gvl) {
     define::quietly(gvl, || define::private_method(gvl, class, HAVE_FILE, have_file));
 }
 
-/// Whether the method is written in the file of RubyGems that has it. Ours is not.
+/// Whether a method is defined in RubyGems' own file. Ours is not.
 fn is_of_rubygems(gvl: Gvl, method: VALUE) -> bool {
     let location = send(gvl, method, c"source_location", &[]);
     let file = location.and_then(|location| originals::source_file(gvl, location));
@@ -71,7 +71,7 @@ fn is_of_rubygems(gvl: Gvl, method: VALUE) -> bool {
     file.is_some_and(|file| file.read(gvl, is_its))
 }
 
-/// `have_file?(name, suffixes)`: RubyGems asks it of every gem when a feature is not in the load path.
+/// `have_file?(name, suffixes)`: RubyGems calls this method of every gem for a feature that is not in the load path.
 fn have_file(ruby: Protected, gem: VALUE, name: VALUE, suffixes: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     if !may_have_file(gvl, gem, name, suffixes).unwrap_or(true) {
@@ -82,7 +82,7 @@ fn have_file(ruby: Protected, gem: VALUE, name: VALUE, suffixes: VALUE) -> VALUE
     call(ruby, own, Symbol::new(gvl, c"bind_call"), &[gem, name, suffixes])
 }
 
-/// Whether the gem may hold such a file; `None` if it is not known.
+/// Whether the gem may contain such a file; `None` if the pack does not know.
 fn may_have_file(gvl: Gvl, gem: VALUE, name: VALUE, suffixes: VALUE) -> Option<bool> {
     let boot = current::serving(gvl)?;
     let number = GEMS.get()?.number(gvl, gem)?;
@@ -93,15 +93,15 @@ fn may_have_file(gvl: Gvl, gem: VALUE, name: VALUE, suffixes: VALUE) -> Option<b
     let known = GEMS.get()?.folders.try_lock().ok()?;
     let folders = known.get(number)?;
     name.read(gvl, |name| {
-        // An absolute name, too, is looked for below the gem.
+        // RubyGems looks up absolute names below the gem, too.
         let name = name.strip_prefix(b"/").unwrap_or(name);
         let may_hold = || folders.iter().any(|folder| boot.files.may_hold(folder, name));
         (!name.is_empty()).then(may_hold)
     })
 }
 
-/// Whether the suffixes are among those that `require` tries. On macOS libraries have another one: there RubyGems
-/// asks by itself, since file systems may ignore case.
+/// Whether all suffixes are among those that `require` tries. On macOS, libraries have another suffix. RubyGems then
+/// asks the disk, since file systems may ignore case.
 fn are_usual(gvl: Gvl, suffixes: VALUE) -> Option<bool> {
     let suffixes = RArray::of(gvl, suffixes)?;
     let is_usual = |suffix: &[u8]| matches!(suffix, b"" | b".rb" | b".so");
@@ -110,7 +110,7 @@ fn are_usual(gvl: Gvl, suffixes: VALUE) -> Option<bool> {
     Some(suffixes.all(|suffix| suffix.is_some_and(|suffix| suffix.read(gvl, is_usual))))
 }
 
-/// Whether RubyGems' own method would ask the disk: no program has changed what it asks by.
+/// Whether RubyGems' own method would ask the disk, because no program has replaced the methods that it calls.
 fn asks_the_disk(gvl: Gvl) -> bool {
     let file = RModule::named(gvl, c"File");
     let is_original = |name: &&'static CStr| originals::is_original(gvl, file, Side::Own, name);
@@ -123,7 +123,7 @@ impl Gems {
         Some(Self { numbers: Pinned::new(gvl, map), folders: Mutex::default() })
     }
 
-    /// The number of the list of the gem's folders.
+    /// The index of the list of the gem's folders.
     fn number(&self, gvl: Gvl, gem: VALUE) -> Option<usize> {
         let known = send(gvl, self.numbers.value(), c"[]", &[gem])?;
         if let Some(Token::Integer(number)) = values::simple_token(gvl, known) {
@@ -143,7 +143,7 @@ impl Gems {
     }
 }
 
-/// The folders in which the gem's features are.
+/// The folders that contain the gem's features.
 fn folders_of(gvl: Gvl, gem: VALUE) -> Option<Vec<Vec<u8>>> {
     let gems = send(gvl, gem, c"gems_dir", &[])?;
     let own = send(gvl, gem, c"full_name", &[])?;
@@ -173,7 +173,7 @@ fn eval(ruby: Protected, _class: VALUE, arguments: &[VALUE]) -> VALUE {
     vm::eval(ruby, arguments)
 }
 
-/// Whether `eval` would be Kernel's, if it were not for ours, and evaluates code.
+/// Whether `eval` would be Kernel's, if ours did not exist, and would evaluate code.
 fn is_evaluated_by_ruby(gvl: Gvl) -> bool {
     let is_original = |class, side| originals::is_original(gvl, class, side, c"eval");
     module_at(gvl, &[c"Gem", c"BasicSpecification"])
@@ -181,7 +181,7 @@ fn is_evaluated_by_ruby(gvl: Gvl) -> bool {
         && is_original(RModule::named(gvl, c"Binding"), Side::Instances)
 }
 
-/// The code of a gemspec with that source, from the pack; or from now on in the next one.
+/// The code of a gemspec with that source, if the pack has it; otherwise the code is learned for the next pack.
 fn compiled(gvl: Gvl, source: VALUE, path: VALUE) -> Option<VALUE> {
     let boot = current::serving(gvl)?;
     let (source, path) = (RString::plain(gvl, source)?, RString::plain(gvl, path)?);
@@ -197,15 +197,15 @@ fn compiled(gvl: Gvl, source: VALUE, path: VALUE) -> Option<VALUE> {
     }
 }
 
-/// Compiles the gemspec for the next pack, if it says nothing of where it is evaluated, and if Ruby has
-/// nothing to say about it.
+/// Compiles the gemspec for the next pack, if its code does not depend on where it is evaluated and compiles without
+/// warnings.
 fn learn(gvl: Gvl, boot: &Boot, source: RString, path: RString) -> Option<VALUE> {
     if !boot.is_learning() || !iseq::warns_on_stderr(gvl) {
         return None;
     }
-    let listening = Listening::begin(gvl)?;
+    let observation = OutputObservation::begin(gvl)?;
     let code = iseq::compile(gvl, source, path);
-    let is_silent = listening.ends_in_silence(gvl);
+    let is_silent = observation.ends_in_silence(gvl);
     let code = code.filter(|code| is_silent && !iseq::refers_to_self(gvl, *code))?;
     let binary = iseq::to_binary(gvl, code)?;
     read_all(gvl, [path, source, binary], |[name, text, binary]| {

@@ -1,4 +1,5 @@
-//! Compiled code, and what its compiler goes by: options, warnings, coverage.
+//! Compiled code (`RubyVM::InstructionSequence`), and the settings on which the compiler depends: options, warnings
+//! and coverage.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -17,30 +18,44 @@ use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol,
 pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
 
 unsafe extern "C" {
-    /// What `Coverage` has collected; false while it does not run. Exported, but in no header.
+    /// The results that `Coverage` has collected; false while coverage is not measured. The function is exported, but
+    /// is in no header.
     fn rb_get_coverages() -> VALUE;
 }
 
-/// A setter of Ruby's that is watched: the Method itself, and what to call after it.
-struct Watched {
+/// A setter of Ruby's that is replaced to report changes: the original Method, and the function to call after it.
+struct ObservedSetter {
     setter: OnceLock<Pinned>,
-    told: OnceLock<fn(Gvl)>,
+    report: OnceLock<fn(Gvl)>,
 }
 
-/// `METHODS` as they were when the boot began.
-static ORIGINALS: OnceLock<Option<Originals>> = OnceLock::new();
-/// `RubyVM::InstructionSequence.load_iseq`, which is ours.
-static LOADER: OnceLock<Pinned> = OnceLock::new();
-/// `RubyVM::InstructionSequence.compile_option=`
-static COMPILE_OPTION: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
-/// `RubyVM.keep_script_lines=`
-static KEPT_LINES: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
-/// `Warning.[]=`
-static WARNING_CATEGORY: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
-/// `RubyVM::InstructionSequence.compile_option.inspect` at the start.
-static COMPILE_OPTIONS: OnceLock<Option<Pinned>> = OnceLock::new();
+/// Objects of Ruby's compiler that the boot keeps for the life of the process. Each is set once, with the interpreter
+/// lock held.
+struct CompilerState {
+    /// The originals of `METHODS`, taken when the boot began.
+    originals: OnceLock<Option<Originals>>,
+    /// The Method `RubyVM::InstructionSequence.load_iseq` of this extension.
+    loader: OnceLock<Pinned>,
+    /// `RubyVM::InstructionSequence.compile_option=`.
+    compile_option: ObservedSetter,
+    /// `RubyVM.keep_script_lines=`.
+    kept_lines: ObservedSetter,
+    /// `Warning.[]=`.
+    warning_category: ObservedSetter,
+    /// The result of `RubyVM::InstructionSequence.compile_option.inspect` at the start.
+    compile_options: OnceLock<Option<Pinned>>,
+}
 
-/// What code is made, written and read by.
+static STATE: CompilerState = CompilerState {
+    originals: OnceLock::new(),
+    loader: OnceLock::new(),
+    compile_option: ObservedSetter { setter: OnceLock::new(), report: OnceLock::new() },
+    kept_lines: ObservedSetter { setter: OnceLock::new(), report: OnceLock::new() },
+    warning_category: ObservedSetter { setter: OnceLock::new(), report: OnceLock::new() },
+    compile_options: OnceLock::new(),
+};
+
+/// The methods by which code is compiled, written and read.
 const METHODS: [Methods; 3] = [
     Methods {
         path: &[c"RubyVM", c"InstructionSequence"],
@@ -59,9 +74,9 @@ const METHODS: [Methods; 3] = [
     },
 ];
 
-/// Whether code is made, written and read by Ruby's own methods.
+/// Whether code is compiled, written and read by Ruby's own methods.
 pub(super) fn is_by_ruby(gvl: Gvl) -> bool {
-    let originals = ORIGINALS.get_or_init(|| Originals::of_core(gvl, &METHODS));
+    let originals = STATE.originals.get_or_init(|| Originals::of_core(gvl, &METHODS));
     originals.as_ref().is_some_and(|originals| originals.first_change(gvl).is_none())
 }
 
@@ -70,25 +85,25 @@ fn instruction_sequence(gvl: Gvl) -> RModule {
     RModule::named(gvl, c"RubyVM::InstructionSequence")
 }
 
-/// Makes `load` supply the code of each file, unless something else does already.
+/// Makes `load` supply the code of each file, unless another supplier is defined already.
 pub(super) fn supply_code(gvl: Gvl, load: Method) {
     let (class, name) = (instruction_sequence(gvl).value(), c"load_iseq");
     if !ask(gvl, class, c"respond_to?", &[Symbol::new(gvl, name).value()]) {
         singleton_method(gvl, class, name, load);
         if let Some(method) = originals::own_method(gvl, class, name) {
-            LOADER.get_or_init(|| Pinned::new(gvl, method));
+            STATE.loader.get_or_init(|| Pinned::new(gvl, method));
         }
     }
 }
 
-/// Whether Ruby compiles what our supplier does not have. What a program has put in its place, or in front
-/// of it, may compile something else.
+/// Whether `load_iseq` is ours, so that Ruby compiles the code that the pack lacks. A method that a program has
+/// defined instead may compile something else.
 pub(super) fn is_sole_supplier(gvl: Gvl) -> bool {
     let now = originals::own_method(gvl, instruction_sequence(gvl).value(), c"load_iseq");
-    LOADER.get().zip(now).is_some_and(|(own, now)| ask(gvl, own.value(), c"==", &[now]))
+    STATE.loader.get().zip(now).is_some_and(|(own, now)| ask(gvl, own.value(), c"==", &[now]))
 }
 
-/// Where the `load_iseq` is defined that Ruby asks now, if it is not ours; an empty path is C code.
+/// The file that defines the current `load_iseq`, if the method is not ours; empty for C code.
 pub(super) fn other_supplier(gvl: Gvl) -> Option<Vec<u8>> {
     let now = originals::own_method(gvl, instruction_sequence(gvl).value(), c"load_iseq")?;
     if is_sole_supplier(gvl) {
@@ -99,7 +114,7 @@ pub(super) fn other_supplier(gvl: Gvl) -> Option<Vec<u8>> {
     Some(path.map_or_else(Vec::new, |path| path.to_vec(gvl)))
 }
 
-/// The code as an object that can be run. Ruby reads the bytes in place, and only here.
+/// Code as an object that can be run. Ruby reads the bytes in place, and does not keep them.
 pub(super) fn load_code(gvl: Gvl, code: &'static [u8]) -> Option<VALUE> {
     let (load, class) = (c"load_from_binary", instruction_sequence(gvl));
     if !originals::is_original(gvl, class, Side::Own, load) {
@@ -108,7 +123,7 @@ pub(super) fn load_code(gvl: Gvl, code: &'static [u8]) -> Option<VALUE> {
     send(gvl, class.value(), load, &[RString::of_static(gvl, code).value()])
 }
 
-/// Code that was compiled from `source` as the file at `path`; `None` for a syntax error.
+/// Code that is compiled from `source` as the file at `path`; `None` for a syntax error.
 pub(super) fn compile(gvl: Gvl, source: RString, path: RString) -> Option<VALUE> {
     const FIRST_LINE: VALUE = 3; // the number 1
     let arguments = [source.value(), path.value(), path.value(), FIRST_LINE];
@@ -120,13 +135,13 @@ pub(super) fn to_binary(gvl: Gvl, code: VALUE) -> Option<RString> {
     RString::plain(gvl, send(gvl, code, c"to_binary", &[])?)
 }
 
-/// Whether code does anything: the empty file and nothing but comments have no lines.
+/// Whether code has lines: an empty file, or one with nothing but comments, has none.
 pub(super) fn has_lines(gvl: Gvl, code: VALUE) -> bool {
     let lines = send(gvl, code, c"trace_points", &[]).and_then(|lines| RArray::of(gvl, lines));
     lines.is_some_and(|lines| lines.get(gvl, 0).is_some())
 }
 
-/// Whether the file at that path has no syntax error.
+/// Whether the file at that path compiles without a syntax error.
 pub(super) fn compiles(gvl: Gvl, path: RString) -> bool {
     let mut compiles = false;
     let compile =
@@ -135,20 +150,20 @@ pub(super) fn compiles(gvl: Gvl, path: RString) -> bool {
     compiles
 }
 
-/// Whether code uses `self`, or may use a local variable of where it is evaluated. A name that is not
-/// known at compile time becomes a call of `self`'s method.
+/// Whether code uses `self`, or possibly a local variable of the scope in which it is evaluated. A name that is
+/// unknown at compile time becomes a call of a method of `self`.
 pub(super) fn refers_to_self(gvl: Gvl, code: VALUE) -> bool {
     let text = send(gvl, code, c"disasm", &[]).and_then(|text| RString::of(gvl, text));
     let has_self = |text: &[u8]| text.windows(7).any(|word| word == b"putself");
     text.is_none_or(|text| text.read(gvl, has_self))
 }
 
-/// Runs code at the top, and answers with its value. What it raises goes on.
+/// Runs code at the top level, and returns its value. Exceptions propagate.
 pub(super) fn evaluate(ruby: Protected, code: VALUE) -> VALUE {
     call(ruby, code, Symbol::new(ruby.gvl(), c"eval"), &[])
 }
 
-/// The path and the code of what a `script_compiled` event tells of; `None` for `eval`.
+/// The path and the code of a `script_compiled` event; `None` for `eval`.
 pub(super) fn compiled_code(gvl: Gvl, trace_point: VALUE) -> Option<(RString, VALUE)> {
     if ask(gvl, trace_point, c"eval_script", &[]) {
         return None;
@@ -157,20 +172,20 @@ pub(super) fn compiled_code(gvl: Gvl, trace_point: VALUE) -> Option<(RString, VA
     Some((RString::of(gvl, send(gvl, code, c"path", &[])?)?, code))
 }
 
-/// Calls `hook` after every file that Ruby compiles from now on; the TracePoint.
+/// Calls `hook` after each file that Ruby compiles from now on. Returns the TracePoint.
 pub(super) fn on_script_compiled(gvl: Gvl, hook: Hook) -> Pinned {
     let event = rb_sys::RUBY_EVENT_SCRIPT_COMPILED;
     // SAFETY: the hook has the type that Ruby calls, and needs no data.
     let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, event, Some(hook), null_mut()) };
     let trace_point = Pinned::new(gvl, trace_point);
-    // SAFETY: it is a TracePoint.
+    // SAFETY: the value is a TracePoint.
     unsafe { rb_sys::rb_tracepoint_enable(trace_point.value()) };
     trace_point
 }
 
-/// Lets a TracePoint of ours go before all others: the latest one goes first.
+/// Moves a TracePoint before all others: Ruby calls the one that was enabled last first.
 pub(super) fn go_first(_: Gvl, trace_point: Pinned) {
-    // SAFETY: it is a TracePoint.
+    // SAFETY: the value is a TracePoint.
     unsafe { rb_sys::rb_tracepoint_disable(trace_point.value()) };
     // SAFETY: as above.
     unsafe { rb_sys::rb_tracepoint_enable(trace_point.value()) };
@@ -181,26 +196,26 @@ pub(super) fn measures_coverage(_: Gvl) -> bool {
     is_true(unsafe { rb_get_coverages() })
 }
 
-/// Whether code is to remember its source.
+/// Whether compiled code keeps its source.
 pub(super) fn keeps_lines(gvl: Gvl) -> bool {
     ask(gvl, RModule::named(gvl, c"RubyVM").value(), c"keep_script_lines", &[])
 }
 
-/// Whether Ruby puts the lines of what it compiles into the Hash `SCRIPT_LINES__`.
+/// Whether Ruby collects the lines of compiled files in the Hash `SCRIPT_LINES__`.
 pub(super) fn collects_lines(gvl: Gvl) -> bool {
     RModule::object().has_constant(gvl, Symbol::new(gvl, c"SCRIPT_LINES__"))
 }
 
-/// What `$VERBOSE` says: nil is 0, false 1, true 2.
+/// The level of `$VERBOSE`: 0 for nil, 1 for false, 2 for true.
 pub(super) fn verbosity(_: Gvl) -> u8 {
-    // SAFETY: may be called at any time.
+    // SAFETY: the function may be called at any time.
     let place = unsafe { rb_sys::rb_ruby_verbose_ptr() };
     // SAFETY: the place is valid for the whole process.
     let verbose = unsafe { place.read() };
     if verbose == NIL { 0 } else { 1 + u8::from(is_true(verbose)) }
 }
 
-/// The categories of warnings that are on, one bit each.
+/// The enabled categories of warnings, one bit each.
 pub(super) fn warning_categories(gvl: Gvl) -> u8 {
     const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
     let warning = RModule::named(gvl, c"Warning").value();
@@ -210,88 +225,101 @@ pub(super) fn warning_categories(gvl: Gvl) -> u8 {
     bits.fold(0, |categories, (bit, category)| categories | u8::from(is_on(category)) << bit)
 }
 
-/// Whether a warning becomes a write of libruby's: `Warning.warn` is Ruby's own, and `$stderr` is the stream that
-/// Ruby began with.
+/// Whether warnings become writes of libruby: `Warning.warn` is Ruby's own, and `$stderr` is Ruby's original stream.
 pub(super) fn warns_on_stderr(gvl: Gvl) -> bool {
     let warning = RModule::named(gvl, c"Warning");
     originals::is_original(gvl, warning, Side::Own, c"warn")
         && constant(gvl, c"STDERR") == Some(global(gvl, c"$stderr"))
 }
 
-/// Marks this Ruby as one whose boot has started, with the module `Boot` that belongs to it. The mark is
-/// a variable that no Ruby code can see.
+/// Marks this Ruby as one whose boot has started, by the module `Boot` of the copy of this extension that started it.
+/// The mark is a variable that Ruby code cannot see.
 pub(super) fn mark_as_started(gvl: Gvl, boot: VALUE) {
     instruction_sequence(gvl).set_hidden_variable(gvl, c"thruway", boot);
 }
 
-/// The module `Boot` of the copy of this extension whose boot has started here.
+/// The module `Boot` of the copy of this extension that has started a boot in this Ruby.
 pub(super) fn started(gvl: Gvl) -> Option<VALUE> {
     let boot = instruction_sequence(gvl).hidden_variable(gvl, c"thruway");
     is_true(boot).then_some(boot)
 }
 
-/// Calls `told` after `RubyVM::InstructionSequence.compile_option=`.
-pub(super) fn watch_compile_options(gvl: Gvl, told: fn(Gvl)) {
+/// Calls `report` after each call of `RubyVM::InstructionSequence.compile_option=`.
+pub(super) fn watch_compile_options(gvl: Gvl, report: fn(Gvl)) {
     let options = || compile_options(gvl).map(|text| Pinned::new(gvl, text.value()));
-    COMPILE_OPTIONS.get_or_init(options);
+    STATE.compile_options.get_or_init(options);
     let set = Method::of_1(set_compile_option);
-    COMPILE_OPTION.watch(gvl, instruction_sequence(gvl).value(), c"compile_option=", set, told);
+    STATE.compile_option.watch(
+        gvl,
+        instruction_sequence(gvl).value(),
+        c"compile_option=",
+        set,
+        report,
+    );
 }
 
-/// Calls `told` after `RubyVM.keep_script_lines=`.
-pub(super) fn watch_kept_lines(gvl: Gvl, told: fn(Gvl)) {
+/// Calls `report` after each call of `RubyVM.keep_script_lines=`.
+pub(super) fn watch_kept_lines(gvl: Gvl, report: fn(Gvl)) {
     let set = Method::of_1(set_kept_lines);
-    KEPT_LINES.watch(gvl, RModule::named(gvl, c"RubyVM").value(), c"keep_script_lines=", set, told);
+    STATE.kept_lines.watch(
+        gvl,
+        RModule::named(gvl, c"RubyVM").value(),
+        c"keep_script_lines=",
+        set,
+        report,
+    );
 }
 
-/// Calls `told` after `Warning.[]=`.
-pub(super) fn watch_warning_categories(gvl: Gvl, told: fn(Gvl)) {
+/// Calls `report` after each call of `Warning.[]=`.
+pub(super) fn watch_warning_categories(gvl: Gvl, report: fn(Gvl)) {
     let set = Method::of_2(set_warning_category);
-    WARNING_CATEGORY.watch(gvl, RModule::named(gvl, c"Warning").value(), c"[]=", set, told);
+    STATE.warning_category.watch(gvl, RModule::named(gvl, c"Warning").value(), c"[]=", set, report);
 }
 
-/// Whether the compile options are as they were when they began to be watched.
+/// Whether the compile options equal those at the time when they were first observed.
 pub(super) fn has_same_compile_options(gvl: Gvl) -> bool {
-    let before = COMPILE_OPTIONS.get().copied().flatten();
+    let before = STATE.compile_options.get().copied().flatten();
     match (compile_options(gvl), before) {
         (Some(now), Some(before)) => ask(gvl, now.value(), c"==", &[before.value()]),
         _ => false,
     }
 }
 
-/// `RubyVM::InstructionSequence.compile_option.inspect`.
+/// The result of `RubyVM::InstructionSequence.compile_option.inspect`.
 pub(super) fn compile_options(gvl: Gvl) -> Option<RString> {
     let options = send(gvl, instruction_sequence(gvl).value(), c"compile_option", &[])?;
     RString::of(gvl, send(gvl, options, c"inspect", &[])?)
 }
 
 fn set_compile_option(ruby: Protected, _class: VALUE, options: VALUE) -> VALUE {
-    COMPILE_OPTION.call(ruby, &[options])
+    STATE.compile_option.call(ruby, &[options])
 }
 
 fn set_kept_lines(ruby: Protected, _class: VALUE, is_on: VALUE) -> VALUE {
-    KEPT_LINES.call(ruby, &[is_on])
+    STATE.kept_lines.call(ruby, &[is_on])
 }
 
 fn set_warning_category(ruby: Protected, _class: VALUE, category: VALUE, is_on: VALUE) -> VALUE {
-    WARNING_CATEGORY.call(ruby, &[category, is_on])
+    STATE.warning_category.call(ruby, &[category, is_on])
 }
 
-impl Watched {
-    /// Puts ours in the place of the setter, which it [calls](Self::call).
-    fn watch(&self, gvl: Gvl, receiver: VALUE, name: &'static CStr, ours: Method, told: fn(Gvl)) {
+impl ObservedSetter {
+    /// Replaces the setter with `ours`, which [calls](Self::call) the original.
+    fn watch(&self, gvl: Gvl, receiver: VALUE, name: &'static CStr, ours: Method, report: fn(Gvl)) {
         let symbol = Symbol::new(gvl, name).value();
         let Some(setter) = send(gvl, receiver, c"method", &[symbol]) else { return };
-        if self.told.set(told).is_ok() && self.setter.set(Pinned::new(gvl, setter)).is_ok() {
+        if self.report.set(report).is_ok() && self.setter.set(Pinned::new(gvl, setter)).is_ok() {
             quietly(gvl, || singleton_method(gvl, receiver, name, ours));
         }
     }
 
-    /// Calls the setter, and tells of it.
+    /// Calls the original setter, and then the function that reports the change.
     fn call(&self, ruby: Protected, arguments: &[VALUE]) -> VALUE {
-        let (Some(setter), Some(told)) = (self.setter.get(), self.told.get()) else { return NIL };
+        let (Some(setter), Some(report)) = (self.setter.get(), self.report.get()) else {
+            return NIL;
+        };
         let result = call_method(ruby, setter.value(), arguments);
-        told(ruby.gvl());
+        report(ruby.gvl());
         result
     }
 }

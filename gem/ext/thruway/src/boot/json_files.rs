@@ -1,9 +1,9 @@
-//! Which JSON file a thread opened last: a text that is parsed next most likely came from it.
+//! The JSON file that each thread opened last. A text that is parsed next most likely came from that file.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest path that is remembered, with the NUL that ends it.
+/// Length of the longest path that is remembered, including the NUL at its end.
 const PATH_BYTES: usize = 512;
 
 /// Whether JSON files are remembered.
@@ -13,10 +13,10 @@ thread_local! {
     static OPENED: Cell<Option<[u8; PATH_BYTES]>> = const { Cell::new(None) };
 }
 
-/// A path that is remembered, and NULs behind it.
+/// A remembered path, padded with NULs.
 pub(super) struct OpenedPath([u8; PATH_BYTES]);
 
-/// From now on each JSON file that is opened is remembered.
+/// Starts to remember JSON files that are opened.
 pub(super) fn note() {
     ARE_NOTED.store(true, Ordering::Relaxed);
 }
@@ -25,7 +25,7 @@ pub(super) fn are_noted() -> bool {
     ARE_NOTED.load(Ordering::Relaxed)
 }
 
-/// libruby opens a file; one whose name ends in `.json` is remembered.
+/// Remembers a file that libruby opens, if its name ends in `.json`.
 pub(super) fn opened(path: &[u8]) {
     if path.ends_with(b".json") && path.len() < PATH_BYTES {
         let mut kept = [0; PATH_BYTES];
@@ -34,7 +34,7 @@ pub(super) fn opened(path: &[u8]) {
     }
 }
 
-/// The file that this thread opened since this was asked last.
+/// The JSON file that this thread has opened since the last call of this function.
 pub(super) fn take() -> Option<OpenedPath> {
     OPENED.take().map(OpenedPath)
 }

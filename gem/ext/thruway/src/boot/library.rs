@@ -1,8 +1,7 @@
-//! A library some of whose methods ours stand for, to answer from the pack.
+//! A library some of whose methods are replaced by ours, to answer from the pack.
 //!
-//! Ours are in the place of the library's, and call those. A method in front (a prepended module) would be
-//! simpler. But a program that gives `load_file` another name, and then defines its own, would call itself
-//! for ever.
+//! Our methods replace those of the library, and call the originals. A prepended module would be simpler. But a
+//! program that aliases `load_file` and then defines its own method would recurse for ever.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -16,16 +15,16 @@ use crate::ruby::constants::constant_at;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Pinned, Protected};
 
-/// What ours stand for, and what the results depend on.
+/// The original methods, and the dependencies of their results.
 struct Library {
-    /// What has the methods.
+    /// The object whose singleton methods are replaced.
     receiver: Pinned,
-    /// The library's methods, by their names.
+    /// The original methods by name.
     methods: Vec<(&'static CStr, Pinned)>,
     originals: Originals,
 }
 
-/// A place for a library, which may be loaded a second time: a gem of it after Ruby's own.
+/// The place for a library. A library can be loaded a second time: a gem after Ruby's own copy.
 pub(super) struct LibrarySlot {
     library: Mutex<Option<&'static Library>>,
 }
@@ -35,8 +34,8 @@ impl LibrarySlot {
         Self { library: Mutex::new(None) }
     }
 
-    /// Puts methods in the place of those of the object at that path of constants. The library has just
-    /// been loaded; what is not its own is left as it is.
+    /// Replaces methods of the object at that path of constants. The library has just been loaded. Methods that are
+    /// not the library's own are left in place.
     pub(super) fn take(
         &self,
         gvl: Gvl,
@@ -56,12 +55,12 @@ impl LibrarySlot {
         });
     }
 
-    /// What is not the library's own between ours and a result, in words; `None` if everything is.
+    /// The first method between ours and a result that is not the library's own, in words; `None` if there is none.
     pub(super) fn first_change(&self, gvl: Gvl) -> Option<String> {
         self.library()?.originals.first_change(gvl)
     }
 
-    /// Calls the library's own method as ours was called. What it raises goes on.
+    /// Calls the library's original method with the arguments that ours received. Exceptions propagate.
     pub(super) fn call(
         &self,
         ruby: Protected,

@@ -1,4 +1,4 @@
-//! Methods of ours in the place of Ruby's.
+//! Replaces methods of Ruby with ours.
 
 use std::ffi::CStr;
 
@@ -8,7 +8,7 @@ use crate::ruby::call::{ask, send};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, RModule, Symbol};
 
-/// Puts `method` in the place of a function of Kernel's, unless a program has put Ruby code there.
+/// Replaces a function of Kernel's with `method`, unless a program has defined Ruby code there.
 pub(super) fn replace_kernel_function(gvl: Gvl, name: &'static CStr, method: Method) {
     let kernel = RModule::kernel().value();
     if is_native(gvl, kernel, c"instance_method", name) {
@@ -19,11 +19,11 @@ pub(super) fn replace_kernel_function(gvl: Gvl, name: &'static CStr, method: Met
     }
 }
 
-/// Puts `method` in the place of Ruby's own `require`, wherever that has gone.
+/// Replaces Ruby's own `require`, under whatever name it is kept.
 ///
-/// RubyGems keeps it under another name and calls it from a `require` of its own. An alias answers
-/// to the name of the method that it was made from, in backtraces too. So ours is `require` for a
-/// moment, and RubyGems' method is put back.
+/// RubyGems keeps Ruby's method under another name, and calls it from its own `require`. An alias has the name of its
+/// original method, in backtraces too. So ours is defined as `require` for a moment and aliased, and RubyGems' method
+/// is restored.
 pub(super) fn replace_require(gvl: Gvl, method: Method) {
     replace_kernel_function(gvl, c"require", method);
     let kernel = RModule::kernel().value();

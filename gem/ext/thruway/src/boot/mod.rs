@@ -2,24 +2,22 @@
 //!
 //! Reading order:
 //!
-//! 1. [`start`]: what is put where.
-//! 2. [`require`]: a name becomes a path before Ruby searches.
-//! 3. [`interpose`]: what Ruby still asks libc is answered.
-//! 4. [`code`]: compiled code is handed over, or learned.
+//! 1. [`start`]: the start of a boot, and what is installed.
+//! 2. [`require`]: names become paths before Ruby searches.
+//! 3. [`answers`]: calls into libc that Ruby still makes are answered.
+//! 4. [`code`]: compiled code is supplied or learned.
 
 mod allocations;
+pub(crate) mod answers;
 mod code;
 mod collector;
 mod compiler_output;
 pub(crate) mod current;
 mod dependencies;
 mod documents;
-pub(crate) mod errno;
 mod feature_path;
 mod features;
 mod gems;
-pub(crate) mod import;
-mod interpose;
 mod iseq;
 mod json_files;
 mod library;
@@ -27,13 +25,14 @@ mod load_path;
 mod method;
 mod objects;
 mod originals;
-mod outside;
+pub(crate) mod outside;
 mod require;
 mod search;
 mod start;
 mod take_over;
 mod values;
 mod vm;
+pub(crate) mod writes;
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -45,7 +44,7 @@ use crate::ruby::{NIL, Pinned, Protected, RModule, RString, boolean};
 
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
     let gvl = ruby.gvl();
-    // Another copy of this extension may have been here before: the boot is its.
+    // Another copy of this extension may have started the boot. Then the boot belongs to that copy.
     if let Some(module) = iseq::started(gvl) {
         return define::quietly(gvl, || define::constant(ruby, thruway, c"Boot", module));
     }
@@ -59,15 +58,15 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"observe", Method::of_1(observe));
 }
 
-/// `Thruway::Boot.start(folder)`: the application is looked for from that folder upwards. Answers
+/// `Thruway::Boot.start(folder)`: starts the boot of the application that is found from `folder` upwards. Returns
 /// `true` the first time.
 fn start(ruby: Protected, module: VALUE, folder: VALUE) -> VALUE {
     let folder = RString::from_argument(ruby, folder);
     boolean(start::start_in(ruby.gvl(), module, &folder.to_vec(ruby.gvl())))
 }
 
-/// `Thruway::Boot.take_over(clean)`: starts the boot, and keeps the Proc that takes our names out of
-/// `$LOADED_FEATURES`. Answers whether it is the first time.
+/// `Thruway::Boot.take_over(clean)`: starts the boot, and keeps the Proc that removes our files from
+/// `$LOADED_FEATURES`. Returns whether this is the first call.
 fn take_over(ruby: Protected, module: VALUE, clean: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let Some(folder) = vm::current_folder(gvl) else { return boolean(false) };
@@ -75,8 +74,8 @@ fn take_over(ruby: Protected, module: VALUE, clean: VALUE) -> VALUE {
     boolean(take_over::keep(Pinned::new(gvl, clean)))
 }
 
-/// `Thruway::Boot.save`: writes what was learned so far, whichever process learned it. A server has
-/// booted long before it ends, and its workers may be killed.
+/// `Thruway::Boot.save`: writes everything learned so far to the pack, in any process. A server has booted long
+/// before it ends, and its workers may be killed.
 fn save(_ruby: Protected, _module: VALUE) -> VALUE {
     if let Some(boot) = current::boot() {
         start::write_pack(boot);
@@ -84,13 +83,14 @@ fn save(_ruby: Protected, _module: VALUE) -> VALUE {
     NIL
 }
 
-/// `Thruway::Boot.see_first`: what is compiled is learned before any TracePoint is called that exists now.
+/// `Thruway::Boot.see_first`: learns compiled code before any TracePoint that exists now is called.
 fn see_first(ruby: Protected, _module: VALUE) -> VALUE {
     code::see_first(ruby.gvl());
     NIL
 }
 
-/// `Thruway::Boot.observe(callable)`: it is called with `:hit`, `:stale` or `:miss`, a path, and why; nil ends that.
+/// `Thruway::Boot.observe(callable)`: calls it with `:hit`, `:stale` or `:miss`, a path and a reason for each file of
+/// code; nil removes the observer.
 fn observe(ruby: Protected, _module: VALUE, callable: VALUE) -> VALUE {
     code::observe(ruby.gvl(), callable);
     NIL
@@ -101,7 +101,7 @@ fn is_running(_ruby: Protected, _module: VALUE) -> VALUE {
     boolean(current::boot().is_some())
 }
 
-/// `Thruway::Boot.pack`: the path of the pack, whether there is one yet or not.
+/// `Thruway::Boot.pack`: returns the path of the pack, whether the file exists or not.
 fn pack(ruby: Protected, _module: VALUE) -> VALUE {
     match current::boot().and_then(Boot::pack_path) {
         Some(path) => RString::new(ruby.gvl(), path.as_os_str().as_bytes()).value(),

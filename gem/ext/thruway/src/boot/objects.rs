@@ -8,20 +8,20 @@ use super::values;
 use crate::ruby::value::{freeze, is_frozen};
 use crate::ruby::{Gvl, NIL, RArray, RHash, RString};
 
-/// Deepest nesting of lists and maps; a program's stack has to hold as many calls.
+/// The greatest depth of nested lists and maps. The program's stack has to hold as many calls.
 const DEPTH_MAX: usize = 200;
-/// How many pairs are handed to Ruby at a time.
+/// The number of pairs that are passed to Ruby at a time.
 const PAIRS: usize = 32;
 
-/// The tokens of an object and all that it holds; `None` if one of them is of a class whose objects
-/// cannot be told apart from copies of them.
+/// The tokens of an object and of all that it holds; `None` if an object is of a class whose objects cannot be told
+/// apart from their copies.
 pub(super) fn encode(gvl: Gvl, object: VALUE) -> Option<Vec<u8>> {
     let mut encoder = Encoder { gvl, writer: Writer::default(), seen: HashMap::new(), depth: 0 };
     encoder.put(object)?;
     Some(encoder.writer.into_bytes())
 }
 
-/// The object that the tokens stand for; `None` if they stand for none.
+/// The object that tokens stand for; `None` for invalid tokens.
 ///
 /// Ruby may raise NoMemoryError only.
 pub(super) fn decode(gvl: Gvl, bytes: &[u8]) -> Option<VALUE> {
@@ -34,7 +34,7 @@ pub(super) fn decode(gvl: Gvl, bytes: &[u8]) -> Option<VALUE> {
 struct Encoder {
     gvl: Gvl,
     writer: Writer,
-    /// The number of every object that may stand in two places.
+    /// The number of each object that may occur in two places.
     seen: HashMap<VALUE, usize>,
     depth: usize,
 }
@@ -67,7 +67,7 @@ impl Encoder {
             return Some(());
         }
         if let Some(list) = RArray::exactly(gvl, object) {
-            // To look at an element may run Ruby code: a list that changes meanwhile is not learned.
+            // Looking at an element may run Ruby code. A list that changes meanwhile is not learned.
             let length = list.len(gvl);
             self.writer.put(Token::List { length, is_frozen });
             (0..length).try_for_each(|place| self.put(list.get(gvl, place)?))?;
@@ -91,8 +91,8 @@ impl Encoder {
         done
     }
 
-    /// A Hash keeps a frozen copy of a text that is its key, the same one for all equal texts; so keys
-    /// are not counted.
+    /// A Hash keeps a frozen copy of a String that is its key, the same copy for all equal Strings. So keys are not
+    /// numbered.
     fn put_key(&mut self, key: VALUE) -> Option<()> {
         let writer = &mut self.writer;
         let put = |text: &[u8]| writer.put(Token::FrozenText(text));
@@ -103,7 +103,7 @@ impl Encoder {
 struct Decoder<'a> {
     gvl: Gvl,
     reader: Reader<'a>,
-    /// An Array of the objects that may stand in two places, in the order of their numbers.
+    /// An Array of the objects that may occur in two places, in the order of their numbers.
     objects: RArray,
     depth: usize,
 }

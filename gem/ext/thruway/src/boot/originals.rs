@@ -1,11 +1,11 @@
-//! Whether the methods between a call and its result are those that Ruby and its library came with.
+//! Checks that the methods between a call and its result are those of Ruby and of the library itself.
 //!
-//! What a program has put in their place may answer anything. So nothing is learned, and nothing is
-//! answered, while one of them is another method. All of them are compared at each call: a program may
-//! change a method at any time, and Ruby has no hook for it.
+//! A method that a program has defined instead may return anything. So nothing is learned or answered while one of
+//! the methods has been replaced. All of them are compared at each call: a program may replace a method at any time,
+//! and Ruby has no hook for that.
 //!
-//! Core methods carry a mark of Ruby's (`rb_method_basic_definition_p`). Those of a library are compared
-//! with what was there when it had just been loaded. What was there has to come from the library's own files.
+//! Ruby marks its core methods (`rb_method_basic_definition_p`). The methods of a library are compared with those
+//! that existed when the library had just been loaded, and those have to come from the library's own files.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -16,13 +16,13 @@ use crate::ruby::call::{self, method_of, send};
 use crate::ruby::constants::{global, module_at};
 use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, is_true};
 
-/// How the file of a core method begins that is written in Ruby.
+/// The first bytes of the file name of a core method that is written in Ruby.
 const WRITTEN_IN_RUBY: &[u8] = b"<internal:";
 
 /// Methods of a class or module, by its path of constants.
 pub(super) struct Methods {
     pub(super) path: &'static [&'static CStr],
-    /// Of the class itself, or of its instances.
+    /// Whether the methods are those of the class itself, or of its instances.
     pub(super) side: Side,
     pub(super) names: &'static [&'static CStr],
 }
@@ -33,15 +33,15 @@ pub(super) enum Side {
     Instances,
 }
 
-/// What a library's results depend on. What this version of it does not have is left out.
+/// The dependencies of a library's results. Those that a version of the library lacks are left out.
 pub(super) struct Dependencies {
-    /// How the path of its main file ends.
+    /// The end of the path of the library's main file.
     pub(super) feature: &'static [u8],
-    /// Its folder begins with the path of the main file without this end.
+    /// The end of the main file's path that is cut off to get the library's folder.
     pub(super) folder_ends_at: &'static [u8],
     pub(super) library: &'static [Methods],
     pub(super) core: &'static [Methods],
-    /// Constants that its code reads, in the modules in which it looks for them.
+    /// Constants that the library's code reads, by the modules in which Ruby looks them up.
     pub(super) constants: &'static [Constants],
 }
 
@@ -52,26 +52,26 @@ pub(super) struct Constants {
 
 /// The state of a library when it had just been loaded.
 pub(super) struct Originals {
-    /// Classes and methods in turn, as `methods` says.
+    /// Classes and methods in turn, in the order of `methods`.
     objects: PinnedArray,
     methods: Vec<(Side, Symbol)>,
-    /// Classes, as `basics` says.
+    /// Classes, in the order of `basics`.
     classes: PinnedArray,
     basics: Vec<(Side, Symbol)>,
-    /// Modules and values in turn, as `constants` says; a constant that is not there has no value.
+    /// Modules and values in turn, in the order of `constants`; a missing constant has no value.
     values: PinnedArray,
     constants: Vec<(Symbol, bool)>,
     /// The library's main file.
     feature: Vec<u8>,
-    /// Where its other files are, with a slash at the end.
+    /// The folder of the library's other files, with a slash at the end.
     folder: Vec<u8>,
     are_genuine: OnceLock<bool>,
-    /// `==`
+    /// The Symbol `==`.
     equal: Symbol,
 }
 
 impl Originals {
-    /// Takes the library as it is now; `None` if it is not there.
+    /// The current state of a library; `None` if the library is not loaded.
     pub(super) fn of(gvl: Gvl, dependencies: &Dependencies) -> Option<Self> {
         let feature = feature(gvl, dependencies.feature)?;
         let folder = feature.strip_suffix(dependencies.folder_ends_at)?;
@@ -85,7 +85,7 @@ impl Originals {
         Some(originals)
     }
 
-    /// Takes core methods as they are now.
+    /// The current state of core methods.
     pub(super) fn of_core(gvl: Gvl, methods: &[Methods]) -> Option<Self> {
         let mut originals = Self::new(gvl, WRITTEN_IN_RUBY.to_vec(), WRITTEN_IN_RUBY.to_vec());
         methods.iter().try_for_each(|methods| originals.keep_core(gvl, methods))?;
@@ -113,7 +113,7 @@ impl Originals {
         names.into_iter().try_for_each(|name| self.keep_method(gvl, class, methods.side, name))
     }
 
-    /// Core methods that are written in Ruby have no mark.
+    /// Adds core methods that are written in Ruby, which Ruby does not mark.
     fn keep_core(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
         let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
         for name in methods.names.iter().map(|name| Symbol::new(gvl, name)) {
@@ -147,9 +147,10 @@ impl Originals {
         }
     }
 
-    /// What is not as it was, or never was the library's own, as Ruby writes it; `None` if all is.
+    /// The first method or constant that has changed, or that never was the library's own, as Ruby writes it; `None`
+    /// if there is none.
     pub(super) fn first_change(&self, gvl: Gvl) -> Option<String> {
-        // SAFETY: the Arrays are ours alone, and do not change any more.
+        // SAFETY: the Arrays are reachable from here alone, and do not change any more.
         let all =
             unsafe { [self.objects, self.classes, self.values].map(|kept| kept.array.elements()) };
         let [objects, classes, values] = all;
@@ -172,7 +173,7 @@ impl Originals {
         (!is_genuine).then(|| "a method that was there before".to_owned())
     }
 
-    /// Compares all methods, the one at `place` now, and then all constants. May raise.
+    /// Compares the method at index `place`, all further methods, and all constants. May raise.
     fn has_same(
         &self,
         ruby: Protected,
@@ -195,7 +196,7 @@ impl Originals {
         })
     }
 
-    /// Whether each method was written in C or in the library's files, under its own name.
+    /// Whether each method is written in C or in the library's files, and has its original name.
     fn is_genuine(&self, gvl: Gvl, objects: &[VALUE]) -> bool {
         objects.chunks_exact(2).all(|pair| self.is_of_library(gvl, pair[1]))
     }
@@ -211,7 +212,8 @@ impl Originals {
         is_own && !is_alias
     }
 
-    /// Psych makes methods by `eval`, without naming the file, and by Forwardable.
+    /// Whether a file is one of the library's. Psych defines methods by `eval`, without a file name, and by
+    /// Forwardable.
     fn is_file_of_library(&self, file: &[u8]) -> bool {
         let file = file.strip_prefix(b"(eval at ").unwrap_or(file);
         let is_made = file == b"(eval)"
@@ -235,12 +237,12 @@ impl PinnedArray {
     }
 }
 
-/// The file of what `source_location` gives.
+/// The file in a result of `source_location`.
 pub(super) fn source_file(gvl: Gvl, location: VALUE) -> Option<RString> {
     RString::plain(gvl, RArray::of(gvl, location)?.get(gvl, 0)?)
 }
 
-/// An object's own method; `None` if there is none of that name.
+/// An object's own method; `None` if it has none of that name.
 pub(super) fn own_method(gvl: Gvl, object: VALUE, name: &'static CStr) -> Option<VALUE> {
     gvl.protect(|ruby| method_of(ruby, object, Symbol::new(gvl, name)))
 }
@@ -250,13 +252,13 @@ pub(super) fn is_original(gvl: Gvl, class: RModule, side: Side, name: &'static C
     looked_up_in(gvl, class, side).is_basic(gvl, Symbol::new(gvl, name))
 }
 
-/// As [`is_original`], of an object that was kept.
+/// As [`is_original`], for a class that was kept.
 fn is_original_now(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> bool {
     let class = RModule::of(gvl, class);
     class.is_some_and(|class| looked_up_in(gvl, class, side).is_basic(gvl, name))
 }
 
-/// The method as Ruby's documents write it.
+/// The method in the notation of Ruby's documentation.
 fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
     let class = RModule::of(gvl, class).unwrap_or(RModule::object());
     let mark = if side == Side::Own { "." } else { "#" };
@@ -270,7 +272,7 @@ fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
     }
 }
 
-/// Raises NameError if there is none.
+/// Raises NameError if there is no such method.
 fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
     match side {
         Side::Own => method_of(ruby, class, name),
@@ -281,7 +283,7 @@ fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
     }
 }
 
-/// The last feature whose path ends like that.
+/// The feature that was loaded last, of those whose path has that end.
 fn feature(gvl: Gvl, end: &[u8]) -> Option<Vec<u8>> {
     let features = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"))?;
     let places = (0..features.len(gvl)).rev();

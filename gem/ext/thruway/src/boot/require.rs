@@ -1,4 +1,4 @@
-//! `Kernel#require` and `require_relative`: the name becomes a path, and Ruby does the rest.
+//! `Kernel#require` and `require_relative`: a name becomes a path, and Ruby does the rest.
 
 use rb_sys::VALUE;
 use thruway_boot::{Boot, Lookup, Part, Resolution};
@@ -11,11 +11,10 @@ use crate::ruby::define::{self, Method};
 use crate::ruby::ractor;
 use crate::ruby::{Gvl, Protected, RArray, RString, TRUE, raise};
 
-/// Longest path that is handed to Ruby; Linux opens none that is longer.
+/// Length of the longest path that is passed to Ruby. Linux opens no longer path.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Puts our methods in the place of Ruby's own. Whatever RubyGems, Bundler or Zeitwerk have put on top
-/// of those stays on top.
+/// Replaces Ruby's own methods. The methods that RubyGems, Bundler or Zeitwerk have defined on top of those stay.
 pub(super) fn install(gvl: Gvl) {
     define::quietly(gvl, || {
         method::replace_require(gvl, Method::of_1(require));
@@ -24,7 +23,7 @@ pub(super) fn install(gvl: Gvl) {
     });
 }
 
-/// As `Kernel#require`, whose whole work is done by Ruby's own function.
+/// `Kernel#require`: the work is done by Ruby's own function.
 fn require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     if ractor::is_main(ruby.gvl()) {
         searching(ruby, |ruby| find_and_require(ruby, receiver, name))
@@ -33,7 +32,7 @@ fn require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     }
 }
 
-/// As `Kernel#require_relative`: the name starts at the real path of the file that calls.
+/// `Kernel#require_relative`: the name is relative to the real path of the calling file.
 fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     let Some(file) = vm::calling_file(ruby.gvl()) else {
         raise::load_error(ruby, c"cannot infer basepath");
@@ -42,7 +41,7 @@ fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     require(ruby, receiver, path)
 }
 
-/// Calls `body` while Ruby's look-ups on this thread are answered. What it raises goes on.
+/// Calls `body` while look-ups of Ruby on this thread are answered. Exceptions propagate.
 pub(super) fn searching(ruby: Protected, body: impl Fn(Protected) -> VALUE) -> VALUE {
     if answers().is_some_and(|boot| !boot.options.portable) {
         search::begin();
@@ -63,8 +62,7 @@ fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     }
     preload::check_guard(ruby, name);
     if let Some(boot) = answers().filter(|boot| boot.options.portable) {
-        // Ruby expands its load path next, and nothing tells of it.
-        // SAFETY: the closure does nothing.
+        // Ruby expands its load path next, without a call that could be observed. SAFETY: the closure does nothing.
         unsafe { load_path::current(gvl, boot, |_| ()) };
     }
     let feature = plain.map_or(name, |name| path_of(ruby, name).value());
@@ -75,9 +73,9 @@ fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     is_new
 }
 
-/// What is done when a feature has been loaded.
+/// An action that runs after a feature has been loaded.
 struct OnLoadHook {
-    /// How its path ends.
+    /// The end of the feature's path.
     end: &'static [u8],
     install: fn(Gvl),
 }
@@ -88,7 +86,7 @@ const ON_LOAD_HOOKS: [OnLoadHook; 3] = [
     OnLoadHook { end: b"/json/ext.rb", install: documents::install_json },
 ];
 
-/// A feature has been loaded: the last that Ruby knows.
+/// Runs the hook of the feature that was loaded last.
 fn loaded(gvl: Gvl) {
     let features = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
     let last = features.and_then(|all| all.get(gvl, all.len(gvl).checked_sub(1)?));
@@ -100,14 +98,14 @@ fn loaded(gvl: Gvl) {
     }
 }
 
-/// The path of the feature's file, if it is known; else the name as it came.
+/// The path of the feature's file, if the boot knows it; otherwise the name unchanged.
 fn path_of(ruby: Protected, name: RString) -> RString {
     let gvl = ruby.gvl();
     let Some(boot) = searched(gvl, name) else { return name };
-    // Ruby itself finds what is loaded already, or being loaded. By this name it may be another file than the
-    // first one in the load path.
+    // Ruby itself finds features that are loaded or being loaded. Under this name, that may be another file than the
+    // first in the load path.
     if vm::is_provided(ruby, name) {
-        // Only what Ruby asks next is answered by that.
+        // The settled load path is valid for the next look-up of Ruby only.
         if !boot.options.portable {
             let knows = |load_path: &_| name.read(gvl, |name| boot.files.knows(load_path, name));
             // SAFETY: the closure does not call Ruby.
@@ -119,8 +117,8 @@ fn path_of(ruby: Protected, name: RString) -> RString {
     path_in_load_path(gvl, name)
 }
 
-/// The path of the first file in the load path that has the feature, if it is known; else the name as it
-/// came.
+/// The path of the first file in the load path that provides the feature, if the boot knows it; otherwise the name
+/// unchanged.
 pub(super) fn path_in_load_path(gvl: Gvl, name: RString) -> RString {
     let Some(boot) = searched(gvl, name) else { return name };
     let mut path = [0; PATH_BYTES_MAX];
@@ -130,7 +128,7 @@ pub(super) fn path_in_load_path(gvl: Gvl, name: RString) -> RString {
     }
 }
 
-/// The boot, if Ruby looks for that name in the load path and the boot answers look-ups.
+/// The boot, if Ruby looks up that name in the load path and the boot answers look-ups.
 fn searched(gvl: Gvl, name: RString) -> Option<&'static Boot> {
     let is_elsewhere = name.read(gvl, |name| {
         matches!(name.first(), None | Some(b'/' | b'.' | b'~')) || name.contains(&0)
@@ -138,12 +136,12 @@ fn searched(gvl: Gvl, name: RString) -> Option<&'static Boot> {
     if is_elsewhere { None } else { answers() }
 }
 
-/// What was seen of the load path counts for this search.
+/// Records whether the whole load path was searched, for the search that follows.
 fn settle(is_settled: bool) {
     search::set(Search { is_settled, ..search::current() });
 }
 
-/// Finds the feature's file, sees that it can be loaded, and puts its path into `path`.
+/// Finds the feature's file, checks that the file can be loaded, and writes its path to `path`.
 fn found(gvl: Gvl, boot: &Boot, name: RString, path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
     let resolve = |load_path: &_| name.read(gvl, |name| boot.files.resolve(load_path, name));
     // SAFETY: the closure does not call Ruby.
@@ -155,7 +153,7 @@ fn found(gvl: Gvl, boot: &Boot, name: RString, path: &mut [u8; PATH_BYTES_MAX]) 
         return None;
     };
     let Lookup::File(file) = boot.files.look_up(&found) else {
-        // It was there when its folder was looked at: what is known of folders is not so any more.
+        // The file existed when its folder was listed. So the boot's knowledge of folders is outdated.
         boot.files.invalidate();
         settle(false);
         return None;

@@ -1,8 +1,8 @@
-//! What this thread is in the middle of: a search of Ruby's for a feature, step by step.
+//! The state of a search for a feature that Ruby makes on this thread.
 //!
-//! Ruby looks for a feature with `open`, `fstat`, `close`, `realpath` and `stat`, in this order and on
-//! one thread. No Ruby code runs in between. Between [`begin`] and [`end`] those calls may be answered;
-//! at any other time, and on any other thread, they are not ours.
+//! Ruby searches with `open`, `fstat`, `close`, `realpath` and `stat`, in this order and on one thread. No Ruby code
+//! runs in between. Between [`begin`] and [`end`], those calls may be answered; at other times, and on other threads,
+//! they go to libc.
 
 use std::cell::Cell;
 
@@ -10,38 +10,38 @@ use thruway_boot::{Boot, FoundFile};
 
 use super::current;
 
-/// What a search has seen.
+/// The results of a search so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
-    /// The file that was seen last, by which path, and what this process had been told by then.
+    /// The file that was seen last: its path, the file, and the boot's epoch at that time.
     pub(super) seen: Option<(PathMark, FoundFile, u64)>,
     /// The last real path that was answered.
     pub(super) real_path: Option<PathMark>,
-    /// Whether the load path has been looked through for the name: what was not there is missing.
+    /// Whether the whole load path was searched for the name, so that a candidate that was not listed does not exist.
     pub(super) is_settled: bool,
 }
 
 impl Search {
-    /// Whether that is the file which was seen last. No Ruby code has run since.
+    /// Whether the file at `path` was the last that was seen. No Ruby code has run since.
     pub(super) fn has_seen(&self, path: PathMark) -> bool {
         self.seen.is_some_and(|(seen, ..)| seen == path)
     }
 }
 
-/// How far a search has come.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Ruby is not searching on this thread.
     Idle,
-    /// It opens candidates.
+    /// Ruby opens candidates.
     Opening,
-    /// It has opened one; what it holds is [`FAKE_DESCRIPTOR`](super::interpose::FAKE_DESCRIPTOR).
+    /// Ruby has opened a candidate, and holds a [fake descriptor](super::answers).
     Opened,
-    /// It has found its file, closed it, and asks for its real path.
+    /// Ruby has found its file, has closed the descriptor, and asks for the real path.
     Found,
 }
 
-/// Stands for a path of which only equality matters.
+/// A hash that stands for a path where only equality matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PathMark {
     hash: u128,
@@ -60,53 +60,54 @@ thread_local! {
     static SEARCH: Cell<Search> = const { Cell::new(IDLE) };
 }
 
-/// Ruby is about to search on this thread.
+/// Starts a search of Ruby on this thread.
 pub(super) fn begin() {
     SEARCH.set(IDLE);
     PHASE.set(Phase::Opening);
 }
 
-/// The search is over, or Ruby code is about to run: what was seen may be otherwise when it has.
+/// Ends the search, also before Ruby code runs, which may change what was seen.
 pub(super) fn end() {
     SEARCH.set(IDLE);
     PHASE.set(Phase::Idle);
 }
 
-/// The file that this thread's search saw last. It counts no more if this process has been told anything
-/// since: a search may wait for another thread to load the feature. In the portable mode it is never told.
+/// The file that this thread's search saw last. The file is invalid if the boot has learned of any change since: a
+/// search may wait for another thread to load the feature. In the portable mode, the boot learns of no changes, so
+/// there is no file.
 pub(super) fn seen() -> Option<(PathMark, FoundFile)> {
     let (mark, file, epoch) = SEARCH.get().seen?;
     let counts = |boot: &Boot| !boot.options.portable && boot.files.epoch() == epoch;
     current::boot().is_some_and(counts).then_some((mark, file))
 }
 
-/// The search has seen a file by that path.
+/// Records that the search has seen a file at that path.
 pub(super) fn see(path: PathMark, file: FoundFile) {
     let epoch = current::boot().map_or(0, |boot| boot.files.epoch());
     set(Search { seen: Some((path, file, epoch)), ..current() });
 }
 
-/// This process has changed something: what was seen may be that.
+/// Drops the file that was seen, since this process has changed something.
 pub(super) fn forget() {
     set(Search { seen: None, ..current() });
 }
 
-/// How far this thread's search has come.
+/// The progress of this thread's search.
 pub(super) fn phase() -> Phase {
     PHASE.get()
 }
 
-/// The search goes on.
+/// Sets the progress of this thread's search.
 pub(super) fn advance(phase: Phase) {
     PHASE.set(phase);
 }
 
-/// What this thread's search has seen.
+/// The results of this thread's search so far.
 pub(super) fn current() -> Search {
     SEARCH.get()
 }
 
-/// What the search has seen now.
+/// Replaces the results of this thread's search.
 pub(super) fn set(search: Search) {
     SEARCH.set(search);
 }

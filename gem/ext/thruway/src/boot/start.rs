@@ -1,4 +1,4 @@
-//! The start of a boot, and its end.
+//! The start of a boot and its end.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -10,16 +10,15 @@ use rb_sys::VALUE;
 use thruway_boot::{Boot, Environment, Options, Part};
 use thruway_sys::imports::Object;
 
-use super::{
-    code, collector, current, documents, feature_path, features, gems, interpose, iseq, require, vm,
-};
+use super::{code, collector, current, documents, feature_path, features, gems, iseq, require, vm};
+use crate::interpose::calls;
 use crate::preload;
 use crate::ruby::Gvl;
 use crate::ruby::define::at_exit;
 use crate::ruby::ractor;
 
-/// Starts with what the environment says. Nothing is left half done: what cannot be taken over stays
-/// with Ruby.
+/// Starts a boot with the options in the environment. The start is all or nothing: where a part cannot be installed,
+/// Ruby does its work.
 pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     let variable = |name: &str| std::env::var_os(name);
     let (words, pack) = (variable("THRUWAY_BOOT"), variable("THRUWAY_PACK"));
@@ -34,7 +33,7 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     let environment = Environment::from_environment(variable);
     let folder = Path::new(OsStr::from_bytes(folder));
     let libruby = rb_sys::rb_f_require as *const ();
-    options.portable = options.portable || interpose::install(libruby).is_err();
+    options.portable = options.portable || calls::interpose_libruby(libruby).is_err();
     let named = options.pack.clone();
     let own = || environment.cache_path(&environment.application(folder), &identity);
     let (boot, note) = Boot::start(options, &identity, named.or_else(own));
@@ -50,8 +49,8 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     is_first
 }
 
-/// A report is wanted of the Ruby that was started, not of those that it starts. So the process that
-/// gives one puts its id down. A program that takes its place keeps that id.
+/// Limits the report to the Ruby that the user started, excluding those that it starts in turn. The reporting process
+/// stores its id in the environment. A program that replaces the process by `exec` keeps the id.
 fn keep_report(gvl: Gvl, options: &mut Options) {
     let process = std::process::id();
     if options.explain && *options.explained_process.get_or_insert(process) == process {
@@ -64,7 +63,7 @@ fn keep_report(gvl: Gvl, options: &mut Options) {
 fn install(gvl: Gvl) {
     let Some(boot) = current::boot() else { return };
     if !boot.options.portable {
-        // Where it cannot be done, Ruby goes on copying.
+        // Where this is not possible, Ruby goes on copying its features.
         let _ = features::grow_in_place(gvl, rb_sys::rb_f_require as *const ());
         if let Some(megabytes) = boot.options.gc_after_mb {
             collector::wait_for(gvl, megabytes);
@@ -81,8 +80,8 @@ fn install(gvl: Gvl) {
     at_exit(gvl, finish);
 }
 
-/// What compiled code depends on, besides its source: Ruby as it describes itself, its compile options,
-/// the encoding of file names, and the build of libruby, since a security update keeps the version.
+/// Everything that compiled code depends on besides its source: Ruby's description, its compile options, the encoding
+/// of file names, and the build of libruby, since a security update keeps the version.
 fn identity(gvl: Gvl) -> Vec<u8> {
     let mut identity = Vec::new();
     for line in [vm::description(gvl), iseq::compile_options(gvl), vm::file_name_encoding(gvl)] {
@@ -96,7 +95,7 @@ fn identity(gvl: Gvl) -> Vec<u8> {
     identity
 }
 
-/// Writes what was learned, and the report if one is wanted.
+/// Writes everything that was learned, and the report if one was requested.
 fn finish() {
     let Some(boot) = current::own() else { return };
     preload::learn();
@@ -113,13 +112,12 @@ pub(super) fn write_pack(boot: &Boot) {
     }
 }
 
-/// With stderr closed, the text is dropped.
+/// Writes to stderr. If stderr is closed, the text is dropped.
 fn write_to_stderr(text: &[u8]) {
     let _ = std::io::stderr().write_all(text);
 }
 
-/// Writes one line to stderr; the program goes on in any case. What follows from the first note is not worth a
-/// second one.
+/// Writes one line to stderr, once in a process. Further notes would only report consequences of the first.
 fn say(note: &str) {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
     if !HAS_SAID.swap(true, Ordering::Relaxed) {

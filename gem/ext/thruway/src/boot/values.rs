@@ -1,6 +1,6 @@
 //! Ruby's plain values as tokens of a [document](thruway_boot::document), and back.
 //!
-//! What makes an object may raise NoMemoryError.
+//! Functions that create objects may raise NoMemoryError.
 
 use rb_sys::{VALUE, ruby_value_type};
 use thruway_boot::document::Token;
@@ -12,7 +12,7 @@ use crate::ruby::symbol::is_symbol;
 use crate::ruby::value::{has_type, is_exactly};
 use crate::ruby::{FALSE, Gvl, NIL, RArray, RHash, RString, Symbol, TRUE};
 
-/// The token of an object that has no identity, and no parts.
+/// The token of an object that has no identity and no parts.
 pub(super) fn simple_token<'a>(gvl: Gvl, object: VALUE) -> Option<Token<'a>> {
     match object {
         NIL => return Some(Token::Nil),
@@ -21,12 +21,12 @@ pub(super) fn simple_token<'a>(gvl: Gvl, object: VALUE) -> Option<Token<'a>> {
         _ => {}
     }
     if rb_sys::FIXNUM_P(object) {
-        // SAFETY: it is a Fixnum.
+        // SAFETY: the value is a Fixnum.
         return Some(Token::Integer(unsafe { rb_sys::FIX2LONG(object) }));
     }
     // SAFETY: any live object may be asked for its type.
     if unsafe { rb_sys::RB_FLOAT_TYPE_P(object) } {
-        // SAFETY: it is a Float.
+        // SAFETY: the value is a Float.
         return Some(Token::Float(unsafe { rb_sys::rb_float_value(object) }));
     }
     // SAFETY: the name of a Symbol lives as long as it does, and never changes.
@@ -34,7 +34,7 @@ pub(super) fn simple_token<'a>(gvl: Gvl, object: VALUE) -> Option<Token<'a>> {
     name.filter(|name| is_utf8(name)).map(Token::Symbol)
 }
 
-/// The object of a token that [`simple_token`] gives.
+/// The object of a token that [`simple_token`] returns.
 pub(super) fn simple_object(gvl: Gvl, token: Token<'_>) -> Option<VALUE> {
     Some(match token {
         Token::Nil => NIL,
@@ -57,7 +57,7 @@ fn float(_: Gvl, number: f64) -> VALUE {
     unsafe { rb_sys::rb_float_new(number) }
 }
 
-/// What `read` makes of the bytes of an object, if that is nothing more than a String of valid UTF-8.
+/// The result of `read` for the bytes of an object, if the object is a plain String of valid UTF-8.
 pub(super) fn read_utf8<T>(
     gvl: Gvl,
     object: VALUE,
@@ -70,7 +70,7 @@ fn is_utf8(text: &[u8]) -> bool {
     text.is_ascii() || std::str::from_utf8(text).is_ok()
 }
 
-/// A Hash that is nothing more than that: no default, keys by their value.
+/// A plain Hash: without a default, and with keys compared by value.
 pub(super) fn plain_hash(gvl: Gvl, object: VALUE) -> Option<RHash> {
     let hash = RHash::exactly(gvl, object)?;
     let is_plain = send(gvl, object, c"default", &[]) == Some(NIL)
@@ -79,7 +79,7 @@ pub(super) fn plain_hash(gvl: Gvl, object: VALUE) -> Option<RHash> {
     is_plain.then_some(hash)
 }
 
-/// A `Date`: its Julian day number, and where its calendar changes.
+/// The Julian day number of a `Date`, and the day on which its calendar changes.
 pub(super) fn date(gvl: Gvl, object: VALUE) -> Option<(i64, f64)> {
     let class = constant_at(gvl, &[c"Date"])?;
     if !is_exactly(gvl, object, class) {
@@ -92,7 +92,7 @@ pub(super) fn date(gvl: Gvl, object: VALUE) -> Option<(i64, f64)> {
     }
 }
 
-/// A new `Date`, whose class is loaded if it is not there.
+/// A new `Date`. Loads the class if it is not loaded yet.
 pub(super) fn new_date(gvl: Gvl, day: i64, start: f64) -> Option<VALUE> {
     let class = constant_at(gvl, &[c"Date"]).or_else(|| {
         vm::require_as_program(gvl, c"date")?;
@@ -101,8 +101,8 @@ pub(super) fn new_date(gvl: Gvl, day: i64, start: f64) -> Option<VALUE> {
     send(gvl, class, c"jd", &[integer(gvl, day), float(gvl, start)])
 }
 
-/// Whether `Date` reads and makes dates by its own methods, which are written in C; it does, too, if it
-/// is not there yet.
+/// Whether `Date` parses and creates dates by its own methods, which are written in C. Also true if `Date` is not
+/// loaded yet.
 pub(super) fn makes_dates_itself(gvl: Gvl) -> bool {
     let Some(class) = constant_at(gvl, &[c"Date"]) else { return true };
     [c"strptime", c"jd"].into_iter().all(|name| {
@@ -114,8 +114,8 @@ pub(super) fn makes_dates_itself(gvl: Gvl) -> bool {
     })
 }
 
-/// Whether `object` is a Hash whose keys and values can be told from what they print. Those are true, false, nil,
-/// symbols, classes, and lists of symbols and classes.
+/// Whether `object` is a Hash whose printed form identifies its keys and values: true, false, nil, symbols, classes,
+/// and lists of symbols and classes.
 pub(super) fn is_printable_hash(gvl: Gvl, object: VALUE) -> bool {
     let Some(hash) = RHash::of(gvl, object) else { return false };
     let mut is_printable = true;

@@ -1,4 +1,4 @@
-//! What only the boot asks of Ruby.
+//! Functions of Ruby that only the boot uses.
 
 use std::ffi::{CStr, c_int};
 
@@ -8,9 +8,9 @@ use crate::ruby::call::{call, call_super, send};
 use crate::ruby::constants::constant;
 use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Symbol};
 
-/// Ruby's own `require`. What it raises goes on.
+/// Ruby's own `require`. Exceptions propagate.
 pub(super) fn require(_: Protected, receiver: VALUE, name: VALUE) -> VALUE {
-    // SAFETY: this is what the method does with them; what it raises is caught.
+    // SAFETY: the method passes the same arguments; exceptions are caught further up.
     unsafe { rb_sys::rb_f_require(receiver, name) }
 }
 
@@ -20,17 +20,18 @@ pub(super) fn require_as_program(gvl: Gvl, feature: &'static CStr) -> Option<VAL
     send(gvl, RModule::kernel().value(), c"require", &[feature.value()])
 }
 
-/// Whether Ruby has a feature of that name, which has no NUL, or is loading it. May expand the load path.
+/// Whether Ruby has loaded, or is loading, a feature of that name. The name contains no NUL. May expand the load
+/// path.
 pub(super) fn is_provided(_: Protected, name: RString) -> bool {
     let mut name = name.value();
-    // SAFETY: the name is a String; what it raises is caught.
+    // SAFETY: the name is a String; exceptions are caught further up.
     let start = unsafe { rb_sys::rb_string_value_cstr(&raw mut name) };
-    // SAFETY: the bytes end in NUL; what it raises is caught.
+    // SAFETY: the bytes end in NUL; exceptions are caught further up.
     unsafe { rb_sys::rb_provided(start) != 0 }
 }
 
-/// The file whose code called the method that is running, as `require_relative` sees it; `None` for
-/// code without a file.
+/// The file whose code called the running method, as `require_relative` determines it; `None` for code without a
+/// file.
 pub(super) fn calling_file(gvl: Gvl) -> Option<RString> {
     const FRAMES: usize = 16;
     let (mut frames, mut lines) = ([NIL; FRAMES], [0; FRAMES]);
@@ -43,7 +44,7 @@ pub(super) fn calling_file(gvl: Gvl) -> Option<RString> {
     frames.copied().find_map(|frame| file_of_frame(gvl, frame))?
 }
 
-/// The real path of a frame's file; outer `None` for a frame of a method written in C.
+/// The real path of a frame's file; the outer `None` stands for a method written in C.
 fn file_of_frame(gvl: Gvl, frame: VALUE) -> Option<Option<RString>> {
     // SAFETY: the frame is one of `rb_profile_frames`.
     let path = RString::of(gvl, unsafe { rb_sys::rb_profile_frame_path(frame) })?;
@@ -58,19 +59,19 @@ fn file_of_frame(gvl: Gvl, frame: VALUE) -> Option<Option<RString>> {
     Some((!is_implicit).then_some(path))
 }
 
-/// `File.dirname(path)`
+/// `File.dirname(path)`.
 pub(super) fn dirname(_: Protected, path: RString) -> VALUE {
-    // SAFETY: it is a String; what it raises is caught.
+    // SAFETY: the path is a String; exceptions are caught further up.
     unsafe { rb_sys::rb_file_dirname(path.value()) }
 }
 
-/// `File.absolute_path(name, folder)`; raises TypeError as that does.
+/// `File.absolute_path(name, folder)`; raises TypeError as Ruby's method does.
 pub(super) fn absolute_path(_: Protected, name: VALUE, folder: VALUE) -> VALUE {
-    // SAFETY: what it raises is caught.
+    // SAFETY: exceptions are caught further up.
     unsafe { rb_sys::rb_file_absolute_path(name, folder) }
 }
 
-/// `Kernel#eval`, without what a class may have put in its place. What it raises goes on.
+/// `Kernel#eval`, even if a class has a method of that name. Exceptions propagate.
 pub(super) fn eval(ruby: Protected, arguments: &[VALUE]) -> VALUE {
     match *arguments {
         // `binding.eval(source, …)` is `eval(source, binding, …)`.
@@ -84,22 +85,22 @@ pub(super) fn eval(ruby: Protected, arguments: &[VALUE]) -> VALUE {
     }
 }
 
-/// A Method of another receiver as one of that receiver. May raise.
+/// A Method of another receiver, bound to `receiver`. May raise.
 pub(super) fn bound(ruby: Protected, method: VALUE, receiver: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let unbound = call(ruby, method, Symbol::new(gvl, c"unbind"), &[]);
     call(ruby, unbound, Symbol::new(gvl, c"bind"), &[receiver])
 }
 
-/// Whether Ruby converts what it reads to another encoding than UTF-8.
+/// Whether Ruby converts text that it reads to another encoding than UTF-8.
 pub(super) fn transcodes(_: Gvl) -> bool {
-    // SAFETY: may be called at any time.
+    // SAFETY: the function may be called at any time.
     let internal = unsafe { rb_sys::rb_default_internal_encoding() };
     // SAFETY: as above.
     !internal.is_null() && internal != unsafe { rb_sys::rb_utf8_encoding() }
 }
 
-/// The absolute form of a path, if it is plain: a String, or a Pathname's. Raises nothing.
+/// The absolute form of a path, if the path is a plain String or Pathname. Raises nothing.
 pub(super) fn absolute_path_of(gvl: Gvl, path: VALUE) -> Option<RString> {
     let path = send(gvl, RModule::named(gvl, c"File").value(), c"path", &[path])?;
     RString::of(gvl, send(gvl, RModule::named(gvl, c"File").value(), c"absolute_path", &[path])?)
@@ -110,7 +111,7 @@ pub(super) fn join_paths(gvl: Gvl, paths: &[VALUE]) -> Option<RString> {
     RString::plain(gvl, send(gvl, RModule::named(gvl, c"File").value(), c"join", paths)?)
 }
 
-/// `ENV[name] = value`
+/// `ENV[name] = value`.
 pub(super) fn set_environment(gvl: Gvl, name: &str, value: &str) {
     let [name, value] = [name, value].map(|text| RString::new(gvl, text.as_bytes()).value());
     if let Some(environment) = constant(gvl, c"ENV") {
@@ -118,7 +119,7 @@ pub(super) fn set_environment(gvl: Gvl, name: &str, value: &str) {
     }
 }
 
-/// Whether this Ruby is of that version or a later one.
+/// Whether this Ruby has that version or a later one.
 pub(super) fn is_at_least(gvl: Gvl, version: &[u8]) -> bool {
     let own = constant(gvl, c"RUBY_VERSION").and_then(|own| RString::of(gvl, own));
     own.is_some_and(|own| own.read(gvl, |own| own >= version))

@@ -1,4 +1,7 @@
-//! A child asks for one of Rails' files, which its template has loaded already: under the same variables?
+//! Guards a child of a template against files of Rails that were loaded for other variables.
+//!
+//! When the child requires such a file, which its template has loaded already, the variables are compared with those
+//! of the template.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,31 +9,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::ruby::call::call;
 use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RString, Symbol};
 
-/// The paths of the files, and the Proc that compares: it answers whether there are more to compare.
-static GUARD: OnceLock<(Vec<Vec<u8>>, Pinned)> = OnceLock::new();
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
-
-/// From now on the Proc is called when one of those features is asked for.
-pub(super) fn arm(gvl: Gvl, paths: Vec<Vec<u8>>, compare: rb_sys::VALUE) {
-    GUARD.get_or_init(|| (paths, Pinned::new(gvl, compare)));
-    IS_ARMED.store(true, Ordering::SeqCst);
+/// The guard of a child, set once before it is armed.
+struct GuardState {
+    /// The paths of the files, and the Proc that compares. The Proc returns whether more comparisons may follow.
+    guard: OnceLock<(Vec<Vec<u8>>, Pinned)>,
+    /// Whether comparisons may follow. Checked first, since most processes have no guard.
+    is_armed: AtomicBool,
 }
 
-/// Whether any feature has to be looked at; compares if it is one of those. May raise, and may not come back.
+static STATE: GuardState = GuardState { guard: OnceLock::new(), is_armed: AtomicBool::new(false) };
+
+/// Arms the guard: the Proc is called when one of those features is required.
+pub(super) fn arm(gvl: Gvl, paths: Vec<Vec<u8>>, compare: rb_sys::VALUE) {
+    STATE.guard.get_or_init(|| (paths, Pinned::new(gvl, compare)));
+    STATE.is_armed.store(true, Ordering::SeqCst);
+}
+
+/// Compares the variables if `name` is one of the guarded files. May raise, and may not return.
 pub(crate) fn check(ruby: Protected, name: rb_sys::VALUE) {
-    if !IS_ARMED.load(Ordering::Relaxed) {
+    if !STATE.is_armed.load(Ordering::Relaxed) {
         return;
     }
-    let Some((paths, compare)) = GUARD.get() else { return };
+    let Some((paths, compare)) = STATE.guard.get() else { return };
     let gvl = ruby.gvl();
     let find = |name: &[u8]| paths.iter().find(|path| may_be(name, path));
     let Some(path) = RString::of(gvl, name).and_then(|name| name.read(gvl, find)) else { return };
     let path = RString::new(ruby.gvl(), path);
     let has_more = call(ruby, compare.value(), Symbol::new(ruby.gvl(), c"call"), &[path.value()]);
-    IS_ARMED.store(has_more != FALSE && has_more != NIL, Ordering::SeqCst);
+    STATE.is_armed.store(has_more != FALSE && has_more != NIL, Ordering::SeqCst);
 }
 
-/// Whether a name may mean that file, wherever it is searched. A comparison too many does no harm.
+/// Whether a name may refer to that file, from wherever it is searched. A superfluous comparison does no harm.
 fn may_be(name: &[u8], path: &[u8]) -> bool {
     let mut name = name.strip_suffix(b".rb").unwrap_or(name);
     while let Some(rest) = name.strip_prefix(b"./").or_else(|| name.strip_prefix(b"../")) {

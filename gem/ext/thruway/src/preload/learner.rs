@@ -1,4 +1,5 @@
-//! A command that learns: which files it loaded, in which order, and what was complete by then.
+//! Observes a command from which a template is planned: the files that it loads, their order, and the features that
+//! were complete at each.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,63 +13,75 @@ use super::post;
 use crate::ruby::constants::global;
 use crate::ruby::{Gvl, RArray};
 
-static BEGUN: Mutex<Vec<LoadStart>> = Mutex::new(Vec::new());
-/// Variables that were changed when the first of Rails' files was begun.
-static VARIABLES: OnceLock<Vec<Variable>> = OnceLock::new();
-/// The command's arguments at that time.
-static ARGUMENTS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+/// The observations of a command from which a template is planned, made with the interpreter lock held.
+struct LearnerState {
+    /// The files that have begun to load, in order.
+    begun: Mutex<Vec<LoadStart>>,
+    /// The variables that had changed when the first of Rails' files began to load.
+    variables: OnceLock<Vec<Variable>>,
+    /// The command's arguments at that time.
+    arguments: OnceLock<Vec<Vec<u8>>>,
+    /// The load path before the command changes it.
+    start_load_path: OnceLock<Vec<Vec<u8>>>,
+    /// The last load path, as objects, and the folders that were new in it.
+    last_load_path: Mutex<(Vec<u64>, Option<Folders>)>,
+}
 
-/// The load path before the command has changed it.
-static START: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-/// The load path as it was last, as objects, and what was new in it.
-static LAST: Mutex<(Vec<u64>, Option<Folders>)> = Mutex::new((Vec::new(), None));
+static STATE: LearnerState = LearnerState {
+    begun: Mutex::new(Vec::new()),
+    variables: OnceLock::new(),
+    arguments: OnceLock::new(),
+    start_load_path: OnceLock::new(),
+    last_load_path: Mutex::new((Vec::new(), None)),
+};
 
-/// The boot begins.
+/// Records the load path at the start of the boot.
 pub(super) fn begin(gvl: Gvl) {
     if post::learner().is_some() {
-        START.get_or_init(|| strings(gvl, c"$LOAD_PATH"));
+        STATE.start_load_path.get_or_init(|| strings(gvl, c"$LOAD_PATH"));
     }
 }
 
-/// Ruby begins to load a file.
+/// Records a file that Ruby begins to load.
 pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
     if post::learner().is_none() {
         return;
     }
     if Cut::of(path) > Cut::Gem {
-        VARIABLES.get_or_init(post::changed_variables);
-        ARGUMENTS.get_or_init(|| strings(gvl, c"$*"));
+        STATE.variables.get_or_init(post::changed_variables);
+        STATE.arguments.get_or_init(|| strings(gvl, c"$*"));
     }
     let complete = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
     let complete = complete.map_or(0, |features| features.len(gvl));
-    let mut all = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = STATE.begun.lock().unwrap_or_else(PoisonError::into_inner);
     all.push(LoadStart { path: path.to_vec(), complete, folders: folders(gvl) });
 }
 
-/// What the command has put into the load path. It is looked at anew where it has other objects.
+/// The folders that the command has added to the load path. They are computed again when the load path holds other
+/// objects.
 fn folders(gvl: Gvl) -> Folders {
     let Some(now) = RArray::of(gvl, global(gvl, c"$LOAD_PATH")) else { return Folders::default() };
-    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
+    // SAFETY: the Array is a global, and no Ruby code runs while the slice lives.
     let now = unsafe { now.elements() };
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = STATE.last_load_path.lock().unwrap_or_else(PoisonError::into_inner);
     if last.1.is_none() || last.0 != now {
-        let start = START.get().map_or(&[][..], Vec::as_slice);
+        let start = STATE.start_load_path.get().map_or(&[][..], Vec::as_slice);
         *last = (now.to_vec(), Some(Folders::added(&strings(gvl, c"$LOAD_PATH"), start)));
     }
     last.1.clone().unwrap_or_default()
 }
 
-/// The command ends: writes down what a template for such commands should load.
+/// Writes the plan of a template for such commands, at the end of the command.
 pub(crate) fn learn() {
     let Some(post) = post::learner() else { return };
-    // SAFETY: Ruby calls what is registered for its end with the lock held.
+    // SAFETY: Ruby calls functions that are registered for its exit with the lock held.
     let gvl = unsafe { Gvl::assume() };
-    let starts = std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner));
+    let starts = std::mem::take(&mut *STATE.begun.lock().unwrap_or_else(PoisonError::into_inner));
     let run = Run {
         starts,
         features: strings(gvl, c"$LOADED_FEATURES"),
-        variables: VARIABLES.get().cloned().unwrap_or_default(),
-        arguments: ARGUMENTS.get().cloned().unwrap_or_default(),
+        variables: STATE.variables.get().cloned().unwrap_or_default(),
+        arguments: STATE.arguments.get().cloned().unwrap_or_default(),
     };
     let environment = Environment::from_environment(|name| std::env::var_os(name));
     let Ok(folder) = std::env::current_dir() else { return };
@@ -80,11 +93,11 @@ pub(crate) fn learn() {
         Some(known) => plan.after(known),
         None => plan,
     };
-    // Without it there is no template, and nothing else.
+    // If the plan cannot be written, there is no template, and nothing else is lost.
     let _ = place.write(post.key, KeyFile::Plan, &plan.encoded());
 }
 
-/// The Strings of a global Array.
+/// The Strings in an Array that a global variable holds.
 fn strings(gvl: Gvl, name: &'static CStr) -> Vec<Vec<u8>> {
     RArray::of(gvl, global(gvl, name)).map_or_else(Vec::new, |all| all.strings(gvl))
 }

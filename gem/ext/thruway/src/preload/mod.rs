@@ -1,28 +1,30 @@
-//! Templates: a Ruby that has booted, and is forked for each command. See docs/explanation/design/preload.md.
+//! Templates: a template is a Ruby that has booted, and that forks for each command. See
+//! docs/explanation/design/preload.md.
 //!
 //! Reading order:
 //!
-//! 1. [`post`]: what this Ruby is to be.
-//! 2. [`learner`]: a command that says what it loads.
-//! 3. [`calls`], [`questions`] and [`notes`]: what a template's boot asks.
-//! 4. [`native`]: the parts of `preload_template.rb` that Ruby has no methods for.
-//! 5. [`guard`]: a child that would need another boot.
+//! 1. [`post`]: the role of this Ruby.
+//! 2. [`learner`]: observes a command to plan a template.
+//! 3. [`noted`], [`questions`] and [`notes`]: the questions to the disk on which a template's boot depends.
+//! 4. [`native`]: the native methods of `preload_template.rb`.
+//! 5. [`guard`]: detects a child that would need another boot.
 
-mod calls;
 mod guard;
 mod learner;
 mod native;
-mod notes;
+pub(crate) mod noted;
+pub(crate) mod notes;
 mod post;
 mod questions;
 
+use crate::interpose::calls;
 use crate::ruby::{Gvl, Protected, RModule};
 use thruway_boot::Boot;
 
 pub(crate) use guard::check as check_guard;
 pub(crate) use learner::{begun, learn};
 
-/// What is defined in a template alone.
+/// Defines the methods of a template, in a template only.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
     post::take(ruby.gvl());
     learner::begin(ruby.gvl());
@@ -31,7 +33,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     }
 }
 
-/// The boot begins: before it has asked anything.
+/// Starts to take notes at the start of the boot, before its first question.
 pub(crate) fn begin(_: Gvl, boot: &Boot) {
     if post::is_template() {
         questions::prepare();
@@ -40,9 +42,9 @@ pub(crate) fn begin(_: Gvl, boot: &Boot) {
     }
 }
 
-/// The boot has pointed libruby's calls where it wants them: a template sees them before that.
+/// Observes calls of all loaded libraries in a template. Called at the end of the start of the boot.
 pub(crate) fn watch() {
     if post::is_template() {
-        calls::install();
+        calls::observe_loaded_objects();
     }
 }

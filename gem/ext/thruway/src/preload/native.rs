@@ -1,4 +1,4 @@
-//! The parts of `preload_template.rb` that Ruby has no methods for.
+//! The native methods of `preload_template.rb`, for which Ruby has no methods itself.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,13 +22,25 @@ use super::{guard, notes, post};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean, number};
 
-static TEMPLATE: Mutex<Option<Template>> = Mutex::new(None);
-/// How many words of its command a fork's must begin with.
-static SAME_WORDS: AtomicUsize = AtomicUsize::new(0);
-/// Why nothing is loaded in advance.
-static BARE: Mutex<String> = Mutex::new(String::new());
-/// The request that is being forked for.
-static REQUEST: Mutex<Option<Request>> = Mutex::new(None);
+/// The state of this template, used by the thread that runs `preload_template.rb`. Where two mutexes are locked,
+/// `template` is first and `request` second.
+struct TemplateState {
+    /// The template, from the end of its boot until it ends; children have none.
+    template: Mutex<Option<Template>>,
+    /// The number of words with which the command of each fork must begin, as in the template's own command.
+    same_words: AtomicUsize,
+    /// The reason why nothing is preloaded.
+    bare: Mutex<String>,
+    /// The request for which the template is forking.
+    request: Mutex<Option<Request>>,
+}
+
+static STATE: TemplateState = TemplateState {
+    template: Mutex::new(None),
+    same_words: AtomicUsize::new(0),
+    bare: Mutex::new(String::new()),
+    request: Mutex::new(None),
+};
 
 pub(super) fn define(ruby: Protected, thruway: RModule) {
     let gvl = ruby.gvl();
@@ -63,14 +75,14 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"end", Method::of_0(end));
 }
 
-/// The post's folder; `None` if it has gone.
+/// The folder and the key of this template; `None` if the folder no longer exists.
 fn place() -> Option<(TemplateFolder, u128)> {
     let post = post::template()?;
     Some((TemplateFolder::at(&post.folder).ok()?, post.key))
 }
 
-/// `[[[path, folders, folders], …], [[name, value or nil], …], arguments]`: a feature has folders that come first in
-/// the load path, and last.
+/// `[[[path, folders, folders], …], [[name, value or nil], …], arguments]`. The two lists of a feature are the
+/// folders that come first and last in the load path.
 fn plan(ruby: Protected, _: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, KeyFile::Plan)?));
@@ -86,18 +98,18 @@ fn plan(ruby: Protected, _: VALUE) -> VALUE {
     array(gvl, [array(gvl, features), array(gvl, variables), strings(gvl, &plan.arguments)])
 }
 
-/// The words of the command that the template was made for.
+/// The words of the command for which the template was made.
 fn words(ruby: Protected, _: VALUE) -> VALUE {
     let words = place().and_then(|(place, key)| wire::decoded(&place.read(key, KeyFile::Command)?));
     strings(ruby.gvl(), &words.unwrap_or_default())
 }
 
-/// Why this boot cannot be a template's; nil if it can.
+/// The reason why this boot cannot become a template; nil if there is none.
 fn objection(ruby: Protected, _: VALUE) -> VALUE {
     text(ruby, notes::objection())
 }
 
-/// Why what the boot has left open cannot be each child's own; nil if it can.
+/// The reason why a file that the boot has left open cannot be passed to each child; nil if there is none.
 fn open_files_objection(ruby: Protected, _: VALUE) -> VALUE {
     text(ruby, open_files::objection(notes::known_descriptors()))
 }
@@ -106,40 +118,42 @@ fn text(ruby: Protected, text: Option<String>) -> VALUE {
     text.map_or(NIL, |text| RString::new(ruby.gvl(), text.as_bytes()).value())
 }
 
-/// `refuse(reason)`: writes down why there is no template.
+/// `refuse(reason)`: records why there is no template.
 fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     if let Some((place, key)) = place() {
         let _ = place.write(key, KeyFile::Refusal, &reason.to_vec(ruby.gvl()));
     }
-    // From here on no template is being made.
+    // From here on, other processes may start a template of the same key.
     if let Some(lock) = post::template().map(|post| post.lock).filter(|lock| *lock >= 0) {
         descriptor::close(lock);
     }
     NIL
 }
 
-/// `same_words(count)`: commands that begin with other words are no forks.
+/// `same_words(count)`: commands that begin with other words are not forked from this template.
 fn same_words(_: Protected, _: VALUE, count: VALUE) -> VALUE {
-    SAME_WORDS.store(number::small_count(count), Ordering::Relaxed);
+    STATE.same_words.store(number::small_count(count), Ordering::Relaxed);
     NIL
 }
 
-/// `script(path)`: Ruby has read at least the begin of its script, and each child runs what it has read.
+/// `script(path)`: notes the script. Ruby has read at least its beginning, and each child runs the text that was
+/// read.
 fn script(ruby: Protected, _: VALUE, path: VALUE) -> VALUE {
     let path = RString::from_argument(ruby, path);
-    // The maker writes it right before it starts Ruby.
+    // The command file is written right before Ruby is started.
     let began_ns = place().and_then(|(place, key)| place.written_ns(key, KeyFile::Command));
     notes::note_script(&path.to_vec(ruby.gvl()), began_ns.unwrap_or(0));
     NIL
 }
 
-/// `of_words?`: whether commands with other arguments are no forks, since the boot looks at them.
+/// `of_words?`: whether commands with other arguments are not forked from this template, since its boot reads its
+/// arguments.
 fn is_of_words(_: Protected, _: VALUE) -> VALUE {
     boolean(post::is_of_words())
 }
 
-/// `role_of_words`: the variable by which this process, started again, is a template for its own arguments alone.
+/// `role_of_words`: the variable that makes this process, when started again, a template for its own arguments alone.
 fn role_of_words(ruby: Protected, _: VALUE) -> VALUE {
     let Some(post) = post::template() else { return NIL };
     let value = Role::TemplateOfWords(post.clone()).value();
@@ -147,13 +161,13 @@ fn role_of_words(ruby: Protected, _: VALUE) -> VALUE {
     strings(ruby.gvl(), &pair)
 }
 
-/// `bare(reason)`: why nothing is loaded in advance.
+/// `bare(reason)`: records why nothing is preloaded.
 fn bare(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
-    *lock(&BARE) = RString::from_argument(ruby, reason).to_text(ruby.gvl());
+    *lock(&STATE.bare) = RString::from_argument(ruby, reason).to_text(ruby.gvl());
     NIL
 }
 
-/// `listen(application, features)`: the boot has ended. Answers whether there is a socket.
+/// `listen(application, features)`: ends the boot. Returns whether the template listens at its socket.
 fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VALUE {
     let application = RString::from_argument(ruby, application);
     let application = application.to_vec(ruby.gvl());
@@ -165,7 +179,7 @@ fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VAL
 fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let post = post::template().ok_or(io::ErrorKind::NotFound)?;
     let place = TemplateFolder::at(&post.folder)?;
-    // While it booted, it may have been told to stop: its key is forgotten then.
+    // A template that was told to stop while it booted has lost its key.
     place.read(post.key, KeyFile::Key).ok_or(io::ErrorKind::NotFound)?;
     let words = place.read(post.key, KeyFile::Command).and_then(|bytes| wire::decoded(&bytes));
     let words = words.unwrap_or_default();
@@ -174,27 +188,27 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let read = read.map(|name| (name.as_bytes().to_vec(), post::given(name))).collect();
     let description = Description {
         read,
-        bare: lock(&BARE).clone(),
+        bare: lock(&STATE.bare).clone(),
         application: application.to_string_lossy().into_owned(),
         command: said.join(" "),
         words,
-        same_words: (!post::is_of_words()).then(|| SAME_WORDS.load(Ordering::Relaxed)),
+        same_words: (!post::is_of_words()).then(|| STATE.same_words.load(Ordering::Relaxed)),
         features,
     };
     let observed = notes::end();
     let template = Template::listen(place, post.key, post.lock, observed, description)?;
-    // Each child gets its client's.
+    // Each child gets the terminal of its client.
     terminal::detach()?;
-    *lock(&TEMPLATE) = Some(template);
+    *lock(&STATE.template) = Some(template);
     Ok(())
 }
 
-/// `next_request?`: waits for a command; false at the end.
+/// `next_request?`: waits for a command; returns false at the end of the template.
 fn next_request(_: Protected, _: VALUE) -> VALUE {
-    let next = lock(&TEMPLATE).as_mut().map(Template::next_task);
+    let next = lock(&STATE.template).as_mut().map(Template::next_task);
     match next {
         Some(Ok(Task::Fork(request))) => {
-            *lock(&REQUEST) = Some(request);
+            *lock(&STATE.request) = Some(request);
             TRUE
         }
         _ => FALSE,
@@ -204,7 +218,9 @@ fn next_request(_: Protected, _: VALUE) -> VALUE {
 /// `forked(process)`
 fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
     let process = integer(ruby, process);
-    if let (Some(template), Some(request)) = (lock(&TEMPLATE).as_mut(), lock(&REQUEST).take()) {
+    if let (Some(template), Some(request)) =
+        (lock(&STATE.template).as_mut(), lock(&STATE.request).take())
+    {
         template.record_fork(request, process);
     }
     NIL
@@ -213,18 +229,21 @@ fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
 /// `failed(reason)`
 fn failed(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
-    if let (Some(template), Some(request)) = (lock(&TEMPLATE).as_ref(), lock(&REQUEST).take()) {
+    if let (Some(template), Some(request)) =
+        (lock(&STATE.template).as_ref(), lock(&STATE.request).take())
+    {
         template.refuse(&request, &reason.to_text(ruby.gvl()));
     }
     NIL
 }
 
-/// In the child: it becomes the command's process. `[words, [name, value, name, value, …]]`, or nil if that failed.
+/// In the child: becomes the command's process. Returns `[words, [name, value, name, value, …]]`, or nil for a
+/// failure.
 fn take_over(ruby: Protected, _: VALUE) -> VALUE {
-    if let Some(template) = lock(&TEMPLATE).take() {
+    if let Some(template) = lock(&STATE.template).take() {
         template.release_in_child();
     }
-    let Some(mut request) = lock(&REQUEST).take() else { return NIL };
+    let Some(mut request) = lock(&STATE.request).take() else { return NIL };
     let (words, mut environment) =
         (std::mem::take(&mut request.words), std::mem::take(&mut request.environment));
     if request.take_over().is_err() {
@@ -235,7 +254,7 @@ fn take_over(ruby: Protected, _: VALUE) -> VALUE {
     array(gvl, [strings(gvl, &words), strings(gvl, &environment)])
 }
 
-/// As at a boot: a report is wanted of this process, not of those that it starts.
+/// Limits the report to this process, excluding those that it starts, as a boot does.
 fn keep_report(environment: &mut [Vec<u8>]) {
     let pairs = environment.as_chunks_mut::<2>().0;
     let Some([_, words]) = pairs.iter_mut().find(|[name, _]| name == b"THRUWAY_BOOT") else {
@@ -248,36 +267,36 @@ fn keep_report(environment: &mut [Vec<u8>]) {
     }
 }
 
-/// In the child: writes what the boot wrote.
+/// In the child: writes the output of the template's boot.
 fn said(_: Protected, _: VALUE) -> VALUE {
     for (number, bytes) in notes::said() {
         let write = |stream: BorrowedFd<'_>| -> io::Result<()> {
             use std::io::Write;
             std::fs::File::from(stream.try_clone_to_owned()?).write_all(&bytes)
         };
-        // As of a program that writes to a stream that is closed: nothing reads it.
+        // A closed stream drops the output, as it does for any program.
         let _ = descriptor::with(number, write);
     }
     NIL
 }
 
-/// `said_count`: how often the boot wrote to its standard streams.
+/// `said_count`: the number of writes of the boot to its standard streams.
 fn said_count(ruby: Protected, _: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), notes::said().len() as u64)
 }
 
-/// `take_said(count)`: what it wrote after that, which no child writes again by itself.
+/// `take_said(count)`: removes and returns the output after that number of writes, which children then do not write.
 fn take_said(ruby: Protected, _: VALUE, count: VALUE) -> VALUE {
     RString::new(ruby.gvl(), &notes::take_said(number::small_count(count))).value()
 }
 
-/// `read_all_variables`: the boot has read each variable.
+/// `read_all_variables`: records that the boot has read every variable.
 fn read_all_variables(_: Protected, _: VALUE) -> VALUE {
     VOLATILE.iter().for_each(|name| notes::read_variable(name.as_bytes()));
     NIL
 }
 
-/// `volatile`: the names of the variables that are not in the key.
+/// `volatile`: the names of the variables that are not part of the key.
 fn volatile(ruby: Protected, _: VALUE) -> VALUE {
     strings(ruby.gvl(), &VOLATILE.map(|name| name.as_bytes().to_vec()))
 }
@@ -288,7 +307,7 @@ fn guard(ruby: Protected, _: VALUE, paths: VALUE, compare: VALUE) -> VALUE {
     NIL
 }
 
-/// `exclude(paths)`: what is at them, or below them, is not compared.
+/// `exclude(paths)`: excludes those paths, and everything below them, from the comparison.
 fn exclude(ruby: Protected, _: VALUE, paths: VALUE) -> VALUE {
     bytes_of(ruby, paths).iter().for_each(|path| notes::exclude(path));
     NIL
@@ -299,9 +318,9 @@ fn bytes_of(ruby: Protected, all: VALUE) -> Vec<Vec<u8>> {
     RArray::of(ruby.gvl(), all).map_or_else(Vec::new, |all| all.strings(ruby.gvl()))
 }
 
-/// The template's end: it is found no more, and ends with the last of its commands.
+/// Ends the template: clients no longer find it, and the process ends with the last of its commands.
 fn end(_: Protected, _: VALUE) -> VALUE {
-    let template = lock(&TEMPLATE).take();
+    let template = lock(&STATE.template).take();
     if let Some(template) = template {
         template.end();
     }
@@ -309,7 +328,7 @@ fn end(_: Protected, _: VALUE) -> VALUE {
 }
 
 fn integer(_: Protected, value: VALUE) -> i32 {
-    // SAFETY: what it raises is caught.
+    // SAFETY: exceptions are caught further up.
     i32::try_from(unsafe { rb_sys::rb_num2int(value) }).unwrap_or(0)
 }
 

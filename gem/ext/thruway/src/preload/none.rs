@@ -1,4 +1,4 @@
-//! In the place of templates where there are none: they are Linux's alone.
+//! Stands in for templates on other systems than Linux, which have none.
 
 use rb_sys::VALUE;
 use thruway_boot::Boot;

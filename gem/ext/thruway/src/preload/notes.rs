@@ -1,7 +1,7 @@
-//! What was noted of a template's boot so far.
+//! Notes of a template's boot: the questions that it has asked, its output, and objections.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,9 @@ use thruway_preload::template::now_ns;
 use thruway_preload::zone;
 use thruway_sys::imports::Object;
 
-/// Files that libc reads by itself, whatever calls it.
+use crate::interpose::arguments::TextArgument;
+
+/// Files that libc itself reads for any program.
 const OF_LIBC: [&str; 7] = [
     "/etc/localtime",
     "/etc/timezone",
@@ -27,24 +29,40 @@ const OF_LIBC: [&str; 7] = [
     "/etc/nsswitch.conf",
 ];
 
-/// Names files, as `PATH` names folders, that the boot reads unseen: they are compared as well.
+/// A variable that lists further files to compare, in the form of `PATH`, which the boot reads by means that are not
+/// observed.
 const FURTHER_FILES: &str = "THRUWAY_PRELOAD_FILES";
 
-static IS_NOTING: AtomicBool = AtomicBool::new(false);
-static NOTES: Mutex<Option<QueryLog>> = Mutex::new(None);
-/// Why this boot cannot be a template's.
-static OBJECTION: Mutex<Option<String>> = Mutex::new(None);
-/// What the boot wrote to its standard streams: to which, and what.
-/// The variables that the boot read, of those that differ from one command to the next.
-static READ: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
-static SAID: Mutex<Vec<(c_int, Vec<u8>)>> = Mutex::new(Vec::new());
-/// The descriptors that were open when the boot began.
-static KNOWN: OnceLock<Descriptors> = OnceLock::new();
+/// The notes of this process. Any thread may add to them. No mutex is locked while another is held, and none while
+/// Ruby code runs.
+struct Notebook {
+    /// Whether the boot is being observed. Set last at the beginning, after which the other fields are used.
+    is_noting: AtomicBool,
+    /// The questions that the boot has asked; `None` before and after the observation.
+    notes: Mutex<Option<QueryLog>>,
+    /// The reason why this boot cannot become a template.
+    objection: Mutex<Option<String>>,
+    /// The variables that the boot has read, of those that differ between commands.
+    read_variables: Mutex<BTreeSet<&'static str>>,
+    /// The output of the boot: the descriptor and the bytes of each write.
+    output: Mutex<Vec<(c_int, Vec<u8>)>>,
+    /// The descriptors that were open when the boot began.
+    known_descriptors: OnceLock<Descriptors>,
+}
+
+static NOTEBOOK: Notebook = Notebook {
+    is_noting: AtomicBool::new(false),
+    notes: Mutex::new(None),
+    objection: Mutex::new(None),
+    read_variables: Mutex::new(BTreeSet::new()),
+    output: Mutex::new(Vec::new()),
+    known_descriptors: OnceLock::new(),
+};
 
 pub(super) fn begin() {
-    KNOWN.get_or_init(|| Descriptors::open().unwrap_or_default());
-    *lock(&NOTES) = Some(QueryLog::default());
-    IS_NOTING.store(true, Ordering::SeqCst);
+    NOTEBOOK.known_descriptors.get_or_init(|| Descriptors::open().unwrap_or_default());
+    *lock(&NOTEBOOK.notes) = Some(QueryLog::default());
+    NOTEBOOK.is_noting.store(true, Ordering::SeqCst);
     note_zone();
     for path in std::env::split_paths(&std::env::var_os(FURTHER_FILES).unwrap_or_default()) {
         let path = absolute(libc::AT_FDCWD, path.as_os_str().as_bytes());
@@ -53,7 +71,7 @@ pub(super) fn begin() {
     }
 }
 
-/// The file of the time zone in `TZ`, which libc reads by itself as well.
+/// Notes the file of the time zone in `TZ`, which libc itself reads as well.
 fn note_zone() {
     if let Some(zone) = std::env::var_os("TZ") {
         let path = zone::file(&zone, std::env::var_os("TZDIR").as_deref());
@@ -61,65 +79,65 @@ fn note_zone() {
     }
 }
 
-/// What is at that path, or below it, is not compared.
+/// Excludes a path, and everything below it, from the comparison.
 pub(super) fn exclude(path: &[u8]) {
-    if let Some(notes) = lock(&NOTES).as_mut() {
+    if let Some(notes) = lock(&NOTEBOOK.notes).as_mut() {
         notes.exclude(&absolute(libc::AT_FDCWD, path));
     }
 }
 
-/// Whether the boot still goes on.
-pub(super) fn is_noting() -> bool {
-    IS_NOTING.load(Ordering::Relaxed)
+/// Whether a template's boot is being observed.
+pub(crate) fn is_noting() -> bool {
+    NOTEBOOK.is_noting.load(Ordering::Relaxed)
 }
 
-/// Ends, and gives what has to be compared from now on.
+/// Ends the observation. Returns the questions and answers to compare from now on.
 pub(super) fn end() -> BootQueries {
     for (path, _) in Object::all() {
         if path.starts_with(b"/") {
             note(&path, Question::Content);
         }
     }
-    // The boot may have chosen another.
+    // The boot may have chosen another zone.
     note_zone();
     OF_LIBC.iter().for_each(|path| note(path.as_bytes(), Question::Content));
-    IS_NOTING.store(false, Ordering::SeqCst);
-    lock(&NOTES).take().map(QueryLog::sealed).unwrap_or_default()
+    NOTEBOOK.is_noting.store(false, Ordering::SeqCst);
+    lock(&NOTEBOOK.notes).take().map(QueryLog::sealed).unwrap_or_default()
 }
 
-/// What is open, and is not the boot's.
+/// The descriptors that are open for other reasons than the boot.
 pub(super) fn known_descriptors() -> &'static Descriptors {
-    KNOWN.get_or_init(Descriptors::default)
+    NOTEBOOK.known_descriptors.get_or_init(Descriptors::default)
 }
 
-/// Says why this boot cannot be a template's; the first reason counts.
-pub(super) fn object(reason: impl FnOnce() -> String) {
+/// Objects to a template of this boot. The first reason is kept.
+pub(crate) fn object(reason: impl FnOnce() -> String) {
     if is_noting() {
-        lock(&OBJECTION).get_or_insert_with(reason);
+        lock(&NOTEBOOK.objection).get_or_insert_with(reason);
     }
 }
 
 pub(super) fn objection() -> Option<String> {
-    lock(&OBJECTION).clone()
+    lock(&NOTEBOOK.objection).clone()
 }
 
-/// What the boot wrote, for each child to write again.
+/// The output of the boot, which each child writes again.
 pub(super) fn said() -> Vec<(c_int, Vec<u8>)> {
-    lock(&SAID).clone()
+    lock(&NOTEBOOK.output).clone()
 }
 
-/// What the boot wrote after its first `count` writes: it is not among [`said`] any more.
+/// Removes and returns the output after the first `count` writes.
 pub(super) fn take_said(count: usize) -> Vec<u8> {
-    let mut said = lock(&SAID);
+    let mut said = lock(&NOTEBOOK.output);
     let count = count.min(said.len());
     said.split_off(count).into_iter().flat_map(|(_, bytes)| bytes).collect()
 }
 
 pub(super) fn say(descriptor: c_int, bytes: &[u8]) {
-    lock(&SAID).push((descriptor, bytes.to_vec()));
+    lock(&NOTEBOOK.output).push((descriptor, bytes.to_vec()));
 }
 
-/// The boot is about to ask Thruway's own crates.
+/// Notes a question of Thruway's own crates, before it is asked.
 pub(super) fn observe(path: &[u8], asked: DiskQuery) {
     note(
         path,
@@ -132,48 +150,32 @@ pub(super) fn observe(path: &[u8], asked: DiskQuery) {
     );
 }
 
-/// A path that a function of libc's is called with.
-///
-/// # Safety
-/// `path` is null, or ends in NUL.
-pub(super) unsafe fn note_path(path: *const c_char, question: impl FnOnce() -> Question) {
-    // SAFETY: as this function's own.
-    unsafe { note_path_at(libc::AT_FDCWD, path, question) };
+/// Notes a question about a path, before libc is called with it.
+pub(super) fn note_path(path: TextArgument, question: impl FnOnce() -> Question) {
+    note_path_at(libc::AT_FDCWD, path, question);
 }
 
-/// As [`note_path`], of a path that starts at an open folder.
-///
-/// # Safety
-/// As of [`note_path`].
-pub(super) unsafe fn note_path_at(
-    folder: c_int,
-    path: *const c_char,
-    question: impl FnOnce() -> Question,
-) {
+/// Notes a question about a path that starts at an open folder.
+pub(super) fn note_path_at(folder: c_int, path: TextArgument, question: impl FnOnce() -> Question) {
     if is_noting() && !path.is_null() {
-        // SAFETY: as this function's own.
-        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        note(&absolute(folder, path), question());
+        note(&absolute(folder, path.bytes()), question());
     }
 }
 
-/// The boot itself is about to write what is at a path.
-///
-/// # Safety
-/// As of [`note_path`].
-pub(super) unsafe fn note_written(folder: c_int, path: *const c_char) {
+/// Notes a file that the boot itself is about to write.
+pub(super) fn note_written(folder: c_int, path: TextArgument) {
     if is_noting() && !path.is_null() {
-        // SAFETY: as this function's own.
-        let path = absolute(folder, unsafe { CStr::from_ptr(path) }.to_bytes());
-        if let Some(notes) = lock(&NOTES).as_mut() {
+        let path = absolute(folder, path.bytes());
+        if let Some(notes) = lock(&NOTEBOOK.notes).as_mut() {
             notes.note_written(&path);
         }
     }
 }
 
-/// Ruby, which began then, has opened its script: what has changed since may not be what it has read.
+/// Notes the script, which Ruby has opened since `began_ns`. If the script was changed after that time, Ruby may have
+/// read another text.
 pub(super) fn note_script(path: &[u8], began_ns: i64) {
-    if let Some(notes) = lock(&NOTES).as_mut() {
+    if let Some(notes) = lock(&NOTEBOOK.notes).as_mut() {
         notes.note(&absolute(libc::AT_FDCWD, path), Question::Content, began_ns);
     }
     if is_one_shot(Path::new(OsStr::from_bytes(path))) {
@@ -181,28 +183,23 @@ pub(super) fn note_script(path: &[u8], began_ns: i64) {
     }
 }
 
-/// The boot is about to read a variable.
-///
-/// # Safety
-/// `name` is null, or ends in NUL.
-pub(super) unsafe fn note_variable(name: *const c_char) {
+/// Notes a variable that the boot is about to read.
+pub(super) fn note_variable(name: TextArgument) {
     if is_noting() && !name.is_null() {
-        // SAFETY: as this function's own.
-        let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-        read_variable(name);
+        read_variable(name.bytes());
     }
 }
 
-/// As [`note_variable`].
+/// Notes a variable by its name in Ruby.
 pub(super) fn read_variable(name: &[u8]) {
     if let Some(name) = VOLATILE.iter().find(|volatile| volatile.as_bytes() == name) {
-        lock(&READ).insert(name);
+        lock(&NOTEBOOK.read_variables).insert(name);
     }
 }
 
-/// The variables that the boot read, of those that differ from one command to the next.
+/// The variables that the boot has read, of those that differ between commands.
 pub(super) fn read_variables() -> Vec<&'static str> {
-    lock(&READ).iter().copied().collect()
+    lock(&NOTEBOOK.read_variables).iter().copied().collect()
 }
 
 fn note(path: &[u8], question: Question) {
@@ -212,7 +209,7 @@ fn note(path: &[u8], question: Question) {
             format!("it reads {name}, which can be read once")
         });
     }
-    if let Some(notes) = lock(&NOTES).as_mut() {
+    if let Some(notes) = lock(&NOTEBOOK.notes).as_mut() {
         notes.note(path, question, now_ns());
     }
 }

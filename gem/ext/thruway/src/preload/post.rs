@@ -1,4 +1,4 @@
-//! What this Ruby is to be, as its environment said.
+//! The role of this Ruby, which its environment determines.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,32 +11,37 @@ use crate::ruby::call::send;
 use crate::ruby::constants::constant;
 use crate::ruby::{Gvl, RString};
 
-static ROLE: OnceLock<Option<Role>> = OnceLock::new();
-/// The environment that it was started with.
-static ENVIRONMENT: OnceLock<BTreeMap<OsString, OsString>> = OnceLock::new();
+/// The role and the first environment of this process. Both are set once, when the extension is loaded.
+struct ProcessRole {
+    role: OnceLock<Option<Role>>,
+    /// The environment at the start of the process.
+    environment: OnceLock<BTreeMap<OsString, OsString>>,
+}
 
-/// Reads the variable, and takes it out of the environment.
+static PROCESS: ProcessRole = ProcessRole { role: OnceLock::new(), environment: OnceLock::new() };
+
+/// Reads the role from its variable, and removes the variable from the environment.
 pub(super) fn take(gvl: Gvl) {
-    ROLE.get_or_init(|| {
+    PROCESS.role.get_or_init(|| {
         let value = std::env::var_os(role::VARIABLE)?;
         let name = RString::new(gvl, role::VARIABLE.as_bytes());
         send(gvl, constant(gvl, c"ENV")?, c"delete", &[name.value()]);
         Role::of(&value, std::process::id())
     });
     if role().is_some() {
-        ENVIRONMENT.get_or_init(|| std::env::vars_os().collect());
+        PROCESS.environment.get_or_init(|| std::env::vars_os().collect());
     }
 }
 
 pub(super) fn role() -> Option<&'static Role> {
-    ROLE.get()?.as_ref()
+    PROCESS.role.get()?.as_ref()
 }
 
 pub(super) fn is_template() -> bool {
     template().is_some()
 }
 
-/// The post of a template.
+/// The assignment of this template; `None` in other processes.
 pub(super) fn template() -> Option<&'static Assignment> {
     match role()? {
         Role::Template(post) | Role::TemplateOfWords(post) => Some(post),
@@ -44,12 +49,12 @@ pub(super) fn template() -> Option<&'static Assignment> {
     }
 }
 
-/// Whether the template is for commands of the same words alone.
+/// Whether this template serves only commands with the same words.
 pub(super) fn is_of_words() -> bool {
     matches!(role(), Some(Role::TemplateOfWords(_)))
 }
 
-/// The post of a command that learns, in the process that was meant.
+/// The assignment of a command from which a template is planned; `None` in its children and in other processes.
 pub(super) fn learner() -> Option<&'static Assignment> {
     match role()? {
         Role::Learner(post) if post.process == std::process::id() => Some(post),
@@ -57,18 +62,18 @@ pub(super) fn learner() -> Option<&'static Assignment> {
     }
 }
 
-/// The value of a variable as it was at the start.
+/// The value of a variable at the start of the process.
 pub(super) fn given(name: &str) -> Option<Vec<u8>> {
-    let value = ENVIRONMENT.get()?.get(std::ffi::OsStr::new(name))?;
+    let value = PROCESS.environment.get()?.get(std::ffi::OsStr::new(name))?;
     Some(value.as_encoded_bytes().to_vec())
 }
 
-/// The variables that are not as they were at the start: without a value, if they are gone.
+/// The variables that have changed since the start of the process; removed variables have no value.
 pub(super) fn changed_variables() -> Vec<Variable> {
-    let Some(before) = ENVIRONMENT.get() else { return Vec::new() };
+    let Some(before) = PROCESS.environment.get() else { return Vec::new() };
     let now: BTreeMap<_, _> = std::env::vars_os().collect();
     let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
-    // The report's own word is no change of the program's.
+    // `THRUWAY_BOOT` is changed by the boot's report, not by the program.
     let counts = |name: &OsString| name != "THRUWAY_BOOT" && before.get(name) != now.get(name);
     let changed = names.into_iter().filter(|name| counts(name));
     changed

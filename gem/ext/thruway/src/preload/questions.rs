@@ -1,4 +1,4 @@
-//! What Ruby code wants to know of a file that it asks the kernel about.
+//! The purpose of a question to the kernel, as far as the running Ruby method tells.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use rb_sys::ID;
 use thruway_preload::boot_queries::Question;
 
-/// Methods that ask only what kind of thing is there, if any.
+/// Methods that depend only on the kind of a file, or on its existence.
 const KIND: [&CStr; 27] = [
     c"exist?",
     c"exists?",
@@ -37,7 +37,7 @@ const KIND: [&CStr; 27] = [
     c"absolute_path",
 ];
 
-/// Methods that ask for the rights to it besides.
+/// Methods that depend on the rights to a file as well.
 const RIGHTS: [&CStr; 13] = [
     c"readable?",
     c"readable_real?",
@@ -54,14 +54,14 @@ const RIGHTS: [&CStr; 13] = [
     c"sticky?",
 ];
 
-/// Files whose code compares a file's time with what it sees later, and does nothing else with it.
+/// Files of code that compare a file's time with its time later, and use it for nothing else.
 const WATCHERS: [&[u8]; 2] =
     [b"/active_support/file_update_checker.rb", b"/active_support/evented_file_update_checker.rb"];
 
-/// The numbers of the methods' names.
+/// The IDs of the names of those methods.
 static IDS: OnceLock<[Vec<ID>; 2]> = OnceLock::new();
 
-/// Takes the numbers of the methods' names.
+/// Looks up the IDs of the methods' names.
 pub(super) fn prepare() {
     fn ids(names: &[&CStr]) -> Vec<ID> {
         // SAFETY: each name ends in NUL; the interpreter lock is held at the start of the boot.
@@ -70,7 +70,7 @@ pub(super) fn prepare() {
     IDS.get_or_init(|| [ids(&KIND), ids(&RIGHTS)]);
 }
 
-/// What a `stat` is for, by the method that is running.
+/// The question that a `stat` asks, judged by the running method.
 pub(super) fn of_stat(follows: bool) -> Question {
     let [asks_kind, asks_rights] = if is_by_ruby() { asked_by_method() } else { [false; 2] };
     match (asks_kind, asks_rights, follows) {
@@ -82,7 +82,7 @@ pub(super) fn of_stat(follows: bool) -> Question {
     }
 }
 
-/// Whether the running method asks for no more than the kind, or than the rights.
+/// Whether the running method depends only on the kind, and whether only on the rights.
 fn asked_by_method() -> [bool; 2] {
     // SAFETY: this is one of Ruby's threads, whose frames are its own.
     let method = unsafe { rb_sys::rb_frame_this_func() };
@@ -93,17 +93,17 @@ fn asked_by_method() -> [bool; 2] {
 
 /// Whether Ruby code runs on this thread.
 fn is_by_ruby() -> bool {
-    // SAFETY: it may be asked on any thread.
+    // SAFETY: the function may be called on any thread.
     unsafe { rb_sys::ruby_native_thread_p() != 0 }
 }
 
 fn is_by_watcher() -> bool {
-    // SAFETY: as above. Of a thread of Ruby's it is the file whose code runs, or null.
+    // SAFETY: as above. On a thread of Ruby's, the result is the file whose code runs, or null.
     let file = unsafe { rb_sys::rb_sourcefile() };
     if file.is_null() {
         return false;
     }
-    // SAFETY: it is the path of a file of code, which ends in NUL and outlives this call.
+    // SAFETY: the path of a file of code ends in NUL and outlives this call.
     let file = unsafe { CStr::from_ptr(file) }.to_bytes();
     WATCHERS.iter().any(|watcher| file.ends_with(watcher))
 }

@@ -1,8 +1,8 @@
-//! Blocks that methods of other objects are called with.
+//! Blocks that are passed to methods of other objects.
 //!
 //! Ruby may keep any block as a Proc, and call it when the method has long returned, in another thread or another
-//! fiber. So a block is no closure: it is an object of Ruby's that owns what it works on, and borrows from no frame. It
-//! is open while the method runs, and raises IOError from then on.
+//! fiber. So a block is not a closure, but a Ruby object that owns its data and borrows from no frame. The block is
+//! open while the method runs; a later call raises IOError.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -22,22 +22,23 @@ use super::symbol::Symbol;
 use super::thread;
 use super::value::Pinned;
 
-/// A block's work, and what it owns. Another thread may call it while the first call still waits for something.
+/// A block's function and the data that it owns. Another thread may call the block while an earlier call still waits
+/// for something.
 pub(crate) trait Block: Wrapped + Sized + 'static {
-    /// The one type of objects that own such blocks.
+    /// The one type of the objects that own blocks of this kind.
     fn block_type() -> &'static BlockType<Self>;
 
-    /// Takes what is yielded, all values at once. A break ends the method that yields. For a caller that is not inside
-    /// that method's frame, a break is an IOError.
+    /// Receives the values of one `yield`. A break ends the method that yields. If the caller is outside that
+    /// method's frame, a break raises IOError.
     fn call(&self, ruby: Protected, values: &[VALUE], caller: Caller) -> ControlFlow<()>;
 }
 
-/// From where a block is called.
+/// The place from which a block is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// From the method that got the block, in its fiber.
+    /// The method that received the block, in its own fiber.
     Method,
-    /// From another fiber, or another thread.
+    /// Another fiber, or another thread.
     Elsewhere,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct BlockType<B> {
     class: OnceLock<Pinned>,
 }
 
-/// A block that was given to a method.
+/// A block that was passed to a method.
 struct Lent<B> {
     block: B,
     /// The fiber that called the method.
@@ -63,7 +64,7 @@ impl<B: Block> Wrapped for Lent<B> {
     }
 }
 
-/// What a method is called with.
+/// The arguments of a method call with a block.
 #[derive(Clone, Copy)]
 struct MethodCall {
     receiver: VALUE,
@@ -79,7 +80,7 @@ impl<B: Block> BlockType<B> {
 
     fn class(&self, ruby: Protected) -> Pinned {
         let class = || {
-            // The server runs in the main Ractor: no other may call what an extension defines.
+            // The server runs in the main Ractor. Ruby lets no other Ractor call methods of this extension.
             ractor::mark_main(ruby.gvl());
             Pinned::new(ruby.gvl(), define::anonymous_class(ruby).value())
         };
@@ -87,7 +88,7 @@ impl<B: Block> BlockType<B> {
     }
 }
 
-/// Calls `receiver.name` with a block, until that breaks. What it raises goes on.
+/// Calls `receiver.name` with a block, until the block breaks. Exceptions propagate.
 pub(crate) fn call_with_block<B: Block>(ruby: Protected, receiver: VALUE, name: Symbol, block: B) {
     let gvl = ruby.gvl();
     let block_type = B::block_type();
@@ -95,7 +96,8 @@ pub(crate) fn call_with_block<B: Block>(ruby: Protected, receiver: VALUE, name: 
     let lent = Lent { block, fiber: thread::current_fiber(gvl), is_open: Cell::new(true) };
     let block = block_type.data.wrap(gvl, class, Box::new(lent));
     let call = MethodCall { receiver, name: name.id(), block };
-    // SAFETY: `run` gets back the address of `call`, which outlives both functions, and `close` the block's object.
+    // SAFETY: `run` gets back the address of `call`, which outlives both functions; `close` gets back the block's
+    // object.
     unsafe { rb_sys::rb_ensure(Some(run::<B>), &raw const call as VALUE, Some(close::<B>), block) };
 }
 
@@ -103,12 +105,13 @@ unsafe extern "C" fn run<B: Block>(call: VALUE) -> VALUE {
     // SAFETY: `call_with_block` passes the address of its own local, which outlives the call.
     let MethodCall { receiver, name, block } = unsafe { *(call as *const MethodCall) };
     let none = std::ptr::null();
-    // SAFETY: the callback fits the argument, which Ruby keeps alive as long as the block; what it raises is caught.
+    // SAFETY: the callback fits the argument, which Ruby keeps alive as long as the block; exceptions are caught
+    // further up.
     unsafe { rb_sys::rb_block_call(receiver, name, 0, none, Some(yielded::<B>), block) }
 }
 
 unsafe extern "C" fn close<B: Block>(block: VALUE) -> VALUE {
-    // SAFETY: `rb_ensure` calls with the lock held; the block's type is right, so that nothing is raised.
+    // SAFETY: `rb_ensure` calls the function with the lock held; the block has the right type, so nothing is raised.
     let ruby = unsafe { Protected::assume() };
     B::block_type().data.get(ruby, &block).is_open.set(false);
     NIL
@@ -121,10 +124,10 @@ unsafe extern "C" fn yielded<B: Block>(
     values: *const VALUE,
     _its_block: VALUE,
 ) -> VALUE {
-    // SAFETY: Ruby calls blocks with the lock held, and catches what they raise where their caller is.
+    // SAFETY: Ruby calls blocks with the lock held, and their exceptions are caught by the block's caller.
     let ruby = unsafe { Protected::assume() };
     if !ractor::is_main(ruby.gvl()) {
-        // Ruby lets any block of an extension be shared between Ractors.
+        // Ruby lets Ractors share any block of an extension.
         raise_closed(ruby, "the block is for the main Ractor only");
     }
     let lent = B::block_type().data.get(ruby, &block);
@@ -132,7 +135,7 @@ unsafe extern "C" fn yielded<B: Block>(
         raise_closed(ruby, "the block is closed: the method that it was given to has returned");
     }
     let values = match usize::try_from(count) {
-        // SAFETY: Ruby passes so many values, which live as long as the block's call.
+        // SAFETY: Ruby passes `count` values, which live as long as the call of the block.
         Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(values, count) },
         _ => &[],
     };
@@ -141,12 +144,12 @@ unsafe extern "C" fn yielded<B: Block>(
     if lent.block.call(ruby, values, caller).is_continue() {
         return NIL;
     }
-    // The block may have waited, and the method's thread have ended meanwhile.
+    // While the block waited, the method's thread may have ended.
     if caller == Caller::Elsewhere || !lent.is_open.get() {
         raise_closed(ruby, "the block takes nothing more");
     }
-    // SAFETY: a block's function is running, in the fiber of the method that got it, which has not returned. Nothing
-    // with a destructor lives here.
+    // SAFETY: a block's function is running, in the fiber of the method that received the block, and the method has
+    // not returned. No value here has a destructor.
     unsafe { rb_sys::rb_iter_break() }
 }
 

@@ -1,4 +1,4 @@
-//! Values of Rust's that Ruby objects own.
+//! Rust values that are owned by Ruby objects.
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -8,31 +8,31 @@ use rb_sys::{VALUE, rb_data_type_t};
 use super::gvl::{Gvl, Protected};
 use super::value::Object;
 
-/// A value that an object owns.
+/// A value that a Ruby object owns.
 pub(crate) trait Wrapped {
-    /// Marks the objects that the value holds. It is called in the middle of any allocation of Ruby's.
+    /// Marks the objects that the value holds. The collector calls this method within any allocation of Ruby's.
     fn mark(&self, marker: Marker);
 }
 
-/// Proof that Ruby's collector marks.
+/// Proof that Ruby's collector is marking objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marker(PhantomData<*const ()>);
 
 impl Marker {
-    /// Marks an object, which then neither ends nor moves.
+    /// Marks an object, so that it is neither freed nor moved.
     pub(crate) fn mark(self, value: VALUE) {
-        // SAFETY: the collector marks, and `value` is live, because it was marked ever since.
+        // SAFETY: the collector is marking; `value` is live, since it was marked in every collection so far.
         unsafe { rb_sys::rb_gc_mark(value) };
     }
 }
 
-/// How Ruby's collector deals with a class's objects, each of which owns a `T`.
+/// The collector's functions for objects of a class, each of which owns a `T`.
 pub(crate) struct DataType<T> {
     raw: rb_data_type_t,
     value: PhantomData<fn() -> T>,
 }
 
-// SAFETY: it is never changed, and the functions in it may be called by any thread that collects.
+// SAFETY: the type never changes, and its functions may be called by any thread that collects.
 unsafe impl<T> Sync for DataType<T> {}
 
 impl<T: Wrapped + 'static> DataType<T> {
@@ -50,29 +50,30 @@ impl<T: Wrapped + 'static> DataType<T> {
         Self { raw, value: PhantomData }
     }
 
-    /// An object of `class`, whose objects Ruby cannot allocate, that owns a value.
+    /// Returns an object of `class` that owns a value. Ruby code cannot allocate objects of such a class.
     pub(crate) fn wrap<C: Object>(&'static self, _: Gvl, class: C, value: Box<T>) -> VALUE {
         let value = Box::into_raw(value).cast();
         // SAFETY: the object owns the value from here on.
         unsafe { rb_sys::rb_data_typed_object_wrap(class.value(), value, &raw const self.raw) }
     }
 
-    /// The value of an object, which stays on the caller's stack; raises TypeError for another object.
+    /// The value of an object, which stays on the caller's stack. Raises TypeError for an object of another type.
     pub(crate) fn get<'a>(&'static self, _: Protected, object: &'a VALUE) -> &'a T {
-        // SAFETY: any live object may be checked; what it raises is caught.
+        // SAFETY: any live object may be checked; exceptions are caught further up.
         let value = unsafe { rb_sys::rb_check_typeddata(*object, &raw const self.raw) };
-        // SAFETY: the type was checked, so it is what `wrap` took, and the object keeps it alive.
+        // SAFETY: the type was checked, so the pointer is the one that `wrap` stored, and the object keeps the value
+        // alive.
         unsafe { &*value.cast::<T>() }
     }
 }
 
 unsafe extern "C" fn mark<T: Wrapped>(value: *mut c_void) {
-    // SAFETY: the pointer is what `wrap` made, and no exclusive reference to it exists.
+    // SAFETY: the pointer is the one that `wrap` stored, and no exclusive reference to the value exists.
     let value = unsafe { &*value.cast::<T>() };
     value.mark(Marker(PhantomData));
 }
 
 unsafe extern "C" fn free<T>(value: *mut c_void) {
-    // SAFETY: the pointer is what `wrap` made, and its object is unreachable.
+    // SAFETY: the pointer is the one that `wrap` stored, and its object is unreachable.
     drop(unsafe { Box::from_raw(value.cast::<T>()) });
 }

@@ -1,4 +1,4 @@
-//! Events inside Ruby, such as pauses for the collector.
+//! Events inside Ruby, such as garbage collections.
 
 use std::ffi::c_void;
 
@@ -6,30 +6,30 @@ use rb_sys::VALUE;
 
 use super::{Gvl, NIL, Pinned};
 
-/// What Ruby calls at an event, with the data that it was subscribed with.
+/// A function that Ruby calls at an event, with the data of the subscription.
 pub(crate) type Callback = unsafe extern "C" fn(VALUE, *mut c_void);
 
-/// A TracePoint that is enabled.
+/// An enabled TracePoint.
 pub(crate) struct Subscription(Pinned);
 
-/// Calls `callback` at each of `events` from now on. `data` lives for ever.
+/// Calls `callback` at each of `events` from now on. `data` must live for ever.
 pub(crate) fn subscribe(
     gvl: Gvl,
     events: u32,
     callback: Callback,
     data: *mut c_void,
 ) -> Subscription {
-    // SAFETY: the callback has the type that Ruby calls, and gets back its data.
+    // SAFETY: the callback has the type that Ruby calls, and receives its data.
     let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, events, Some(callback), data) };
     let trace_point = Pinned::new(gvl, trace_point);
-    // SAFETY: it is a TracePoint.
+    // SAFETY: the value is a TracePoint.
     unsafe { rb_sys::rb_tracepoint_enable(trace_point.value()) };
     Subscription(trace_point)
 }
 
 impl Subscription {
     pub(crate) fn end(self, _: Gvl) {
-        // SAFETY: the lock is held; it is a TracePoint, which is pinned.
+        // SAFETY: the lock is held; the TracePoint is pinned.
         unsafe { rb_sys::rb_tracepoint_disable(self.0.value()) };
     }
 }

@@ -10,19 +10,19 @@ use super::string::RString;
 use super::symbol::Symbol;
 use super::value::{Object, has_type, is_exactly};
 
-/// A Hash, or an object of a class derived from it.
+/// A Hash, or an object of a derived class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RHash(VALUE);
 
 impl RHash {
-    /// The object, if it is a Hash.
+    /// Returns the object as a Hash if it is one.
     pub(crate) fn of(gvl: Gvl, value: VALUE) -> Option<Self> {
         has_type(gvl, value, ruby_value_type::RUBY_T_HASH).then_some(Self(value))
     }
 
-    /// The object, if it is nothing more than a Hash.
+    /// Returns the object as a Hash if its class is exactly `Hash` and it has no instance variables.
     pub(crate) fn exactly(gvl: Gvl, value: VALUE) -> Option<Self> {
-        // SAFETY: set when Ruby starts, and never again.
+        // SAFETY: the class is set when Ruby starts, and never changes.
         is_exactly(gvl, value, unsafe { rb_sys::rb_cHash }).then_some(Self(value))
     }
 
@@ -33,31 +33,31 @@ impl RHash {
     }
 
     pub(crate) fn len(self, _: Gvl) -> usize {
-        // SAFETY: it is a Hash.
+        // SAFETY: the value is a Hash.
         unsafe { rb_sys::rb_hash_size_num(self.0) as usize }
     }
 
-    /// Adds pairs, keys and values in turn, to a Hash that was made here. Keys are Strings or simple, whose `hash` is
-    /// Ruby's own.
+    /// Adds pairs to a Hash that was created here. `pairs` holds keys and values in turn. Keys are Strings or simple
+    /// values, whose `hash` is Ruby's own.
     pub(crate) fn insert(self, _: Gvl, pairs: &[VALUE]) {
         let count = c_long::try_from(pairs.len() / 2 * 2).unwrap_or(0);
-        // SAFETY: the pointer is valid for that many.
+        // SAFETY: the pointer is valid for `count` values.
         unsafe { rb_sys::rb_hash_bulk_insert(count, pairs.as_ptr(), self.0) };
     }
 
-    /// The value of a String, nil if there is none. A default is not asked for.
+    /// The value of a String key; nil if there is none. The Hash's default is not used.
     pub(crate) fn get(self, _: Gvl, key: RString) -> VALUE {
-        // SAFETY: it is a Hash, and looking for a String runs no Ruby code.
+        // SAFETY: the value is a Hash, and looking up a String runs no Ruby code.
         unsafe { rb_sys::rb_hash_lookup2(self.0, key.value(), NIL) }
     }
 
-    /// The value of a Symbol, nil if there is none. A default is not asked for.
+    /// The value of a Symbol key; nil if there is none. The Hash's default is not used.
     pub(crate) fn get_symbol(self, _: Gvl, key: Symbol) -> VALUE {
         // SAFETY: as above.
         unsafe { rb_sys::rb_hash_lookup2(self.0, key.value(), NIL) }
     }
 
-    /// Calls `visit` with each pair; it may run Ruby code, and raise.
+    /// Calls `visit` with each pair. `visit` may run Ruby code, and raise.
     pub(crate) fn each_pair<F: FnMut(VALUE, VALUE)>(self, _: Protected, mut visit: F) {
         unsafe extern "C" fn pair<F: FnMut(VALUE, VALUE)>(
             key: VALUE,
@@ -67,14 +67,15 @@ impl RHash {
             // SAFETY: `each_pair` passes the address of its own argument, which outlives the call.
             let visit = unsafe { &mut *(visit as *mut F) };
             visit(key, value);
-            // Go on.
+            // Continue.
             0
         }
-        // SAFETY: it is a Hash, and the callback fits the argument; what it raises is caught.
+        // SAFETY: the value is a Hash, and the callback fits the argument; exceptions are caught further up.
         unsafe { rb_sys::rb_hash_foreach(self.0, Some(pair::<F>), &raw mut visit as VALUE) };
     }
 
-    /// Visits pairs as long as `visit` says so. It runs no Ruby code, so that the Hash does not change meanwhile.
+    /// Calls `visit` with each pair until it returns false. `visit` runs no Ruby code, so the Hash does not change
+    /// meanwhile.
     pub(crate) fn each<F: FnMut(VALUE, VALUE) -> bool>(self, _: Gvl, mut visit: F) {
         unsafe extern "C" fn pair<F: FnMut(VALUE, VALUE) -> bool>(
             key: VALUE,
@@ -83,10 +84,10 @@ impl RHash {
         ) -> c_int {
             // SAFETY: `each` passes the address of its own argument, which outlives the call.
             let visit = unsafe { &mut *(visit as *mut F) };
-            // Go on is 0, stop is 1.
+            // 0 continues, 1 stops.
             c_int::from(!visit(key, value))
         }
-        // SAFETY: it is a Hash, and the callback fits the argument.
+        // SAFETY: the value is a Hash, and the callback fits the argument.
         unsafe { rb_sys::rb_hash_foreach(self.0, Some(pair::<F>), &raw mut visit as VALUE) };
     }
 
@@ -101,28 +102,28 @@ impl Object for RHash {
     }
 }
 
-/// A Hash that no Ruby code has seen: it is neither frozen nor being walked through, and has no default procedure.
+/// A Hash that no Ruby code has seen. So it is not frozen, is not being iterated, and has no default procedure.
 pub(crate) struct NewHash(RHash);
 
 impl NewHash {
     /// A copy of a Hash.
     pub(crate) fn copy_of(_: Gvl, hash: RHash) -> Self {
-        // SAFETY: it is a Hash.
+        // SAFETY: the value is a Hash.
         Self(RHash(unsafe { rb_sys::rb_hash_dup(hash.0) }))
     }
 
-    /// Sets the value of a String.
+    /// Sets the value of a String key.
     pub(crate) fn set(&mut self, _: Gvl, key: RString, value: VALUE) {
-        // SAFETY: it is a Hash as the type says, and a String cannot fail to hash.
+        // SAFETY: the value is a Hash that can be changed (the type's invariant), and hashing a String does not fail.
         unsafe { rb_sys::rb_hash_aset(self.0.0, key.value(), value) };
     }
 
-    /// The value of a String, nil if there is none.
+    /// The value of a String key; nil if there is none.
     pub(crate) fn get(&self, gvl: Gvl, key: RString) -> VALUE {
         self.0.get(gvl, key)
     }
 
-    /// The Hash, for Ruby code to see.
+    /// The Hash, for use by Ruby code.
     pub(crate) fn into_hash(self) -> RHash {
         self.0
     }

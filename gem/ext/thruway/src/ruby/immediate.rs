@@ -1,4 +1,4 @@
-//! The objects that are no more than their number.
+//! Objects that are encoded in their VALUE.
 
 use rb_sys::VALUE;
 
@@ -10,7 +10,7 @@ pub(crate) fn boolean(value: bool) -> VALUE {
     if value { TRUE } else { FALSE }
 }
 
-/// What Ruby takes for true.
+/// Whether Ruby treats the value as true.
 pub(crate) fn is_true(value: VALUE) -> bool {
     value != FALSE && value != NIL
 }

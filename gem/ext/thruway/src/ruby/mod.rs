@@ -1,14 +1,14 @@
-//! Ruby's C API: the one layer on which everything else of the extension stands.
+//! The layer over Ruby's C API, on which everything else in the extension is built.
 //!
-//! Two proofs are handed from call to call. [`Gvl`] says that this thread holds the interpreter lock, and so may
-//! touch objects. [`Protected`] says besides that an exception is caught further up, so that Ruby may raise one.
+//! Two proofs are passed from call to call. [`Gvl`] proves that the thread holds the interpreter lock, and so may
+//! touch objects. [`Protected`] proves in addition that exceptions are caught further up, so that Ruby may raise one.
 //! Ruby unwinds by `longjmp`, so no value with a destructor lives across such a call.
 //!
-//! A `VALUE` is a live object: on this thread's stack, where the collector finds it, or [`Pinned`]. What it is,
-//! the types say: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are made from a `VALUE` by a check.
+//! A `VALUE` is a live object: either the collector finds it on the thread's stack, or it is [`Pinned`]. Types state
+//! the class: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are created from a `VALUE` by a check.
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
-//! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`data_type`],
+//! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining methods), [`data_type`],
 //! [`block`], [`raise`], [`ractor`], [`event`].
 
 pub(crate) mod array;

@@ -1,4 +1,4 @@
-//! Symbols, by which methods and constants are named.
+//! Symbols, which name methods and constants.
 
 use std::ffi::{CStr, c_long};
 
@@ -7,32 +7,32 @@ use rb_sys::{ID, VALUE};
 use super::gvl::Gvl;
 use super::string::{RString, symbol_name};
 
-/// A Symbol, by its number.
+/// A Symbol, represented by its ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Symbol(ID);
 
 impl Symbol {
-    /// The Symbol of a literal. It lives as long as the process.
+    /// The Symbol of a literal, which lives as long as the process.
     pub(crate) fn new(_: Gvl, name: &'static CStr) -> Self {
         // SAFETY: the name ends in NUL; interning a literal cannot raise.
         Self(unsafe { rb_sys::rb_intern(name.as_ptr()) })
     }
 
-    /// The Symbol of a name in UTF-8.
+    /// The Symbol of a UTF-8 name.
     pub(crate) fn of_utf8(_: Gvl, name: &[u8]) -> Self {
         let length = c_long::try_from(name.len()).unwrap_or(0);
-        // SAFETY: may be called at any time.
+        // SAFETY: the function may be called at any time.
         let utf8 = unsafe { rb_sys::rb_utf8_encoding() };
         // SAFETY: the pointer is valid for the length, and Ruby copies.
         Self(unsafe { rb_sys::rb_intern3(name.as_ptr().cast(), length, utf8) })
     }
 
-    /// The name of an object that is a Symbol.
+    /// The name of an object that is a Symbol; `None` for other objects.
     pub(crate) fn name_of(gvl: Gvl, value: VALUE) -> Option<RString> {
         if !is_symbol(gvl, value) {
             return None;
         }
-        // SAFETY: it is a Symbol.
+        // SAFETY: the value is a Symbol.
         RString::of(gvl, unsafe { rb_sys::rb_sym2str(value) })
     }
 
@@ -40,13 +40,13 @@ impl Symbol {
         symbol_name(gvl, self.0)
     }
 
-    /// Its number, by which Ruby's functions take it.
+    /// The ID, by which Ruby's functions take a Symbol.
     pub(crate) fn id(self) -> ID {
         self.0
     }
 
     pub(crate) fn value(self) -> VALUE {
-        // SAFETY: the number is a symbol's.
+        // SAFETY: the ID is a Symbol's.
         unsafe { rb_sys::rb_id2sym(self.0) }
     }
 }

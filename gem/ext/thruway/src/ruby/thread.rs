@@ -10,20 +10,20 @@ pub(crate) fn current(_: Gvl) -> VALUE {
     unsafe { rb_sys::rb_thread_current() }
 }
 
-/// The calling fiber; no two threads share one.
+/// The calling fiber. No two threads share a fiber.
 pub(crate) fn current_fiber(_: Gvl) -> VALUE {
     // SAFETY: the lock is held by a Ruby thread. May raise NoMemoryError only.
     unsafe { rb_sys::rb_fiber_current() }
 }
 
-/// Lets the next thread run that waits for the interpreter lock, if one does.
+/// Lets the next thread run that waits for the interpreter lock, if there is one.
 pub(crate) fn yield_now(_: Gvl) {
-    // SAFETY: the lock is held by a Ruby thread. It checks no interrupts.
+    // SAFETY: the lock is held by a Ruby thread. The function checks no interrupts.
     unsafe { rb_sys::rb_thread_schedule() };
 }
 
 /// Lets signals, `Thread#raise` and `Thread#kill` take effect.
 pub(crate) fn check_interrupts(_: Protected) {
-    // SAFETY: what it raises is caught.
+    // SAFETY: exceptions are caught further up.
     unsafe { rb_sys::rb_thread_check_ints() };
 }

@@ -11,15 +11,15 @@ use super::immediate::TRUE;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pinned(VALUE);
 
-// SAFETY: a VALUE is a number; it takes a `Gvl` to use it as an object.
+// SAFETY: a VALUE is a number; using it as an object requires a `Gvl`.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// Pins the object for good.
+    /// Pins an object for the life of the process.
     pub(crate) fn new(_: Gvl, object: VALUE) -> Self {
-        // SAFETY: the lock is held; the object is live, being on this stack.
+        // SAFETY: the lock is held; the object is live, since it is on this stack.
         unsafe { rb_sys::rb_gc_register_mark_object(object) };
         Self(object)
     }
@@ -29,7 +29,7 @@ impl Pinned {
     }
 }
 
-/// What stands for an object of Ruby's.
+/// A type that represents a Ruby object.
 pub(crate) trait Object: Copy {
     fn value(self) -> VALUE;
 }
@@ -46,19 +46,19 @@ impl Object for VALUE {
     }
 }
 
-/// Whether an object is of that type or of one derived from it.
+/// Whether an object is of that type or of a derived one.
 pub(crate) fn has_type(_: Gvl, object: VALUE, kind: ruby_value_type) -> bool {
     // SAFETY: any live object may be asked for its type.
     unsafe { rb_sys::RB_TYPE_P(object, kind) }
 }
 
-/// An object's class, past singleton classes.
+/// An object's class, ignoring singleton classes.
 pub(crate) fn class_of(_: Gvl, object: VALUE) -> VALUE {
     // SAFETY: any live object may be asked for its class.
     unsafe { rb_sys::rb_obj_class(object) }
 }
 
-/// Whether an object is of that class, of no subclass, and has no variables.
+/// Whether the object's class is exactly `class`, and the object has no instance variables.
 pub(crate) fn is_exactly(gvl: Gvl, object: VALUE, class: VALUE) -> bool {
     // SAFETY: any live object may be asked for its variables.
     class_of(gvl, object) == class && unsafe { rb_sys::rb_ivar_count(object) } == 0
@@ -68,7 +68,7 @@ pub(crate) fn is_exactly(gvl: Gvl, object: VALUE, class: VALUE) -> bool {
 pub(crate) fn class_name<'a>(_: Gvl, object: VALUE) -> &'a CStr {
     // SAFETY: any live object may be asked for its class's name.
     let name = unsafe { rb_sys::rb_obj_classname(object) };
-    // SAFETY: Ruby keeps the names of classes for ever, and ends them with NUL; null is none.
+    // SAFETY: Ruby keeps the names of classes for ever, and ends them with NUL; null means no name.
     if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn freeze(_: Gvl, object: VALUE) -> VALUE {
     unsafe { rb_sys::rb_obj_freeze(object) }
 }
 
-/// Whether no Ruby code can reach the object: it has no class.
+/// Whether the object is internal: it has no class, and no Ruby code can reach it.
 pub(crate) fn is_internal(_: Gvl, object: VALUE) -> bool {
-    // SAFETY: it is a live object on the heap, which begins as every one does; numbers have a class.
+    // SAFETY: the value is a live object on the heap, all of which begin with the same header; numbers have a class.
     !rb_sys::SPECIAL_CONST_P(object) && unsafe { (*(object as *const rb_sys::RBasic)).klass } == 0
 }

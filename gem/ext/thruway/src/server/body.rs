@@ -1,10 +1,10 @@
-//! Bodies on their way to a client.
+//! Response bodies on their way to the client.
 //!
-//! An Array of Strings leaves at once, and so does a body that turns into one. Each piece that another body yields
-//! leaves at once, too: nothing tells whether the next one follows soon. A body whose length is told is different. Its
-//! pieces are gathered, so that a short response leaves in one write. They become a stream when they are many, or when
-//! the application blocks between two of them. Only the leader gathers: when it blocks, its successor sends what it
-//! has. Files are sent by the kernel.
+//! An Array of Strings is sent at once, and so is a body that converts to an Array. Each piece that another body
+//! yields is sent at once, too, since nothing indicates whether the next one follows soon. A body with a declared
+//! length is different: its pieces are gathered, so that a short response leaves in one write. The pieces become a
+//! stream when there are many of them, or when the application blocks between two of them. Only the leader gathers:
+//! when the leader blocks, its successor sends the gathered pieces. Files are sent by the kernel.
 
 use std::os::fd::OwnedFd;
 
@@ -23,11 +23,11 @@ use crate::ruby::object::variable;
 use crate::ruby::value::class_name;
 use crate::ruby::{NIL, RArray, RString, raise};
 
-/// Wrappers of a body that are looked into: each middleware may add one.
+/// The number of nested wrappers of a body that are unwrapped. Each middleware may add one.
 const WRAPPERS_MAX: usize = 32;
 
 impl Responder<'_> {
-    /// Sends a body that is an Array: its length is known.
+    /// Sends an Array, whose length is known.
     pub(super) fn send_array(self, partial: PartialHead, body: RArray) {
         let gvl = self.ruby.gvl();
         let count = body.len(gvl);
@@ -40,8 +40,8 @@ impl Responder<'_> {
             }
         }
         self.check_length(partial, total);
-        // SAFETY: no Ruby code runs from here on, so the Strings stay as they are. What is wrong with them is raised
-        // after their last use.
+        // SAFETY: no Ruby code runs from here on, so the Strings do not change. Errors are raised after their last
+        // use.
         let piece = |at| string(at).map_or(&[][..], |piece| unsafe { piece.bytes() });
         self.check_chunks(partial, (0..count).map(piece));
         match count {
@@ -50,7 +50,7 @@ impl Responder<'_> {
                 self.sender().send_bytes(partial, Some(total), piece(0));
             }
             _ if total <= GATHERED_BYTES_MAX => {
-                // SAFETY: nothing else uses it meanwhile.
+                // SAFETY: nothing else uses the buffer meanwhile.
                 let gathered = unsafe { self.context.gathered.get() };
                 gathered.clear();
                 (0..count).for_each(|at| gathered.extend_from_slice(piece(at)));
@@ -68,7 +68,8 @@ impl Responder<'_> {
         }
     }
 
-    /// Sends a body that has a path: the kernel sends it. False if it is no file, or another one than the head claims.
+    /// Sends a body that has a path; the kernel sends the file. Returns false if the path is not a regular file, or
+    /// if the file has another length than the head declares.
     pub(super) fn send_file(self, partial: PartialHead, body: VALUE) -> bool {
         let to_path = self.engine.names.to_path;
         if partial.claims_chunks() || !responds_to(self.ruby, body, to_path) {
@@ -85,7 +86,7 @@ impl Responder<'_> {
         true
     }
 
-    /// What Ruby takes for a path: a String, or what has `to_path` or `to_str`, such as a Pathname.
+    /// Converts an object to a path: a String, or an object with `to_path` or `to_str`, such as a Pathname.
     fn path_of(self, path: VALUE) -> Option<RString> {
         let names = &self.engine.names;
         let is_path = |name| responds_to(self.ruby, path, name);
@@ -95,7 +96,7 @@ impl Responder<'_> {
         })
     }
 
-    /// Sends a file that a field names, in one of the folders that are declared for it.
+    /// Sends a file that a header field names, if the file lies in one of the declared folders.
     pub(super) fn send_declared_file(self, partial: PartialHead, path: RString) {
         let files = &self.engine.files;
         let opened = path.read(self.ruby.gvl(), |path| files.open(path));
@@ -108,7 +109,7 @@ impl Responder<'_> {
     /// Sends a body that yields its pieces.
     pub(super) fn send_pieces(self, partial: PartialHead, body: VALUE) {
         let context = self.context;
-        // SAFETY: nothing else uses it meanwhile.
+        // SAFETY: nothing else uses the buffer meanwhile.
         unsafe { context.gathered.get() }.clear();
         context.partial.set(Some(partial));
         context.gathers.set(partial.claimed_bytes().is_some() || partial.claims_chunks());
@@ -133,24 +134,24 @@ impl Responder<'_> {
         }
     }
 
-    /// Lets a body write by itself, through a stream that the application closes (Rack 3).
+    /// Sends a body that writes to a stream, which the application closes (Rack 3).
     pub(super) fn send_stream(self, partial: PartialHead, body: VALUE) {
         let context = self.context;
         let Some(ticket) = context.ticket.get() else { return };
-        // SAFETY: nothing else uses it meanwhile.
+        // SAFETY: nothing else uses the buffer meanwhile.
         unsafe { context.gathered.get() }.clear();
         context.partial.set(Some(partial));
         self.sender().start_stream();
         let ticket = RString::binary(self.ruby.gvl(), &ticket.to_bytes());
         let arguments = [body, context.env.get(), context.input.get()];
         if self.engine.callbacks.stream(self.ruby, ticket, arguments) {
-            // The stream closes the request's body, when it is closed itself.
+            // When the stream is closed, it closes the request's body.
             context.input.set(NIL);
         }
         context.stage.set(Stage::Done);
     }
 
-    /// Sends the head, and gives the connection to the application: to its `rack.hijack` (partial hijack), or to a
+    /// Sends the head, and passes the connection to the application: to its `rack.hijack` (partial hijack), or to a
     /// streaming body that switches protocols.
     pub(super) fn give_away(self, partial: PartialHead, hijack: VALUE) {
         self.sender().send_raw_head(self.ruby, partial);
@@ -167,15 +168,15 @@ impl Responder<'_> {
         self.sender().send(partial, Some(size), payload);
     }
 
-    /// The Array that a body turns into, which has the same pieces (Rack 3). It may be within the wrappers that Rack's
-    /// middleware puts around it. Some wrappers close with that, and all bodies are closed once the response is sent.
+    /// The Array with the same pieces that a body converts to (Rack 3). The body may be inside the wrappers of Rack's
+    /// middleware. Some wrappers close on conversion; all bodies are closed once the response is sent.
     pub(super) fn array_inside(self, mut body: VALUE) -> Option<RArray> {
         let (gvl, names) = (self.ruby.gvl(), &self.engine.names);
         for _ in 0..WRAPPERS_MAX {
             if responds_to(self.ruby, body, names.to_ary) {
                 return RArray::of(gvl, call(self.ruby, body, names.to_ary, &[]));
             }
-            // Rack 2 hides `to_ary` of what is inside.
+            // Rack 2 hides the `to_ary` of the wrapped body.
             if class_name(gvl, body) != c"Rack::BodyProxy" {
                 return None;
             }
@@ -184,7 +185,7 @@ impl Responder<'_> {
         None
     }
 
-    /// Raises if a body that is sent is not as long as its head claims.
+    /// Raises if the length of a body differs from the length in its head.
     fn check_length(self, partial: PartialHead, bytes: usize) {
         match partial.claimed_bytes() {
             Some(claimed) if self.is_sent() && claimed != bytes as u64 => {
@@ -194,7 +195,7 @@ impl Responder<'_> {
         }
     }
 
-    /// Raises if a body that is sent is not in chunks, as its head claims.
+    /// Raises if a body is not chunked although its head declares chunks.
     fn check_chunks<'a>(self, partial: PartialHead, pieces: impl IntoIterator<Item = &'a [u8]>) {
         if partial.claims_chunks() && self.is_sent() && !are_chunks(pieces) {
             let text = b"transfer-encoding is chunked, but the body is not in chunks";
@@ -207,7 +208,7 @@ impl Responder<'_> {
         !self.context.constraints.get().is_head && !is_bodiless(self.context.status.get())
     }
 
-    /// Raises, before anything of the response was sent.
+    /// Raises before any part of the response was sent.
     pub(super) fn raise_wrong_length(self, claimed: u64, bytes: usize) -> ! {
         let text = || format!("content-length is {claimed}, but the body has {bytes} bytes");
         let message = RString::binary(self.ruby.gvl(), text().as_bytes());

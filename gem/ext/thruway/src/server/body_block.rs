@@ -1,4 +1,4 @@
-//! The block of a body's `each`, which takes its pieces.
+//! The block that is passed to a body's `each`, and receives its pieces.
 
 use std::ops::ControlFlow;
 
@@ -13,15 +13,15 @@ use crate::ruby::block::{Block, BlockType, Caller};
 use crate::ruby::data_type::{Marker, Wrapped};
 use crate::ruby::{NIL, Protected, RString, raise};
 
-/// Pieces of a body are gathered up to here, and sent one by one beyond.
+/// The total size up to which pieces of a body are gathered. Beyond that, each piece is sent when it arrives.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
 
-/// Pieces are gathered for so long: a body that computes each of them is a stream.
+/// The time for which pieces are gathered. A body that computes longer is a stream.
 const GATHERED_US_MAX: u64 = 5_000;
 
 static BLOCK_TYPE: BlockType<BodyBlock> = BlockType::new(c"Thruway::Engine/block");
 
-/// The block for the body of one thread's request. It is open only while that body's `each` runs.
+/// The block for the body of one thread's request. The block is open only while that body's `each` runs.
 pub(super) struct BodyBlock {
     engine: VALUE,
     /// The thread's number.
@@ -77,7 +77,8 @@ impl Responder<'_> {
         }
     }
 
-    /// Keeps a piece for the next one; false if what is gathered should leave now, and the piece with it.
+    /// Keeps a piece until the next one. Returns false if the gathered pieces should be sent now, together with this
+    /// one.
     fn gather(self, piece: RString, caller: Caller) -> bool {
         let (context, gvl) = (self.context, self.ruby.gvl());
         // SAFETY: no Ruby code runs while the bytes are used.
@@ -87,7 +88,7 @@ impl Responder<'_> {
         if let Some(claimed) = claimed.filter(|claimed| *claimed < total as u64) {
             self.raise_wrong_length(claimed, total);
         }
-        // A piece that comes from elsewhere comes whenever it likes.
+        // A piece from another thread or fiber may be followed by the next at any time.
         let may_wait = context.gathers.get() && caller == Caller::Method;
         if !may_wait || is_late(context, gathered.is_empty()) {
             return false;
@@ -104,7 +105,7 @@ impl Responder<'_> {
     }
 }
 
-/// Whether a piece comes long after the first gathered piece: the body takes its time.
+/// Whether a piece comes long after the first gathered piece, because the body computes slowly.
 fn is_late(context: &Context, is_first: bool) -> bool {
     let now_us = monotonic_us();
     if is_first {

@@ -1,4 +1,4 @@
-//! What the extension leaves to Ruby: methods of `Thruway::Server`.
+//! Methods of `Thruway::Server` that the extension calls for work that is done in Ruby.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::roots::{Root, Roots};
 use crate::ruby::call::call;
 use crate::ruby::{Gvl, Protected, RString, Symbol, is_true};
 
-/// A `Thruway::Server`, and the methods that it is called by.
+/// A `Thruway::Server`, and the names of the methods that are called.
 pub(super) struct Callbacks {
     server: Root<VALUE>,
     input: Symbol,
@@ -25,14 +25,14 @@ pub(super) struct Callbacks {
     socket_event: Symbol,
 }
 
-/// A request that is over.
+/// A request that has ended.
 #[derive(Clone, Copy)]
-pub(super) struct Finished {
+pub(super) struct FinishedRequest {
     pub(super) env: VALUE,
-    /// What the application returned.
+    /// The result of the application.
     pub(super) returned: VALUE,
     pub(super) input: VALUE,
-    /// What it raised, or nil.
+    /// The exception that the application raised, or nil.
     pub(super) error: VALUE,
 }
 
@@ -61,33 +61,33 @@ impl Callbacks {
         self.server.get()
     }
 
-    /// The `rack.input` of a request: a String or nil, or a File or nil.
+    /// The `rack.input` of a request: `bytes` is a String or nil, `file` a File or nil.
     pub(super) fn input(&self, ruby: Protected, env: VALUE, bytes: VALUE, file: VALUE) -> VALUE {
         call(ruby, self.server(), self.input, &[env, bytes, file])
     }
 
-    /// Gives a request the certificate that its client has shown.
+    /// Adds the client's certificate to the environment of a request.
     pub(super) fn certificate(&self, ruby: Protected, env: VALUE, certificate: RString) {
         call(ruby, self.server(), self.certificate, &[env, certificate.value()]);
     }
 
-    /// Logs what the application raised; the response for it.
+    /// Logs an exception of the application. Returns the response for it.
     pub(super) fn failed(&self, ruby: Protected, error: VALUE, env: VALUE) -> VALUE {
         call(ruby, self.server(), self.failed, &[error, env])
     }
 
-    /// Logs what could not be done.
+    /// Logs a failure of the engine.
     pub(super) fn log(&self, ruby: Protected, text: RString) {
         call(ruby, self.server(), self.trouble, &[text.value()]);
     }
 
-    /// Calls what wants to know that a response is sent.
-    pub(super) fn finished(&self, ruby: Protected, request: Finished) {
-        let Finished { env, returned, input, error } = request;
+    /// Calls the callbacks that wait for the end of a response.
+    pub(super) fn finished(&self, ruby: Protected, request: FinishedRequest) {
+        let FinishedRequest { env, returned, input, error } = request;
         call(ruby, self.server(), self.finished, &[env, returned, input, error]);
     }
 
-    /// Lets a body write by itself; whether it goes on after that.
+    /// Calls a streaming body. Returns whether the body continues to write afterwards.
     pub(super) fn stream(
         &self,
         ruby: Protected,
@@ -97,34 +97,35 @@ impl Callbacks {
         is_true(call(ruby, self.server(), self.stream, &[ticket.value(), body, env, input]))
     }
 
-    /// Gives a connection to the application.
+    /// Passes a connection to the application.
     pub(super) fn give_away(&self, ruby: Protected, hijack: VALUE, [socket, input]: [VALUE; 2]) {
         call(ruby, self.server(), self.give_away, &[hijack, socket, input]);
     }
 
-    /// Upgrades a connection: `env`, the response's headers, and what handles its events. The result is nil, or a
-    /// response instead.
+    /// Upgrades a connection. `parts` are `env`, the response's headers, and the handler of the connection's events.
+    /// Returns nil, or a response to send instead.
     pub(super) fn upgrade(&self, ruby: Protected, ticket: RString, parts: [VALUE; 3]) -> VALUE {
         let [env, headers, handler] = parts;
         call(ruby, self.server(), self.upgrade, &[ticket.value(), env, headers, handler])
     }
 
-    /// Tells of an event: the number of the connection's request, the kind, and a message or a code.
+    /// Reports an event of an upgraded connection: the number of its request, the kind, and a message or a close
+    /// code.
     pub(super) fn socket_event(&self, ruby: Protected, event: [VALUE; 3]) {
         call(ruby, self.server(), self.socket_event, &event);
     }
 
-    /// An Array of the names and values, in turn, that headers yield which are no Hash.
+    /// An Array of the names and values, in turn, that headers yield which are not a Hash.
     pub(super) fn fields(&self, ruby: Protected, headers: VALUE) -> VALUE {
         call(ruby, self.server(), self.fields, &[headers])
     }
 
-    /// Logs a field that would break the head.
+    /// Logs a header field that would break the head.
     pub(super) fn bad_field(&self, ruby: Protected, name: RString) {
         call(ruby, self.server(), self.bad_field, &[name.value()]);
     }
 
-    /// The response for a file that the application has named and that is not there.
+    /// The response for a file that the application has named but that does not exist.
     pub(super) fn no_file(&self, ruby: Protected, path: RString) -> VALUE {
         call(ruby, self.server(), self.no_file, &[path.value()])
     }

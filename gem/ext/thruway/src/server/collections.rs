@@ -1,8 +1,8 @@
-//! How long Ruby pauses for its collector, for the metrics.
+//! The time for which Ruby pauses to collect garbage, for the metrics.
 //!
-//! From 3.3 on Ruby tells of the beginning and the end of each pause. Before, it makes each object more slowly while
-//! anything subscribes to its collector. Its own total is read there, after a call of the application in which a
-//! collection began. Each collection is one time then, with what was left of the one before.
+//! Ruby 3.3 and later report the beginning and the end of each pause. Earlier versions create each object more slowly
+//! while anything subscribes to these events. There, Ruby's own total is read after each call of the application
+//! during which a collection began. Each collection then counts as one pause, including the rest of the previous one.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -14,11 +14,11 @@ use crate::ruby::constants::constant;
 use crate::ruby::event::{self, Subscription};
 use crate::ruby::{Gvl, Symbol, call, number};
 
-/// Whether Ruby tells of pauses, and makes objects as quickly as otherwise.
+/// Whether Ruby reports pauses without creating objects more slowly.
 pub(super) const ARE_TOLD: bool =
     rb_sys::RUBY_API_VERSION_MAJOR > 3 || rb_sys::RUBY_API_VERSION_MINOR >= 3;
 
-/// What the events are given: where pauses are counted, and when the current one began.
+/// The data of the events: the metrics that count pauses, and the beginning of the current pause.
 struct Pauses {
     metrics: WorkerMetrics,
     began_us: Cell<u64>,
@@ -26,7 +26,7 @@ struct Pauses {
 
 /// Counts each pause from now on, until the events are unsubscribed.
 pub(super) fn measure(gvl: Gvl, metrics: &WorkerMetrics) -> [Subscription; 2] {
-    // It lives for ever: a server is made and ended a few times at most.
+    // The value is never freed. A server is created and ended only a few times.
     let pauses = Box::new(Pauses { metrics: metrics.clone(), began_us: Cell::new(0) });
     let data: *mut c_void = Box::into_raw(pauses).cast();
     [
@@ -35,9 +35,9 @@ pub(super) fn measure(gvl: Gvl, metrics: &WorkerMetrics) -> [Subscription; 2] {
     ]
 }
 
-/// Called with the interpreter lock held, where nothing may be allocated.
+/// Called with the interpreter lock held, at a point where nothing may be allocated.
 unsafe extern "C" fn began(_: VALUE, pauses: *mut c_void) {
-    // SAFETY: `measure` gave the pointer, and what it points at lives for ever.
+    // SAFETY: `measure` passed the pointer, whose target is never freed.
     let pauses = unsafe { &*pauses.cast::<Pauses>() };
     pauses.began_us.set(monotonic_us());
 }
@@ -51,7 +51,7 @@ unsafe extern "C" fn ended(_: VALUE, pauses: *mut c_void) {
     }
 }
 
-/// The collector's totals as they were read last.
+/// The collector's totals at the last reading.
 pub(super) struct Totals {
     metrics: WorkerMetrics,
     collections: Cell<u64>,
@@ -64,7 +64,7 @@ impl Totals {
         Self { metrics: metrics.clone(), collections, nanoseconds }
     }
 
-    /// Counts the collections that began since the last time.
+    /// Counts the collections that have begun since the last call.
     pub(super) fn note(&self, gvl: Gvl) {
         let all = collections(gvl);
         let began = all.saturating_sub(self.collections.replace(all));
@@ -83,7 +83,7 @@ fn collections(_: Gvl) -> u64 {
     unsafe { rb_sys::rb_gc_count() }
 }
 
-/// What all collections took together; zero where the application has switched that off.
+/// The duration of all collections; zero if the application has disabled the measurement.
 fn nanoseconds(gvl: Gvl) -> u64 {
     let Some(collector) = constant(gvl, c"GC") else { return 0 };
     let total = gvl.catch(|ruby| {

@@ -1,4 +1,4 @@
-//! The request of one Ruby thread.
+//! The state of the request of one Ruby thread.
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -17,13 +17,13 @@ pub(super) struct Context {
     pub(super) env: Cell<VALUE>,
     /// `rack.input`, if the request has a body.
     pub(super) input: Cell<VALUE>,
-    /// What the application returned: status, headers and body.
+    /// The result of the application: status, headers and body.
     pub(super) returned: Cell<VALUE>,
     /// The application's body, until it is closed.
     pub(super) body: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) constraints: Cell<ResponseConstraints>,
-    /// Whether its thread leads, and polls soon after the response: that may wait for others then.
+    /// Whether the thread leads, and polls soon after the response, which may then wait for others of its connection.
     pub(super) corks: Cell<bool>,
     /// Whether the application may upgrade the connection.
     pub(super) upgrades: Cell<bool>,
@@ -32,30 +32,30 @@ pub(super) struct Context {
     pub(super) stage: Cell<Stage>,
     /// The head of the response.
     pub(super) head: Buffer,
-    /// What is known of the head while it waits for its end.
+    /// The head while it is incomplete.
     pub(super) partial: Cell<Option<PartialHead>>,
-    /// Pieces of the body that wait for the next one.
+    /// Gathered pieces of the body.
     pub(super) gathered: Buffer,
-    /// Whether they may wait at all.
+    /// Whether pieces may be gathered at all.
     pub(super) gathers: Cell<bool>,
-    /// When the first of them came.
+    /// The time at which the first piece was gathered.
     pub(super) gathered_us: Cell<u64>,
 }
 
-/// How far the response is.
+/// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing of it has been sent.
+    /// Nothing was sent.
     Unsent,
-    /// Head and pieces of the body are gathered, and could still be taken back.
+    /// The head and pieces of the body are gathered, and can still be discarded.
     Gathering,
-    /// Its head is sent, its body comes in pieces.
+    /// The head was sent; the body follows in pieces.
     Streaming,
-    /// It is sent, or the connection is the application's.
+    /// The response was sent, or the connection belongs to the application.
     Done,
 }
 
-/// Bytes that are used piece by piece, between which Ruby may do anything.
+/// Bytes that are used in steps, between which any Ruby code may run.
 #[derive(Default)]
 pub(super) struct Buffer(UnsafeCell<Vec<u8>>);
 
@@ -63,11 +63,11 @@ impl Buffer {
     /// The bytes, to read or to change.
     ///
     /// # Safety
-    /// The reference is gone before the next call of this method. It is used between two calls of Ruby's, by the thread
-    /// that holds the interpreter lock.
+    /// The reference is dropped before the next call of this method. It is used between two calls into Ruby, by the
+    /// thread that holds the interpreter lock.
     #[expect(clippy::mut_from_ref, reason = "the interpreter lock takes the place of the borrow")]
     pub(super) unsafe fn get(&self) -> &mut Vec<u8> {
-        // SAFETY: as this function's own.
+        // SAFETY: this function's own contract.
         unsafe { &mut *self.0.get() }
     }
 }

@@ -1,8 +1,8 @@
 //! The Rack environment of a request.
 //!
-//! Each is a copy of a template, into which the request's own values are put. Clients repeat their fields from request
-//! to request, so for field lines that have come twice a copy with the fields in it is kept. Applications may change
-//! what they are given: kept Strings are handed out as copies that share their bytes.
+//! Each environment is a copy of a template, to which the request's values are added. Clients repeat their fields
+//! from request to request, so for field lines that have occurred twice, a copy with these fields is kept.
+//! Applications may change the Strings that they receive: kept Strings are passed as copies that share their bytes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,16 +16,16 @@ use super::roots::{Root, Roots};
 use super::upgrade::{Upgrade, may_upgrade};
 use crate::ruby::{Gvl, NIL, NewHash, RArray, RHash, RString, boolean};
 
-/// Field names whose keys are kept; names beyond are made anew each time.
+/// The number of field names whose keys are kept. Keys for further names are created each time.
 const KEYS_MAX: usize = 1024;
 
-/// Field lines whose environments are kept.
+/// The number of field lines whose environments are kept.
 const MEMOS_MAX: usize = 128;
 
-/// Longer lines are not worth comparing.
+/// Longer lines cost more to compare than they save.
 const MEMO_BYTES_MAX: usize = 4 << 10;
 
-/// Makes environments.
+/// Creates environments.
 pub(super) struct Environments {
     roots: Arc<Roots>,
     template: Root<RHash>,
@@ -65,23 +65,23 @@ struct Keys {
     on: Root<RString>,
 }
 
-/// What is kept for some field lines.
+/// The memo for one hash of field lines.
 #[derive(Default)]
 struct Memo {
     hash: u64,
     lines: Vec<u8>,
-    kept: Option<Kept>,
+    kept: Option<KeptEnvironment>,
 }
 
-/// An environment with fields in it, and those fields once more.
-struct Kept {
+/// An environment with fields, and those fields again.
+struct KeptEnvironment {
     env: Root<RHash>,
     fields: Vec<(Root<RString>, Root<RString>)>,
     upgrade: Option<Upgrade>,
 }
 
-/// The values of a request that are not in its fields.
-struct Own<'a> {
+/// The values of a request that do not come from its fields.
+struct RequestValues<'a> {
     method: &'a [u8],
     path: &'a [u8],
     query: &'a [u8],
@@ -89,10 +89,10 @@ struct Own<'a> {
 }
 
 impl Environments {
-    /// `template` holds what is the same for all requests.
+    /// Creates environments from `template`, which holds the values that all requests share.
     pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, template: RHash) -> Self {
         let keys = Keys::new(gvl, roots);
-        // A place for each value, so that to set it later only replaces it.
+        // An entry for each value, so that setting a value later only replaces it.
         let mut env = NewHash::copy_of(gvl, template);
         for key in keys.in_every_environment() {
             if env.get(gvl, key) == NIL {
@@ -109,8 +109,9 @@ impl Environments {
         }
     }
 
-    /// The environment of `request`, without its body, and whether the application may upgrade the connection.
-    /// Whether the client speaks TLS with this server is `is_tls`, and with a proxy in front `is_https`.
+    /// Returns the environment of `request` without its body, and whether the application may upgrade the connection.
+    /// `is_tls` states whether the client speaks TLS with this server, and `is_https` whether it does so with this
+    /// server or with a proxy.
     pub(super) fn make(
         &mut self,
         gvl: Gvl,
@@ -123,7 +124,7 @@ impl Environments {
         if let Some(upgrade) = upgrade {
             env.set(gvl, self.keys.upgrades.get(), upgrade.to_symbol(gvl));
         }
-        let own = Own {
+        let own = RequestValues {
             method: request.method(),
             path: request.path(),
             query: request.query().unwrap_or_default(),
@@ -158,13 +159,13 @@ impl Environments {
         (env, upgrade.is_some())
     }
 
-    /// Sets the length of a body whose framing has been taken away.
+    /// Sets the length of a body that arrived in chunks.
     pub(super) fn set_length(&self, gvl: Gvl, env: &mut NewHash, length: u64) {
         let text = RString::binary(gvl, length.to_string().as_bytes());
         env.set(gvl, self.keys.content_length.get(), text.value());
     }
 
-    /// Sets what takes the request's connection.
+    /// Sets the object by which the application can take the connection.
     pub(super) fn set_hijack(&self, gvl: Gvl, env: &mut NewHash, hijack: VALUE) {
         env.set(gvl, self.keys.hijack.get(), hijack);
     }
@@ -176,13 +177,13 @@ impl Environments {
             .map(|key| env.map_or(NIL, |env| env.get(gvl, key.get())))
     }
 
-    /// What is to handle the events of the connection, if the application wants to upgrade it; or nil.
+    /// The handler for the connection's events, if the application requests an upgrade; otherwise nil.
     pub(super) fn upgrade_handler(&self, gvl: Gvl, env: VALUE) -> VALUE {
         RHash::of(gvl, env).map_or(NIL, |env| env.get(gvl, self.keys.upgrade.get()))
     }
 
-    /// Notes that the client speaks TLS: with this server, or with a proxy. The port is the one of its scheme, if
-    /// the host has none.
+    /// Marks the request as HTTPS, with this server or with a proxy. If the host has no port, the port is the
+    /// scheme's.
     fn set_https(&self, gvl: Gvl, env: &mut NewHash, request: &Request<'_>) {
         env.set(gvl, self.keys.scheme.get(), self.keys.https.get().value());
         if port_of(request.host().unwrap_or_default()).is_empty() {
@@ -190,7 +191,7 @@ impl Environments {
         }
     }
 
-    fn set_own(&self, gvl: Gvl, env: &mut NewHash, own: &Own<'_>) {
+    fn set_own(&self, gvl: Gvl, env: &mut NewHash, own: &RequestValues<'_>) {
         let keys = &self.keys;
         let method = match own.method {
             b"GET" => keys.get.get(),
@@ -201,14 +202,14 @@ impl Environments {
         env.set(gvl, keys.path.get(), path);
         env.set(gvl, keys.request_path.get(), path);
         env.set(gvl, keys.uri.get(), RString::binary(gvl, own.uri).value());
-        // Each request has a query of its own, even an empty one: an application may change it.
+        // Each request has its own query String, even if the query is empty, since an application may change it.
         env.set(gvl, keys.query.get(), RString::binary(gvl, own.query).value());
     }
 
-    /// A copy of the template with the request's fields in it.
+    /// Returns a copy of the template with the request's fields.
     fn with_fields(&mut self, gvl: Gvl, request: &Request<'_>) -> (NewHash, Option<Upgrade>) {
         let lines = request.field_lines();
-        // A target with a host in it goes before the field of that name.
+        // A host in the request's target takes precedence over the field `Host`.
         let is_plain = request.target().starts_with(b"/");
         if !is_plain || lines.is_empty() || lines.len() > MEMO_BYTES_MAX {
             return (self.fill_template(gvl, request).0, Upgrade::of(request));
@@ -229,7 +230,8 @@ impl Environments {
                 let keep = |string| self.roots.keep(gvl, string);
                 let fields = fields.iter().map(|(key, value)| (keep(*key), keep(*value))).collect();
                 let upgrade = Upgrade::of(request);
-                let kept = Kept { env: self.roots.keep(gvl, env.into_hash()), fields, upgrade };
+                let kept =
+                    KeptEnvironment { env: self.roots.keep(gvl, env.into_hash()), fields, upgrade };
                 let copy = (kept.copy(gvl), upgrade);
                 self.memos[place] = Memo { hash, lines: lines.to_vec(), kept: Some(kept) };
                 copy
@@ -237,7 +239,7 @@ impl Environments {
         }
     }
 
-    /// A copy of the template, with every field of the request set, and those fields.
+    /// Returns a copy of the template with every field of the request, and those fields.
     fn fill_template(
         &mut self,
         gvl: Gvl,
@@ -246,8 +248,8 @@ impl Environments {
         let mut env = NewHash::copy_of(gvl, self.template.get());
         let mut fields = Vec::with_capacity(request.fields().len());
         for (name, value) in request.fields() {
-            // The framing has been taken away. Names with underscores could pass for names with dashes; nginx drops
-            // them, too.
+            // The body is no longer framed. Names with underscores could be mistaken for names with dashes; nginx
+            // drops them, too.
             if name.contains(&b'_') || name.eq_ignore_ascii_case(b"transfer-encoding") {
                 continue;
             }
@@ -278,7 +280,7 @@ impl Environments {
         }
     }
 
-    /// The key of a field's name.
+    /// The environment's key for a field name.
     fn key(&mut self, gvl: Gvl, name: &[u8]) -> RString {
         if name.eq_ignore_ascii_case(b"content-length") {
             return self.keys.content_length.get();
@@ -315,8 +317,8 @@ impl Environments {
     }
 }
 
-impl Kept {
-    /// The environment once more, with Strings of its own.
+impl KeptEnvironment {
+    /// Copies the environment with Strings of its own.
     fn copy(&self, gvl: Gvl) -> NewHash {
         let mut env = NewHash::copy_of(gvl, self.env.get());
         for (key, value) in &self.fields {
@@ -374,25 +376,25 @@ impl Keys {
     }
 }
 
-/// Tells lines apart, for the price of a multiplication each eight bytes. Lines with equal hashes are compared.
+/// Hashes field lines, at the price of one multiplication for eight bytes. Lines with equal hashes are compared.
 fn hash_of(lines: &[u8]) -> u64 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(ODD);
     let (words, rest) = lines.as_chunks();
     let hash = words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)));
     let hash = rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)));
-    // The low bits say which memo: they depend on all others from here on.
+    // The low bits select the memo. This makes them depend on all others.
     hash ^ hash >> 32
 }
 
-/// The port of a host, such as that of `[::1]:80`.
+/// The port of a host, such as `80` of `[::1]:80`.
 fn port_of(host: &[u8]) -> &[u8] {
     let from = host.iter().position(|byte| *byte == b']').unwrap_or(0);
     let colon = host[from..].iter().position(|byte| *byte == b':').map(|at| from + at);
     colon.map_or(&b""[..], |colon| &host[colon + 1..])
 }
 
-/// The value of a field that comes twice.
+/// The joint value of a field that occurs twice.
 fn joined(gvl: Gvl, name: &[u8], before: RString, value: &[u8]) -> RString {
     let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
     let joined = before.read(gvl, |before| [before, between, value].concat());

@@ -1,4 +1,4 @@
-//! Files that an application sends: as bodies with a path, or named by a field.
+//! Files that an application sends, as bodies with a path or by the name in a header field.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -12,35 +12,36 @@ use thruway_resolve::{Boundary, DenyList, FileKind, Name};
 /// Folders whose files an application may name in `X-Sendfile` or `X-Accel-Redirect`.
 #[derive(Default)]
 pub(super) struct DeclaredFolders {
-    folders: Vec<Declared>,
+    folders: Vec<DeclaredFolder>,
 }
 
-struct Declared {
-    /// What the field's value begins with: the folder's path, or another prefix for it.
+struct DeclaredFolder {
+    /// The prefix of the field's value: the folder's path, or another prefix that stands for it.
     prefix: Vec<u8>,
     boundary: Boundary,
 }
 
 impl DeclaredFolders {
-    /// Lets files beneath `folder` be named by a path that begins with `prefix`.
+    /// Declares that paths with `prefix` name files beneath `folder`.
     pub(super) fn declare(
         &mut self,
         prefix: &[u8],
         folder: &[u8],
     ) -> Result<(), thruway_resolve::Error> {
         let boundary = Boundary::new(Path::new(OsStr::from_bytes(folder)), DenyList::new())?;
-        self.folders.push(Declared { prefix: prefix.to_vec(), boundary });
+        self.folders.push(DeclaredFolder { prefix: prefix.to_vec(), boundary });
         Ok(())
     }
 
-    /// Whether the field of that name is for the server, not for the client.
+    /// Whether the field of that name is meant for the server, not for the client.
     pub(super) fn is_field(&self, name: &[u8]) -> bool {
         !self.folders.is_empty()
             && (name.eq_ignore_ascii_case(b"x-sendfile")
                 || name.eq_ignore_ascii_case(b"x-accel-redirect"))
     }
 
-    /// Opens the file that `path` names in the first folder that it lies in, with its size.
+    /// Opens the file that `path` names, in the first declared folder that contains it. Returns the file and its
+    /// size.
     pub(super) fn open(&self, path: &[u8]) -> Option<(OwnedFd, u64)> {
         let (declared, name) = self.folders.iter().find_map(|declared| {
             Name::beneath(&declared.prefix, path).ok().map(|name| (declared, name))
@@ -51,9 +52,9 @@ impl DeclaredFolders {
     }
 }
 
-/// Opens the file at `path`, which the application chose by itself, with its size.
+/// Opens the file at `path`, which the application itself has chosen. Returns the file and its size.
 pub(super) fn open(path: &[u8]) -> Option<(OwnedFd, u64)> {
-    // NONBLOCK: the open of a FIFO without a writer must not wait for one.
+    // NONBLOCK: opening a FIFO that has no writer must not block.
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(OsStr::from_bytes(path)).ok()?;

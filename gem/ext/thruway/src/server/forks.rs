@@ -1,17 +1,17 @@
-//! Whether this process is a fork of the server's.
+//! Detects whether this process is a fork of the server's process.
 //!
-//! An application may fork in a request. The child has the server's descriptors and none of its other threads. If it
-//! returned to the server, it would take events and requests that are the parent's.
+//! An application may fork during a request. The child has the server's descriptors, but none of its other threads.
+//! If the child returned to the server, it would take events and requests from the parent.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many forks this process is away from the first one.
+/// The number of forks between the first process and this one.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
 static COUNTING: Once = Once::new();
 
-/// The process that a server was made in.
+/// The process in which a server was created.
 pub(super) struct HomeProcess {
     depth: u32,
 }
@@ -26,13 +26,13 @@ impl HomeProcess {
         Self { depth: DEPTH.load(Ordering::Relaxed) }
     }
 
-    /// Whether the calling process is a fork of this one.
+    /// Whether the calling process is a fork of the home process.
     pub(super) fn is_left(&self) -> bool {
         DEPTH.load(Ordering::Relaxed) != self.depth
     }
 }
 
-/// Called in each child, before its fork returns. A child of `vfork`, which Ruby starts commands with, is not counted.
+/// Called in each child before its fork returns. A child of `vfork`, by which Ruby starts commands, is not counted.
 unsafe extern "C" fn count() {
     DEPTH.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The fields of a response, from what the application returns to its head.
+//! Writes the header fields of a response from the headers that the application returned.
 
 use rb_sys::VALUE;
 use thruway_http1::response::PartialHead;
@@ -8,16 +8,16 @@ use super::files::DeclaredFolders;
 use super::rack_engine::RackEngine;
 use crate::ruby::{NIL, Protected, RArray, RHash, RString, raise, read_all};
 
-/// Values that are for the server, not for the client.
+/// Values of fields that are meant for the server, not for the client.
 #[derive(Clone, Copy)]
 pub(super) struct Special {
-    /// Of `X-Sendfile` or `X-Accel-Redirect`, if folders are declared for them.
+    /// The value of `X-Sendfile` or `X-Accel-Redirect`, if folders are declared for the field.
     pub(super) file: Option<RString>,
-    /// Of `rack.hijack`, or nil.
+    /// The value of `rack.hijack`, or nil.
     pub(super) hijack: VALUE,
 }
 
-/// Writes fields into a head.
+/// A writer of fields into a head.
 pub(super) struct HeadFields<'a, 'b> {
     engine: &'a RackEngine,
     ruby: Protected,
@@ -30,7 +30,7 @@ impl<'a, 'b> HeadFields<'a, 'b> {
         Self { engine, ruby, head, special: Special { file: None, hijack: NIL } }
     }
 
-    /// Writes all fields; the head so far, and the values that are not for the client.
+    /// Writes all fields. Returns the unfinished head, and the values that are not for the client.
     pub(super) fn write(mut self, headers: VALUE) -> (PartialHead, Special) {
         let (ruby, gvl) = (self.ruby, self.ruby.gvl());
         if let Some(hash) = RHash::of(gvl, headers) {
@@ -55,7 +55,7 @@ impl<'a, 'b> HeadFields<'a, 'b> {
         }
     }
 
-    /// Writes one field; false if it would break the head.
+    /// Writes one field. Returns false if the field would break the head.
     fn write_field(&mut self, name: RString, value: VALUE) -> bool {
         let (gvl, files) = (self.ruby.gvl(), &self.engine.files);
         match name.read(gvl, |name| Kind::of(name, files)) {
@@ -73,9 +73,9 @@ impl<'a, 'b> HeadFields<'a, 'b> {
         true
     }
 
-    /// Writes a value. Its lines, if it has several (Rack 2), are a field each.
+    /// Writes a value. If the value has several lines (Rack 2), each line becomes a field.
     fn write_lines(&mut self, name: RString, value: VALUE) -> bool {
-        // It may run Ruby code, which may change the name, too.
+        // The conversion may run Ruby code, which may change the name, too.
         let text = self.text(value);
         let head = &mut self.head;
         let is_written = read_all(self.ruby.gvl(), [name, text], |[name, text]| {
@@ -83,7 +83,7 @@ impl<'a, 'b> HeadFields<'a, 'b> {
                 return None;
             }
             let lines = || text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            // No field holds a line break.
+            // A field cannot contain a line break.
             let is_written = head.field(name, text).is_ok()
                 || text.contains(&b'\n') && lines().all(|line| head.field(name, line).is_ok());
             Some(is_written)
@@ -100,15 +100,15 @@ impl<'a, 'b> HeadFields<'a, 'b> {
     }
 }
 
-/// For whom a field is.
+/// The recipient of a field.
 enum Kind {
-    /// For the client.
+    /// A field for the client.
     Field,
-    /// For the server: the file to be sent.
+    /// A field for the server that names the file to send.
     File,
-    /// For the server: what takes the connection.
+    /// A field for the server whose value takes over the connection.
     Hijack,
-    /// For neither.
+    /// A field that is not sent and has no effect.
     Internal,
 }
 
@@ -124,7 +124,7 @@ impl Kind {
     }
 }
 
-/// Whether a value is a length in bytes, and the same as in an earlier field.
+/// Whether a value is a length in bytes, equal to that of an earlier field.
 fn is_length(value: &[u8], partial: PartialHead) -> bool {
     let length = decimal::parse(value);
     length.is_some() && partial.claimed_bytes().is_none_or(|other| length == Some(other))

@@ -1,4 +1,4 @@
-//! `Thruway::System`: what a supervisor asks of the system, and Ruby has no call for.
+//! `Thruway::System`: system calls of a supervisor for which Ruby has no method.
 
 use rb_sys::VALUE;
 
@@ -12,7 +12,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"adopt_orphans", Method::of_0(adopt_orphans));
 }
 
-/// `System.adopt_orphans`: children of this process's children become its own when their parents end.
+/// `System.adopt_orphans`: makes this process the parent of its children's children when their parents end.
 fn adopt_orphans(_: Protected, _: VALUE) -> VALUE {
     // SAFETY: the call takes a number and touches no memory.
     boolean(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } == 0)

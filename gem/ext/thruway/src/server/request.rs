@@ -1,4 +1,4 @@
-//! A request in the application's hands: its call, its response, and what follows.
+//! One request in the application: the call, its response, and the work after the response.
 
 use std::cell::Cell;
 use std::os::fd::IntoRawFd;
@@ -7,7 +7,7 @@ use rb_sys::VALUE;
 use thruway_http1::response::ResponseConstraints;
 use thruway_serve::{Body, Ticket};
 
-use super::callbacks::Finished;
+use super::callbacks::FinishedRequest;
 use super::context::{Context, Stage};
 use super::rack_engine::RackEngine;
 use super::response::Responder;
@@ -16,7 +16,7 @@ use crate::ruby::call::call;
 use crate::ruby::raise;
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, Raised};
 
-/// Why a process ends that an application has forked in a request.
+/// The message with which a process ends that an application has forked during a request.
 const RETURNED: &str =
     "a forked process has returned from a request, which is its parent's to respond to";
 
@@ -31,19 +31,19 @@ pub(super) struct ReadyRequest {
     pub(super) ticket: Ticket,
     pub(super) constraints: ResponseConstraints,
     pub(super) input: Input,
-    /// The certificate that the client has shown, in DER.
+    /// The client's certificate in DER.
     pub(super) certificate: Option<RString>,
     /// Whether the application may upgrade the connection.
     pub(super) upgrades: bool,
 }
 
-/// A request's body as Ruby takes it.
+/// A request's body in the form that Ruby receives.
 #[derive(Clone, Copy)]
 pub(super) enum Input {
     None,
-    /// A String.
+    /// The bytes as a String.
     Bytes(RString),
-    /// A descriptor, as a number.
+    /// A descriptor as an Integer.
     File(VALUE),
 }
 
@@ -70,8 +70,8 @@ impl<'a> Request<'a> {
         Self { engine, context, gvl }
     }
 
-    /// Calls the application and sends its response. What ends the thread is given back: nothing of Ruby's is called
-    /// after that. In a process that the application has forked, whatever it raises ends the thread.
+    /// Calls the application and sends its response. Returns an exception or interrupt that ends the thread; no Ruby
+    /// code runs after that. In a process that the application has forked, every exception ends the thread.
     pub(super) fn run(self, input: Input, certificate: Option<RString>) -> Result<(), Raised> {
         let responded = self.gvl.catch(|ruby| {
             self.set_input(ruby, input);
@@ -99,7 +99,8 @@ impl<'a> Request<'a> {
             .and_then(|()| self.finish(error.get()))
     }
 
-    /// Notes what an application returns that took the connection: it is not sent, but its body is closed.
+    /// Records the response of an application that has taken the connection: the response is not sent, but its body
+    /// is closed.
     fn note_unsent(self, returned: VALUE) {
         let triple = RArray::plain(self.gvl, returned);
         if let Some(triple) = triple.filter(|triple| triple.len(self.gvl) >= 3) {
@@ -108,7 +109,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Gives the application its `rack.input`. Whatever interrupts this, a file has an object that closes it.
+    /// Sets the `rack.input`. Even if this is interrupted, an object owns the file and closes it.
     fn set_input(self, ruby: Protected, input: Input) {
         let (bytes, file) = match input {
             Input::None => return,
@@ -120,18 +121,18 @@ impl<'a> Request<'a> {
         self.context.input.set(self.engine.callbacks.input(ruby, env, bytes, file));
     }
 
-    /// A File to read and to write, of a descriptor that it closes.
+    /// Returns a File for reading and writing that owns a descriptor.
     fn open_file(self, ruby: Protected, number: VALUE) -> VALUE {
         let mode = RString::binary(self.gvl, b"r+b").value();
         call(ruby, RModule::file().value(), self.engine.names.for_fd, &[number, mode])
     }
 
-    /// Responds with an error, if nothing was sent yet; otherwise the connection ends here.
+    /// Responds with an error if nothing was sent yet; otherwise ends the connection.
     fn rescue(self, raised: Raised, error: &Cell<VALUE>) -> Result<(), Raised> {
         let (context, sender) = (self.context, Sender::new(&self.engine.engine, self.context));
         let stage = context.stage.get();
         if stage == Stage::Gathering {
-            // While `failed` runs, a successor may take the lead: it must not send what was gathered.
+            // While `failed` runs, a successor may take the lead. It must not send gathered pieces.
             context.stage.set(Stage::Unsent);
         }
         if !raised.is_exception() {
@@ -155,7 +156,7 @@ impl<'a> Request<'a> {
         failed.or_else(|again| if again.is_exception() { Ok(()) } else { Err(again) })
     }
 
-    /// Closes the body, and calls what wants to know that the response is sent.
+    /// Closes the body, and calls the callbacks that wait for the end of the response.
     fn finish(self, error: VALUE) -> Result<(), Raised> {
         let env = self.context.env.get();
         let body = self.context.body.get();
@@ -168,7 +169,7 @@ impl<'a> Request<'a> {
         });
         let told = self.gvl.catch(|ruby| {
             let (returned, input) = (self.context.returned.get(), self.context.input.get());
-            self.engine.callbacks.finished(ruby, Finished { env, returned, input, error });
+            self.engine.callbacks.finished(ruby, FinishedRequest { env, returned, input, error });
         });
         for raised in [closed, told].into_iter().filter_map(Result::err) {
             if !raised.is_exception() {
@@ -181,7 +182,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Whether the application wants to know that the response is sent.
+    /// Whether the application has registered callbacks for the end of the response.
     fn has_callbacks(self, env: VALUE) -> bool {
         let is_quiet = |callbacks| {
             RArray::plain(self.gvl, callbacks).is_some_and(|callbacks| callbacks.len(self.gvl) == 0)

@@ -1,4 +1,4 @@
-//! From what an application returns to its response: the status, the head, and the kind of its body.
+//! Turns the result of an application into a response: the status, the head, and the kind of body.
 
 use rb_sys::VALUE;
 use thruway_http1::response::{PartialHead, ResponseConstraints, is_bodiless};
@@ -11,16 +11,16 @@ use super::sender::Sender;
 use crate::ruby::call::{call, responds_to};
 use crate::ruby::{NIL, Protected, RArray, RString, number, raise};
 
-/// The status with which the connection becomes the body's, if that is a stream.
+/// The status after which the connection belongs to a streaming body.
 const SWITCHING_PROTOCOLS: u16 = 101;
 
-/// Below this status, another response follows.
+/// The lowest final status. Below it, another response follows.
 const FINAL: u16 = 200;
 
-/// From this status on, an application refuses an upgrade.
+/// The lowest status by which an application refuses an upgrade.
 const REDIRECT: u16 = 300;
 
-/// Responds to the request of one thread. `context` says how far the response is, if a method raises.
+/// Responds to the request of one thread. `context` records the progress of the response, in case a method raises.
 #[derive(Clone, Copy)]
 pub(super) struct Responder<'a> {
     pub(super) engine: &'a RackEngine,
@@ -37,7 +37,7 @@ impl<'a> Responder<'a> {
         Sender::new(&self.engine.engine, self.context)
     }
 
-    /// Sends what the application returned.
+    /// Sends the result of the application.
     pub(super) fn respond(self, returned: VALUE) {
         let gvl = self.ruby.gvl();
         let triple = RArray::convert(self.ruby, returned).filter(|triple| triple.len(gvl) >= 3);
@@ -53,15 +53,15 @@ impl<'a> Responder<'a> {
         if self.context.upgrades.get() && self.upgrade(status, at(1)) {
             return;
         }
-        // SAFETY: the head is left alone until it is finished: Ruby code in between (`to_s` of a field) belongs to this
-        // request.
+        // SAFETY: the head is not used elsewhere until it is finished: Ruby code that runs in between (`to_s` of a
+        // field) belongs to this request.
         let out = unsafe { self.context.head.get() };
         out.clear();
         let head = ResponseHead::new(out, status);
         let (partial, special) = HeadFields::new(self.engine, self.ruby, head).write(at(1));
         if status < FINAL {
             self.check_interim(status, special);
-            // What comes next is of another protocol, or responds to a client that waits for more.
+            // The next bytes are of another protocol, or the client waits for a further response.
             let constraints = self.context.constraints.get();
             let closing = ResponseConstraints { is_persistent: false, ..constraints };
             self.context.constraints.set(closing);
@@ -69,7 +69,7 @@ impl<'a> Responder<'a> {
         self.send_body(partial, status, special);
     }
 
-    /// Upgrades the connection, if the application has named a handler of its events; otherwise false.
+    /// Upgrades the connection if the application has named a handler for its events; otherwise returns false.
     fn upgrade(self, status: u16, headers: VALUE) -> bool {
         let (gvl, env) = (self.ruby.gvl(), self.context.env.get());
         let handler = self.engine.environments.borrow().upgrade_handler(gvl, env);
@@ -96,7 +96,7 @@ impl<'a> Responder<'a> {
         self.respond(returned);
     }
 
-    /// Closes the application's body, if it can be closed: once.
+    /// Closes the application's body once, if it can be closed.
     pub(super) fn close_body(self) {
         let body = self.context.body.replace(NIL);
         let close = self.engine.names.close;
@@ -105,12 +105,12 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Raises TypeError with what is wrong with a body.
+    /// Raises TypeError with a description of the error in a body.
     pub(super) fn raise_bad_body(self, text: &'static str) -> ! {
         raise::type_error(self.ruby, RString::binary(self.ruby.gvl(), text.as_bytes()))
     }
 
-    /// A status as Rack has it: what an object's `to_i` gives.
+    /// The status in the sense of Rack: the result of an object's `to_i`.
     fn status(self, status: VALUE) -> u16 {
         let is_number = rb_sys::FIXNUM_P(status);
         let to_i = || call(self.ruby, status, self.engine.names.to_i, &[]);
@@ -124,7 +124,8 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Raises if nothing takes the connection from an interim response on: the client would wait for the final one.
+    /// Raises if the application returns an interim response without taking the connection: the client would wait for
+    /// the final response.
     fn check_interim(self, status: u16, special: Special) {
         let body = self.context.body.get();
         let is_stream = || {
@@ -138,7 +139,7 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Whether the connection has other requests, too.
+    /// Whether the connection serves other requests, too.
     fn is_shared(self) -> bool {
         self.context.constraints.get().version == Version::Http2
     }
@@ -148,12 +149,12 @@ impl<'a> Responder<'a> {
         let array = RArray::plain(self.ruby.gvl(), body);
         let names = &self.engine.names;
         if special.hijack != NIL && self.is_shared() {
-            // The connection is not the request's alone, but what takes it can write to a stream as well.
+            // The connection is shared, but the hijack can write to a stream as well.
             self.send_stream(partial, special.hijack);
         } else if special.hijack != NIL {
             self.give_away(partial, special.hijack);
         } else if status == SWITCHING_PROTOCOLS {
-            // The body writes by itself (Rack 3).
+            // The body writes to the connection itself (Rack 3).
             self.give_away(partial, body);
         } else if let Some(path) = special.file {
             self.send_declared_file(partial, path);
@@ -162,7 +163,7 @@ impl<'a> Responder<'a> {
         } else if self.context.constraints.get().is_head || is_bodiless(status) {
             self.sender().send_bytes(partial, None, &[]);
         } else if self.send_file(partial, body) {
-            // The kernel does.
+            // The kernel sends the file.
         } else if let Some(array) = self.array_inside(body) {
             self.send_array(partial, array);
         } else if responds_to(self.ruby, body, names.each) {

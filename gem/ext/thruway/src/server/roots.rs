@@ -1,4 +1,4 @@
-//! Ruby objects that Rust holds on to, where Ruby's collector finds them.
+//! Ruby objects that Rust values keep alive.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,25 +8,25 @@ use rb_sys::VALUE;
 use crate::ruby::data_type::Marker;
 use crate::ruby::{Gvl, NIL, Object, RString};
 
-/// Objects that are kept alive, and in their places, for as long as their [`Root`]s live. A root may end in a thread
+/// Objects that are kept alive, and are not moved, as long as their [`Root`]s live. A root may be dropped in a thread
 /// that does not hold the interpreter lock.
 #[derive(Default)]
 pub(super) struct Roots {
-    /// Used with the interpreter lock held. Ruby's collector reads it at any allocation of Ruby's, so no borrow of it
-    /// lasts over one.
+    /// Used with the interpreter lock held. Ruby's collector reads the values at any allocation of Ruby's, so no
+    /// borrow lasts over an allocation.
     values: RefCell<Vec<VALUE>>,
     free: RefCell<Vec<usize>>,
-    /// Slots whose roots have ended. With the interpreter lock held it is never waited for: in a process that was
-    /// forked meanwhile it would stay locked.
+    /// Slots whose roots were dropped. A thread with the interpreter lock never waits for this mutex: in a forked
+    /// process, the mutex could stay locked for ever.
     ended: Mutex<Vec<usize>>,
 }
 
 // SAFETY: `values` and `free` are used with the interpreter lock held only; threads without it use `ended`.
 unsafe impl Sync for Roots {}
-// SAFETY: as above; values of Ruby's are numbers to other threads.
+// SAFETY: as above; to other threads, a VALUE is a number.
 unsafe impl Send for Roots {}
 
-/// One object that is kept alive.
+/// An object that is kept alive.
 pub(super) struct Root<T> {
     roots: Arc<Roots>,
     slot: usize,
@@ -46,7 +46,7 @@ impl Roots {
         Root { roots: Arc::clone(self), slot, object }
     }
 
-    /// Tells Ruby's collector of every object.
+    /// Marks every object for Ruby's collector.
     pub(super) fn mark(&self, marker: Marker) {
         self.forget_ended();
         self.values.borrow().iter().for_each(|value| marker.mark(*value));
@@ -73,17 +73,17 @@ impl<T> Drop for Root<T> {
     }
 }
 
-/// The bytes of a String that are on their way to a client. Any thread may send them.
+/// The bytes of a String that is being sent to a client. Any thread may send them.
 pub(super) struct SentString {
     bytes: &'static [u8],
     _root: Root<VALUE>,
 }
 
 impl SentString {
-    /// What `string` holds now.
+    /// Keeps the current bytes of `string`.
     pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, string: RString) -> Self {
         let string = string.frozen(gvl).string();
-        // SAFETY: the String is frozen, and its root keeps it alive and in its place while this value lives.
+        // SAFETY: the String is frozen, and its root keeps it alive and in place as long as this value lives.
         Self { bytes: unsafe { string.bytes() }, _root: roots.keep(gvl, string.value()) }
     }
 }

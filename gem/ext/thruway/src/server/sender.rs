@@ -1,4 +1,4 @@
-//! The way of a response from its head to the engine.
+//! Passes a response from its head to the engine.
 
 use std::os::fd::{IntoRawFd, RawFd};
 
@@ -11,10 +11,11 @@ use super::context::{Context, Stage};
 use super::shared_engine::SharedEngine;
 use crate::ruby::{Gvl, Protected, RString, thread};
 
-/// A body up to here is copied behind its head, which is cheaper than to send two pieces.
+/// The size up to which a body is copied behind its head, which is cheaper than sending two pieces.
 const COPIED_BYTES_MAX: usize = 8 << 10;
 
-/// Between two looks at a client that is waited for: as late may its thread, or its time, be ended.
+/// The time between two checks of a client that is waited for. An end of the thread, or a timeout, is noticed that
+/// late.
 const LOOK_MS: i32 = 100;
 
 /// Sends the response to one thread's request.
@@ -29,7 +30,7 @@ impl<'a> Sender<'a> {
         Self { engine, context }
     }
 
-    /// Sends a head and a body of bytes; without a length, the head's own stands.
+    /// Sends a head and a body of bytes. Without `length`, the head keeps its own.
     pub(super) fn send_bytes(self, partial: PartialHead, length: Option<usize>, body: &[u8]) {
         let length = length.map(|length| length as u64);
         if body.len() > COPIED_BYTES_MAX {
@@ -56,7 +57,7 @@ impl<'a> Sender<'a> {
         self.hand_over(Response { head, plan, payload });
     }
 
-    /// Sends a response that needs nothing of Ruby's.
+    /// Sends an error response without calling Ruby.
     pub(super) fn send_bare_error(self) {
         let Some(ticket) = self.context.ticket.get() else { return };
         let mut engine = self.engine.lock();
@@ -69,8 +70,8 @@ impl<'a> Sender<'a> {
         self.context.stage.set(Stage::Done);
     }
 
-    /// Sends the head and what is gathered as the start of a stream. Without anything gathered, the head waits for the
-    /// next piece.
+    /// Sends the head and the gathered pieces as the start of a stream. If nothing is gathered, the head waits for
+    /// the next piece.
     pub(super) fn begin_stream(self) {
         let Some(partial) = self.context.partial.take() else { return };
         let Some(ticket) = self.context.ticket.get() else { return };
@@ -88,7 +89,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// The same, and the head does not wait.
+    /// As [`begin_stream`](Self::begin_stream), but the head does not wait.
     pub(super) fn start_stream(self) {
         self.begin_stream();
         if let Some(ticket) = self.context.ticket.get() {
@@ -96,14 +97,14 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Ends a stream; how many bytes are missing.
+    /// Ends a stream. Returns the number of missing bytes.
     pub(super) fn finish_stream(self) -> u64 {
         self.context.stage.set(Stage::Done);
         let ticket = self.context.ticket.get();
         ticket.map_or(0, |ticket| self.engine.lock().response(ticket).finish())
     }
 
-    /// Ends the connection, if the response is not sent yet.
+    /// Ends the connection, unless the response was sent completely.
     pub(super) fn abort(self) {
         if let Some(ticket) = self.context.ticket.get()
             && self.context.stage.get() != Stage::Done
@@ -113,7 +114,7 @@ impl<'a> Sender<'a> {
         self.context.stage.set(Stage::Done);
     }
 
-    /// Sends a head after which the connection is the application's, and waits until it is sent.
+    /// Sends a head after which the connection belongs to the application, and waits until the head is sent.
     pub(super) fn send_raw_head(self, ruby: Protected, partial: PartialHead) {
         let Some(ticket) = self.context.ticket.get() else { return };
         let written = self.begin_raw(partial, ticket);
@@ -122,7 +123,7 @@ impl<'a> Sender<'a> {
         self.context.stage.set(Stage::Done);
     }
 
-    /// Takes the connection out of the engine: its descriptor, and what was read ahead.
+    /// Takes the connection out of the engine. Returns its descriptor, and the bytes that were read ahead.
     pub(super) fn detach(self, gvl: Gvl) -> Option<[VALUE; 2]> {
         let ticket = self.context.ticket.get()?;
         let (socket, input) = self.engine.lock().response(ticket).detach()?;
@@ -159,8 +160,8 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Waits while more of a response waits for the client than is kept in memory and in files; false if the client is
-/// gone. Only an endless body has to wait.
+/// Waits while more of a response waits for the client than may be kept in memory and in files. Returns false if the
+/// client has disconnected. Only an endless body has to wait.
 pub(super) fn wait_for_client(
     ruby: Protected,
     engine: &SharedEngine,
@@ -186,32 +187,32 @@ fn wait_below(
         ruby.gvl().release(|| wait_for(socket, direction), || ());
         thread::check_interrupts(ruby);
         let mut engine = engine.lock();
-        // All threads may be waiting here, so that none reads the clock.
+        // All threads may be waiting here, so that none of them advances the engine's clock.
         engine.tick();
         written = engine.response(ticket).flush();
     }
     false
 }
 
-/// Waits until `socket` takes bytes, or has some. Should it be closed meanwhile, or another thread read them, the wait
-/// ends with the next look.
+/// Waits until `socket` is writable, or readable, as `direction` states. If the socket is closed, or another thread
+/// reads its bytes, the wait ends with the next check.
 fn wait_for(socket: RawFd, direction: Direction) {
     let events = match direction {
         Direction::In => libc::POLLIN,
         Direction::Out => libc::POLLOUT,
     };
     let mut polled = libc::pollfd { fd: socket, events, revents: 0 };
-    // SAFETY: the pointer is to one entry; a descriptor that is closed is reported, not touched.
+    // SAFETY: the pointer is to one entry; a closed descriptor is reported, not touched.
     unsafe { libc::poll(&raw mut polled, 1, LOOK_MS) };
 }
 
-/// What is said of a body that was broken off because it is longer than was claimed.
+/// The message for a body that was cut off because it is longer than its declared length.
 pub(super) fn too_long(gvl: Gvl) -> RString {
     let text = b"the body is longer than its content-length: the response was broken off";
     RString::binary(gvl, text)
 }
 
-/// What is said of a body that is shorter.
+/// The message for a body that is shorter than its declared length.
 pub(super) fn too_short(gvl: Gvl, missing: u64) -> RString {
     let text = format!(
         "the body is {missing} bytes shorter than its content-length: the response was broken off"

@@ -1,4 +1,4 @@
-//! Upgraded connections, as Ruby uses them: `Thruway::Sockets` and `Thruway::Client` stand on these methods.
+//! Upgraded connections, for Ruby: `Thruway::Sockets` and `Thruway::Client` are built on these methods.
 
 use rb_sys::VALUE;
 use thruway_serve::websocket::{self, CloseCode, Deflater};
@@ -10,16 +10,16 @@ use super::shared_engine::SharedEngine;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Raised, boolean, is_true, number, raise};
 
-/// Clients of a broadcast that are sent to while the engine is locked once.
+/// The number of clients of a broadcast that are served under one lock of the engine.
 const BROADCAST_CLIENTS: usize = 64;
 
-/// An event of a connection, for Ruby.
+/// An event of a connection, in the form for Ruby.
 #[derive(Clone, Copy)]
 pub(super) struct ReadyEvent {
     ticket: Ticket,
-    /// A number that `Thruway::Sockets` knows.
+    /// The number of a kind that `Thruway::Sockets` knows.
     kind: u64,
-    /// A message's bytes, or a close code.
+    /// The bytes of a message, or a close code.
     data: VALUE,
 }
 
@@ -40,7 +40,7 @@ impl ReadyEvent {
 }
 
 impl RackEngine {
-    /// Lets the application handle an event.
+    /// Passes an event to the application.
     pub(super) fn call_socket(&self, gvl: Gvl, me: usize, event: ReadyEvent) -> Result<(), Raised> {
         let ReadyEvent { ticket, kind, data } = event;
         let waits = self.engine.lock().has_waiting();
@@ -54,7 +54,7 @@ impl RackEngine {
         self.leave_application(gvl, me, entered_us);
         let has_work = self.engine.lock().socket(ticket).done();
         if has_work && !self.leadership.leads(me) {
-            // The leader may be waiting for events, and this one came without any.
+            // The leader may be waiting for events, and this event came without any.
             self.engine.wake();
         }
         ended
@@ -78,7 +78,8 @@ fn arguments<const COUNT: usize>(ruby: Protected, given: &[VALUE]) -> [VALUE; CO
     })
 }
 
-/// `engine.upgrade(ticket, head, is_websocket, is_compressed, wants_drained)`: whether the client is still there.
+/// `engine.upgrade(ticket, head, is_websocket, is_compressed, wants_drained)`: returns whether the client is still
+/// connected.
 fn upgrade(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let [ticket, head, is_websocket, is_compressed, wants_drained] = arguments(ruby, given);
     let engine = TYPE.get(ruby, &this);
@@ -96,7 +97,7 @@ fn upgrade(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     )
 }
 
-/// `engine.socket_send(ticket, message, is_text)`: sends a message; whether the socket is open.
+/// `engine.socket_send(ticket, message, is_text)`: sends a message; returns whether the socket is open.
 fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let [ticket, message, is_text] = arguments(ruby, given);
     let engine = TYPE.get(ruby, &this);
@@ -109,7 +110,7 @@ fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     boolean(send(&engine.engine, ticket, &frame))
 }
 
-/// `engine.socket_write(ticket, bytes)`: sends bytes as they are, as for events.
+/// `engine.socket_write(ticket, bytes)`: sends bytes without framing, as for server-sent events.
 fn socket_write(ruby: Protected, this: VALUE, ticket: VALUE, bytes: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let (ticket, bytes) = (ticket_of(ruby, ticket), RString::convert(ruby, bytes));
@@ -117,8 +118,8 @@ fn socket_write(ruby: Protected, this: VALUE, ticket: VALUE, bytes: VALUE) -> VA
     boolean(bytes.read(ruby.gvl(), |bytes| send(engine, ticket, bytes)))
 }
 
-/// `engine.socket_broadcast(tickets, message, is_text)`: sends a message to the clients of all tickets, which stand in
-/// one String. How many of them are open.
+/// `engine.socket_broadcast(tickets, message, is_text)`: sends a message to the clients of all tickets, which are
+/// concatenated in one String. Returns the number of open sockets among them.
 fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let [tickets, message, is_text] = arguments(ruby, given);
     let (gvl, engine) = (ruby.gvl(), TYPE.get(ruby, &this));
@@ -128,7 +129,7 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
         message.read(gvl, |message| websocket::message(is_true(is_text), message, deflater))
     };
     let plain = frame(None);
-    // There is a deflater once a message was compressed for any of them. Its borrow ends before other threads run.
+    // The deflater exists once a message was compressed for any client. Its borrow ends before other threads run.
     let compressed = engine.deflater.borrow_mut().as_mut().map(|deflater| frame(Some(deflater)));
     let shared = &*engine.engine;
     let (mut open, mut at) = (0, 0);
@@ -146,7 +147,7 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
         }
     };
     gvl.release(&mut send_all, || ());
-    // It did not run if something is pending for this thread.
+    // The function did not run if an interrupt is pending for this thread.
     send_all();
     engine.engine.wake();
     number::from_u64(gvl, open)
@@ -164,7 +165,8 @@ fn socket_close(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     NIL
 }
 
-/// `engine.socket_pending(ticket)`: bytes that wait for the client to take them; nil if the socket is not open.
+/// `engine.socket_pending(ticket)`: returns the number of bytes that wait for the client; nil if the socket is not
+/// open.
 fn socket_pending(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);
@@ -176,7 +178,7 @@ fn socket_pending(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
 fn send(engine: &SharedEngine, ticket: Ticket, bytes: &[u8]) -> bool {
     let is_open = engine.lock().socket(ticket).send(bytes);
     if !is_open {
-        // Its owner is to be told, and the leader may be waiting for events.
+        // The owner has to be notified, and the leader may be waiting for events.
         engine.wake();
     }
     is_open

@@ -1,4 +1,4 @@
-//! What a request lets its connection become.
+//! The protocols to which a request may upgrade its connection.
 
 use rb_sys::VALUE;
 use thruway_http1::field::members;
@@ -6,10 +6,10 @@ use thruway_http1::{Request, Version};
 
 use crate::ruby::{Gvl, Symbol};
 
-/// Characters of a key: 16 bytes as base64.
+/// The length of a key: 16 bytes in base64.
 const KEY_BYTES: usize = 24;
 
-/// What `rack.upgrade?` says.
+/// The value of `rack.upgrade?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Upgrade {
     WebSocket,
@@ -17,13 +17,13 @@ pub(super) enum Upgrade {
 }
 
 impl Upgrade {
-    /// What the fields of a request ask for (RFC 6455, 4.2.1).
+    /// The upgrade that the fields of a request ask for (RFC 6455, 4.2.1).
     pub(super) fn of(request: &Request<'_>) -> Option<Self> {
         let field = |name: &[u8]| {
             let mut fields = request.fields();
             fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
         };
-        // A list may be in several fields (RFC 9110, 5.3).
+        // A list may be spread over several fields (RFC 9110, 5.3).
         let has = |name: &[u8], member: &[u8]| {
             let mut lists = request.fields().filter(|(other, _)| other.eq_ignore_ascii_case(name));
             lists.any(|(_, list)| members(list).any(|other| other.eq_ignore_ascii_case(member)))
@@ -47,7 +47,7 @@ impl Upgrade {
     }
 }
 
-/// Whether a request without regard to its fields may be upgraded.
+/// Whether a request may be upgraded, apart from its fields.
 pub(super) fn may_upgrade(request: &Request<'_>) -> bool {
     request.method() == b"GET" && request.version() != Version::Http10
 }

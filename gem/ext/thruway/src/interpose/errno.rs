@@ -1,4 +1,4 @@
-//! `errno`, which our work between two calls of Ruby's must not change.
+//! Access to `errno`, which must not change between two calls of Ruby's.
 
 use std::ffi::c_int;
 
@@ -17,6 +17,6 @@ fn errno_place() -> *mut c_int {
     use libc::__errno_location as place;
     #[cfg(not(target_os = "linux"))]
     use libc::__error as place;
-    // SAFETY: may be called at any time.
+    // SAFETY: the function may be called at any time.
     unsafe { place() }
 }
