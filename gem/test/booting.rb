@@ -17,12 +17,12 @@ module Booting
   OTHERS = %w[CI THRUWAY_PRELOAD THRUWAY_BOOT THRUWAY_PACK RUBYOPT RUBYLIB].freeze
   # Which cases a random test tries.
   SEED = Integer(ENV.fetch("THRUWAY_SEED", "1"))
-  # What Thruway itself says if a program is to be frozen before anything was learned.
+  # The note that Thruway prints if a program is to be frozen before a pack exists.
   NOTHING_FROZEN = /^thruway: note: nothing is frozen, since there is no pack at .*\n/
   # A program that takes longer hangs.
   PATIENCE_SECONDS = 60
 
-  # What a program said, and how it ended.
+  # The output and the exit status of a program.
   Said = Struct.new(:out, :err, :status) do
     def to_s
       "#{status.exitstatus || status.termsig}\n-- stdout\n#{out}\n-- stderr\n#{err}"
@@ -49,7 +49,7 @@ module Booting
       File.binwrite(path, text)
     end
 
-    # What was written a moment ago is not learned.
+    # Waits, because files that were just written are not learned.
     def age
       sleep 0.04
     end
@@ -65,7 +65,7 @@ module Booting
       said
     end
 
-    # What of the program `--explain` says that Ruby compiled.
+    # The files of the program that Ruby has compiled, according to `--explain`.
     def compiled(*options)
       own = /: #{Regexp.escape(folder)}\/(.*)$/
       run("--explain", *options).err.lines.filter_map { |line| line[own, 1] }
@@ -84,7 +84,7 @@ module Booting
     end
   end
 
-  # What the portable mode does not do, docs/reference/verbs/run.md says.
+  # docs/reference/verbs/run.md lists the limits of the portable mode.
   def skip_if_portable(reason) = PORTABLE.any? && skip("the portable mode #{reason}")
 
   # How many cases a random test tries.

@@ -57,7 +57,7 @@ module Commands
     Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }
   end
 
-  # What a server that does not start says. A server that starts is stopped.
+  # The error output of a server that must not start. A server that starts is stopped.
   def refusal(*arguments)
     _, said, status = Open3.capture3("timeout", PATIENCE_SECONDS.to_s, BINARY, "serve", *arguments)
     assert_equal 2, status.exitstatus, said

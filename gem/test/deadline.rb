@@ -41,8 +41,8 @@ module Deadline
   end
 end
 
-# What runs the tests may have started them in the background of a script, where these are ignored.
-# Whatever a test starts would ignore them, too.
+# A script that runs the tests in the background makes them ignore these signals, and all programs
+# that the tests start would ignore them as well.
 %w[HUP INT QUIT].each { |signal| trap(signal, "DEFAULT") }
 
 Minitest::Test.prepend(Deadline)

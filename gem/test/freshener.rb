@@ -16,7 +16,8 @@
 class Freshener
   BASES = %w[a b link/in c].freeze
   NAMES = %w[f g sub/h k.x].freeze
-  # What a program or its child does is promised in all modes; strangers need to be looked for.
+  # All modes promise to see changes by a program or its child. Only some look for those of
+  # strangers.
   ACTORS = { "validated" => %i[itself child stranger], "digest" => %i[itself child stranger],
              "portable" => %i[itself child stranger], "frozen" => %i[itself child],
              "image" => %i[itself child] }.freeze
@@ -71,7 +72,7 @@ class Freshener
       Dir.mkdir(folder)
     end
 
-    # What an edit is, chosen before its maker is known.
+    # Chooses an edit, independently of the process that makes it.
     def choose(kinds)
       [pick(kinds), path, path, pick(BASES), number]
     end

@@ -5,7 +5,7 @@ require "minitest/autorun"
 require "open3"
 require "tmpdir"
 
-# What `gem build` puts into the gem, and what Bundler makes of a checkout.
+# The files that `gem build` puts into the gem, and the use of a checkout by Bundler.
 class GemspecTest < Minitest::Test
   ROOT = File.expand_path("../..", __dir__)
 
@@ -153,7 +153,7 @@ class GemspecTest < Minitest::Test
 
   def run_in(folder, *words)
     environment = words.first.is_a?(Hash) ? words.shift : {}
-    # What this process was started with is no business of theirs.
+    # Removes the variables of this process that affect Ruby.
     plain = { "RUBYOPT" => nil, "RUBYLIB" => nil, "BUNDLE_GEMFILE" => nil, **environment }
     out, err, status = Open3.capture3(plain, *words, chdir: folder)
     assert status.success?, "#{words.join(" ")}: #{err}"

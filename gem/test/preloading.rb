@@ -10,7 +10,7 @@ require "tmpdir"
 module Preloading
   THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
   EXAMPLE = File.expand_path("../../examples/rails_app", __dir__)
-  # What takes longer hangs.
+  # A command that takes longer is taken to hang.
   PATIENCE_SECONDS = 60
   # Once something has hung, other things probably will: they are not waited for as long.
   PATIENCE_AFTER_A_FAILURE_SECONDS = 5
@@ -58,7 +58,7 @@ module Preloading
     end
   end
 
-  # What a command said, how it ended, and how it began.
+  # The output of a command, its exit status, and whether it was preloaded.
   Said = Struct.new(:out, :err, :status, :how) do
     def to_s = "#{status.exitstatus || status.termsig}\n-- stdout\n#{out}\n-- stderr\n#{err}"
     def forked? = how.start_with?("forked")

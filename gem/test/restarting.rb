@@ -63,7 +63,7 @@ module Restarting
     start(*arguments, "-t", "2")
   end
 
-  # What the server has said is told with a failure.
+  # Prints the server's log if a test has failed.
   def teardown
     warn "The log:\n#{log}" if @log && failures.any?
     super

@@ -12,7 +12,7 @@ class Texts
     "\t", "~", "null", "\u{1f600}", "=", "<<", "x" * 300, Date.new(2001, 2, 3),
     Date.new(1500, 1, 1), Time.at(0, 5, :usec).utc
   ].freeze
-  # What a dump does not write.
+  # YAML texts that `YAML.dump` never writes.
   BY_HAND = [
     "", "# only words\n", "---\n...\n", "a: &x {b: 1}\nc: *x\nd: *x\n",
     "a: &x [1, 2]\n<<: {b: *x}\n", "base: &b {k: v}\nuse:\n  <<: *b\n  k: w\n", "a: 1\na: 2\n",

@@ -74,7 +74,7 @@ class Trees
     RUBY
   end
 
-  # What a feature may do. Names are sometimes of features that are nowhere.
+  # A random statement of a feature. Some names are those of features that do not exist.
   def statement
     feature, base = pick(FEATURES + ["nowhere"]), pick(BASES)
     case rand(12)

@@ -3,8 +3,8 @@
 require "fileutils"
 require "securerandom"
 
-# What a first boot makes, so that one command starts the application from a fresh checkout. Servers
-# start several processes at a time: one of them does it, and the others wait for it.
+# Prepares a fresh checkout at the first boot, so that one command starts the application. If a
+# server starts several processes at a time, one of them prepares the checkout and the others wait.
 module FirstBoot
   module_function
 

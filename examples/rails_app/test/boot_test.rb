@@ -10,7 +10,7 @@ require "timeout"
 class BootTest < Minitest::Test
   APPLICATION = File.expand_path("..", __dir__)
   BINARY = File.expand_path("../../../target/debug/thruway", __dir__)
-  # What Puma says, and what Thruway says.
+  # The line in which Puma or Thruway announces its address.
   LISTENING = %r{(?:Listening|serving .*) on http://127\.0\.0\.1:(\d+)}
   BOOT_SECONDS_MAX = 60
 
@@ -36,7 +36,7 @@ class BootTest < Minitest::Test
     end
   end
 
-  # What breaks Rack's rules is raised where the server calls, and the server's answer is a 500.
+  # Rack::Lint raises an exception for a violation of the specification, and the response is a 500.
   def test_every_page_keeps_rack_s_rules
     command = self.class.thruway("-e", "production", "-w", "2")
     serve(command.map { |word| word == "." ? "lint.ru" : word }) do |http|

@@ -2,7 +2,7 @@
 
 require_relative "../booting"
 
-# What a program hears of the files that it loads.
+# The events that a program gets for the files that it loads.
 class EventTest < Minitest::Test
   include Booting
 

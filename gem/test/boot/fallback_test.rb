@@ -2,7 +2,7 @@
 
 require "booting"
 
-# What is left to Ruby, and what is left alone.
+# The cases in which the boot lets Ruby load a feature, or does not touch the program at all.
 class FallbackTest < Minitest::Test
   include Booting
 

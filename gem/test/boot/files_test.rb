@@ -112,7 +112,7 @@ class FilesTest < Minitest::Test
     end
   end
 
-  # What makes Ruby expand its load path before a name is looked for in it.
+  # Statements that make Ruby expand its load path before it searches it for a name.
   EXPANDS = {
     "an absolute name" => "require \"\#{__dir__}/lib/first\"",
     "an absolute name with a suffix" => "require \"\#{__dir__}/lib/first.rb\"",
@@ -207,7 +207,7 @@ class FilesTest < Minitest::Test
               "lib/other/part.rb" => "puts :part\n", "sub/x" => "", "text.yml" => "{a: 1}\n" }
     program({ **files, "main.rb" => LEARNS }) do |program|
       2.times { program.run }
-      # What the program makes itself is old enough to be learned where it runs slowly.
+      # On a slow machine, files that the program writes may be old enough to be learned.
       pack = File.binread(program.pack)
       program.write("main.rb", UNDOES)
       [[], [], ["--trust-image"], ["--frozen"], ["--digest"], []].each do |options|

@@ -2,9 +2,9 @@
 
 require "booting"
 
-# What changes while a program runs, or between two runs, is seen as Ruby itself sees it. The table
-# in docs/reference/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at
-# random.
+# A program sees changes of files, during a run or between two runs, as it does in plain Ruby. The
+# table in docs/reference/verbs/run.md lists the promises of each mode; `freshness_test.rb` tests
+# them with random changes.
 class FreshTest < Minitest::Test
   include Booting
 

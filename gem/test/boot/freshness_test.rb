@@ -11,7 +11,7 @@ class FreshnessTest < Minitest::Test
   include Booting
 
   PROGRAM = File.expand_path("../freshener.rb", __dir__)
-  # What THRUWAY_BOOT says.
+  # The values of THRUWAY_BOOT for each mode.
   WORDS = { "validated" => "", "digest" => "digest", "frozen" => "frozen",
             "image" => "trust-image", "portable" => "portable" }.freeze
   FOLDERS = [File.expand_path("gem", File.dirname(Booting::THRUWAY)),
@@ -38,7 +38,7 @@ class FreshnessTest < Minitest::Test
 
   private
 
-  # What the block says of each, some of them at a time.
+  # The results of the block for all elements, computed by several threads.
   def at_once(all)
     all = all.to_a
     threads = Array.new(JOBS) {
@@ -72,7 +72,7 @@ class FreshnessTest < Minitest::Test
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-  # What was said otherwise than by a plain Ruby.
+  # The differences from the output of a plain Ruby.
   def compare(place, first, size, mode)
     Dir.mktmpdir("fresh", place) do |around|
       plain, packed = %w[plain packed].map { |name|

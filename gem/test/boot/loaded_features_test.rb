@@ -8,7 +8,7 @@ class LoadedFeaturesTest < Minitest::Test
 
   EMPTY = (1..400).to_h { |number| ["f#{number}.rb", ""] }
 
-  # What a program may do to the array between two features.
+  # Changes that a program may make to the array between two features.
   EDITS = [
     "$LOADED_FEATURES << '/nowhere/f300.rb'", "$LOADED_FEATURES.push('f301.rb')",
     "$LOADED_FEATURES.delete(File.expand_path('lib/f1.rb'))", "$LOADED_FEATURES.shift",

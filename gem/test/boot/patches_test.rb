@@ -286,8 +286,8 @@ class PatchesTest < Minitest::Test
       JSON.parse(json, symbolize_names: true, freeze: true)
       JSON.parse(json, object_class: Hash, array_class: Array)
     end
-    # `load_file` and `parse` are compared by themselves, dates where one is made, and `require` only
-    # brings what dates are.
+    # `load_file` and `parse` are compared by themselves, dates where one is made, and `require`
+    # only brings what dates are.
     others = [Psych.singleton_class, JSON.singleton_class, Date.singleton_class, Monitor]
     called.reject! { |owner, name| others.include?(owner) && %i[load_file safe_load_file unsafe_load_file
       parse strptime enter exit mon_owned? mon_enter mon_exit synchronize].include?(name) }

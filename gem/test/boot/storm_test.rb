@@ -34,7 +34,7 @@ class StormTest < Minitest::Test
     { "main.rb" => MAIN, **common, **rare }
   end
 
-  # What the boots of one thread said that was not right.
+  # The wrong outputs of the boots of one thread.
   def boot_all(program, numbers)
     wrong = []
     while (number = numbers.pop)

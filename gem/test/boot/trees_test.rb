@@ -24,7 +24,7 @@ class TreesTest < Minitest::Test
       tree = Trees.new(program.folder, random, in_place: modes[0] == [])
       edits = []
       EDITS.times do
-        # What was written a moment ago is not learned; what was learned must be seen to change.
+        # Files that were just written are not learned. Changes of learned files must be seen.
         program.age if random.rand(2).zero?
         compare(program, modes, switches,
                 "seed #{seed} #{switches.join(" ")} after #{edits.inspect}")

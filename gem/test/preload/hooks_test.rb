@@ -2,7 +2,7 @@
 
 require "preloading"
 
-# What an application does itself around the forks of its template.
+# The hooks of an application around the forks of its template.
 class PreloadHooksTest < Minitest::Test
   include Preloading
 
@@ -20,7 +20,7 @@ class PreloadHooksTest < Minitest::Test
       words = ["bin/rails", "runner", CODE]
       assert_equal "[]\n[]\n", made.plain(*words).out
       assert_equal "[:before, :after]\n[false, true]\n", made.forked(*words).out
-      # What a block before the fork leaves is the template's: it adds up.
+      # The block before a fork runs in the template, so its effects accumulate.
       second = made.forked(*words).out
       assert_equal "[:before, :before, :after]\n[false, false, true]\n", second
     end

@@ -43,7 +43,7 @@ class PreloadLoadPathTest < Minitest::Test
     end
   end
 
-  # What was loaded in advance is another feature than the command asks for.
+  # The argument makes the command find another feature than the one that was loaded in advance.
   def test_a_folder_that_an_argument_chooses
     %w[unshift push].each do |how|
       application do |made|

@@ -2,7 +2,7 @@
 
 require "preloading"
 
-# What a boot leaves open is each command's own.
+# Files that a boot leaves open are opened again for each command.
 class PreloadOpenFilesTest < Minitest::Test
   include Preloading
 

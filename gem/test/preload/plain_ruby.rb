@@ -7,7 +7,7 @@ require "io/wait"
 # Thruway's code.
 class PlainRuby
   FEATURE = File.expand_path("plain_run.rb", __dir__)
-  # What takes longer hangs.
+  # A command that takes longer is taken to hang.
   PATIENCE_SECONDS = 60
 
   # Of a status, what `Preloading::Said` asks for.

@@ -8,7 +8,7 @@ require_relative "plain_ruby"
 class RandomWorld < Preloading::Application
   NAMES = %w[lib config config/deep lib/deep].freeze
   FILES = %w[a.rb b.rb c.yml d.txt .env].freeze
-  # What a boot may change in Ruby itself; the command says what it finds.
+  # Changes that a boot may make to Ruby's own state. The command prints the state that it finds.
   CHANGES = [
     "Encoding.default_external = 'ISO-8859-1'", "Encoding.default_internal = 'UTF-8'",
     "STDIN.binmode.external_encoding", "STDOUT.set_encoding('UTF-16LE').external_encoding",
@@ -28,8 +28,8 @@ class RandomWorld < Preloading::Application
     p Random.seed < 2**64 && [Random.seed, rand(1000)], Warning[:experimental], ENV["TERM"]
     p RubyVM::InstructionSequence.compile_option[:frozen_string_literal], "".frozen?
   RUBY
-  # What a boot may ask of a path, as an expression of `path`. One command is told the same as the
-  # next, so a folder's own times and the order of its names are left out.
+  # Queries of a boot about a path, as expressions of `path`. All commands must get the same result,
+  # so a folder's own times and the order of its names are left out.
   ASKED = [
     "File.exist?(path)", "File.file?(path)", "File.directory?(path)", "File.symlink?(path)",
     "File.ftype(path)", "File.executable?(path)", "FileTest.readable?(path)", "File.zero?(path)",
@@ -45,7 +45,7 @@ class RandomWorld < Preloading::Application
     "Pathname(path).children.map(&:to_s).sort", "Dir[path + '*'].sort",
     "ENV[File.basename(path)]", *CHANGES, "[require('yaml'), YAML.load_file(path).to_s].last"
   ].freeze
-  # What a boot may ask of RubyGems.
+  # Queries of a boot to RubyGems.
   ASKED_OF_GEMS = [
     "require('one')", "require('two')", "gem('one')", "gem('two', '2')", "[ONE, TWO]",
     "Gem::Specification.find_all_by_name('one').map(&:full_name).sort",
@@ -92,7 +92,7 @@ class RandomWorld < Preloading::Application
   # As long as it takes after the last edit.
   def settle = sleep([0, SETTLED_SECONDS - (now - @edited_at)].max)
 
-  # What a plain run says, and a preloaded one.
+  # The outputs of a plain run and of a preloaded one.
   def both
     @argument = "-#{@random.rand(3)}"
     @known = templates_and_refusals
@@ -100,7 +100,7 @@ class RandomWorld < Preloading::Application
     [run_in_waiting_ruby, @said]
   end
 
-  # What a plain run says whose Ruby did not wait for it.
+  # The output of a plain run in a freshly started Ruby.
   def started_anew = plain(*words, @argument, env: @variables)
 
   # The template that is made behind the last command, if that was booted.
@@ -153,7 +153,7 @@ class RandomWorld < Preloading::Application
     yield(*files)
   end
 
-  # What listens or says why there is none, each with the time at which it was made.
+  # The sockets of templates and the refusals, each with its modification time.
   def templates_and_refusals
     Dir["#{@around}/run/thruway/preload/*.{socket,refusal}"].filter_map do |path|
       [path, File.stat(path).ctime]

@@ -87,7 +87,7 @@ class PreloadRefusalTest < Minitest::Test
       words = ["bin/rails", "runner", "puts 1"]
       plain = made.plain(*words)
       3.times { assert_said plain, made.preloaded(*words) }
-      # What comes before the application may be loaded in advance, and the error is the fork's own.
+      # Features before the application may be loaded in advance. The error is raised in the fork.
       assert_said plain, made.forked(*words)
     end
   end

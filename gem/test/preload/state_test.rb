@@ -2,8 +2,8 @@
 
 require "preloading"
 
-# What a boot has made of Ruby itself is found by each command, though Ruby's own start comes after
-# the fork.
+# Each command finds the changes that a boot has made to Ruby's own state, although Ruby's start
+# comes after the fork.
 class PreloadStateTest < Minitest::Test
   include Preloading
 

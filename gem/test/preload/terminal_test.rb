@@ -29,7 +29,7 @@ class PreloadTerminalTest < Minitest::Test
     def type(text) = @writer.write(text)
     def line(text) = type("#{text}\n")
 
-    # What was said up to that, which is waited for.
+    # Waits for a text, and returns the output up to that text.
     def expect(text)
       Preloading.await(-> { "#{text.inspect} in #{@said.inspect}" }) do
         more = @reader.read_nonblock(4096, exception: false)
@@ -40,7 +40,7 @@ class PreloadTerminalTest < Minitest::Test
       raise "no #{text.inspect} in #{@said.inspect}"
     end
 
-    # What a command line prints.
+    # The output of a command line.
     def said(line)
       line("#{line}; echo \"do\"ne $?")
       expect("done ").tap { expect("$ ") }

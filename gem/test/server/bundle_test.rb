@@ -2,8 +2,8 @@
 
 require_relative "../commands"
 
-# What is loaded before the application. Each default gem of Ruby's may be in a bundle. Bundler does
-# not set up a bundle with another version of a gem that is loaded already.
+# The features that a server loads before the application. Any default gem of Ruby may be in a
+# bundle, and Bundler does not set up a bundle if another version of one of its gems is loaded.
 class BundleTest < Minitest::Test
   include Commands
 
@@ -41,7 +41,7 @@ class BundleTest < Minitest::Test
                         &:readlines).map(&:chomp)
   end
 
-  # What was loaded before the application in that process, beside what every Ruby has loaded.
+  # The features that a process has loaded before the application, beyond those of every Ruby.
   def libraries_of(pid)
     own = %r{/gem/lib/thruway|/thruway/thruway\.so\z|\A/.*/thruway\.so\z}
     loaded = File.readlines(File.join(@folder, "loaded-#{pid}"), chomp: true) - plain

@@ -33,7 +33,7 @@ class ConfigurationTest < Minitest::Test
     worker_timeout workers
   ].freeze
 
-  # What comes of a file with that text, and the lines about it.
+  # How a file with that text is read (works, ignored or refused), and the lines about it.
   def outcome(text)
     configuration = Thruway::Configuration.new
     path = write("config/file.rb", text)

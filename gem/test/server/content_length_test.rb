@@ -9,7 +9,7 @@ class ContentLengthTest < Minitest::Test
 
   SIZES = [5, 60_000, 70_000, 300_000].freeze
 
-  # What came of a response whose length is claimed to be so many bytes: a status, or how it broke.
+  # The outcome of a response whose content-length is `claimed`: a status, or an error.
   def outcome(claimed, body, threads: 3)
     serve(threads: threads) do |env|
       headers = { "content-length" => claimed.to_s }

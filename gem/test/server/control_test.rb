@@ -4,7 +4,7 @@ require "json"
 
 require_relative "../commands"
 
-# What operators ask of a running server: the control application, and `thruway ctl`.
+# The control application, and `thruway ctl`.
 class ControlTest < Minitest::Test
   include Commands
 

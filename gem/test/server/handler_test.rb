@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-# What `rackup -s thruway` and `rails server -u thruway` call, with the options that they give.
+# The handler for `rackup -s thruway` and `rails server -u thruway`, with their options.
 class HandlerTest < Minitest::Test
   include Commands
 

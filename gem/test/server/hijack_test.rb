@@ -51,7 +51,7 @@ class HijackTest < Minitest::Test
     assert_equal "ECHO", client.send("echo").io.read
   end
 
-  # What an application returns beside the connection: a body that counts how often it was closed.
+  # The body that an application returns after a hijack. It counts the calls of `close`.
   class Unsent
     attr_reader :closes
 

@@ -11,7 +11,7 @@ require_relative "../serving"
 class Http2Test < Minitest::Test
   include Serving
 
-  # What curl gets, and how: the version and the status come behind the body.
+  # Curl's output: the body, followed by the version of HTTP and the status.
   def curl(path, *options, how: "--http2-prior-knowledge")
     address = @address.sub(/\Atcp|\Assl/) { |scheme| scheme == "ssl" ? "https" : "http" }
     address = "http://#{address}" unless address.include?("://")

@@ -4,7 +4,7 @@ require "json"
 
 require_relative "../commands"
 
-# What is seen of a server from outside: metrics, health, statistics.
+# The metrics, the health check and the statistics of a server.
 class MetricsTest < Minitest::Test
   include Commands
 

@@ -2,8 +2,7 @@
 
 require_relative "../restarting"
 
-# What a service manager and a load balancer see, and how workers are replaced that have had their
-# time.
+# The interfaces to service managers and load balancers, and the recycling of workers.
 class OperationTest < Minitest::Test
   include Restarting
 

@@ -9,7 +9,7 @@ require "tmpdir"
 class OtherSystemTest < Minitest::Test
   LIBRARY = File.expand_path("../../lib", __dir__)
 
-  # What the extension defines everywhere.
+  # The part of the extension that exists on all systems.
   EXTENSION = <<~RUBY
     module Thruway
       def self.expand_posix(*) = nil

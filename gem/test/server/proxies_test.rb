@@ -127,7 +127,7 @@ class ProxiesTest < Minitest::Test
       server one %<back>s %<option>s check inter 100ms
   TEXT
 
-  # What a client at 127.0.0.9 gets through a HAProxy in front of the last server.
+  # The response that a client at 127.0.0.9 gets through a HAProxy in front of the last server.
   def through_haproxy(option, mode: "http", check: "option httpchk GET /up", &secure)
     port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
     text = format(HAPROXY, front: "127.0.0.1:#{port}", option: option, mode: mode, check: check,

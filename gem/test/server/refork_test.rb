@@ -28,7 +28,7 @@ class ReforkTest < Minitest::Test
     eventually { worker_pids(pid).size == workers.size + 1 }
   end
 
-  # What the workers say, each by a connection that is new.
+  # The responses of the workers, each on a new connection.
   def firsts(count) = Array.new(count) { get.body.split.map(&:to_i) }
 
   # None is left of a worker that has just ended.
@@ -112,8 +112,9 @@ class ReforkTest < Minitest::Test
     end
   end
 
-  # What a worker gives up once, its children do not have.
-  def test_it_can_be_asked_for_by_the_control_application_again_and_again
+  # A worker closes the supervisor's sockets once. Its children, which are forked from it, must not
+  # close other files that have the same descriptors by then.
+  def test_a_refork_can_be_requested_by_the_control_application_again_and_again
     pid = start_warming(<<~RUBY, "-w", "1")
       activate_control_app "unix://#{@folder}/control"
       state_path "state"
@@ -128,7 +129,7 @@ class ReforkTest < Minitest::Test
     assert_predicate stop(pid), :success?
   end
 
-  def test_a_thread_of_the_application_stops_it_unless_that_may_end
+  def test_a_thread_of_the_application_stops_a_refork_unless_it_is_fork_safe
     write("config.ru", <<~'RUBY')
       require "timeout"
       run ->(env) {

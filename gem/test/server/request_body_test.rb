@@ -70,7 +70,7 @@ class RequestBodyTest < Minitest::Test
     eventually { open_spools.empty? }
   end
 
-  # What ends the thread may come before the application has the file.
+  # The interrupt may come before the application has got the file.
   def test_a_request_that_is_interrupted_early_leaves_no_descriptor
     body = "0123456789" * 30_000
     GC.disable

@@ -125,7 +125,7 @@ class RestartTest < Minitest::Test
     File.read(path).to_i.tap { File.delete(path) }
   end
 
-  # What waited at the gate before is of no interest.
+  # Removes the marks of processes that have waited at the gate before.
   def close_gate
     FileUtils.rm_f(File.join(@folder, "booting"))
     write("gate", "")

@@ -4,7 +4,7 @@ require_relative "../commands"
 
 require "thruway/application/runtime"
 
-# What Ruby is set to when the application is loaded.
+# Ruby's own settings when the application is loaded.
 class RuntimeTest < Minitest::Test
   include Commands
 
@@ -29,7 +29,7 @@ class RuntimeTest < Minitest::Test
     run ->(_) { [200, {}, [ASKED.join(",")]] }
   RUBY
 
-  # What was asked for by the time of the first request.
+  # The calls that were made before the first request.
   def asked(*arguments, settings: "", **variables)
     write("config.ru", APPLICATION)
     write("config/puma.rb", settings)

@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-# What signals do to a server, and what clients see while it stops.
+# The effects of signals on a server, and the responses that clients get while it stops.
 class SignalsTest < Minitest::Test
   include Commands
 

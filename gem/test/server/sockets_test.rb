@@ -234,7 +234,7 @@ class SocketsTest < Minitest::Test
     assert_equal [101], statuses("http://other.example")
   end
 
-  # What is around an application in Rails ends with its body.
+  # Rails' executor ends when the body of the response is closed.
   def test_the_body_of_an_application_is_closed_when_a_page_is_refused
     closed = Queue.new
     body = Object.new

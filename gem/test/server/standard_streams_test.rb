@@ -16,7 +16,7 @@ class StandardStreamsTest < Minitest::Test
 
   LOGGING = "log_requests\nstdout_redirect 'out/log', 'err/log', true\n"
 
-  # What makes a log impossible to open, by its folder, and the cure.
+  # Obstacles that keep a log in a folder from being opened, each with its removal.
   OBSTACLES = {
     "a folder" => [->(dir) { Dir.mkdir("#{dir}/log") }, ->(dir) { Dir.rmdir("#{dir}/log") }],
     "a link to itself" => [->(dir) { File.symlink("log", "#{dir}/log") },

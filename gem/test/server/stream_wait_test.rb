@@ -121,7 +121,7 @@ class StreamWaitTest < Minitest::Test
     is_open = true
   end
 
-  # What Rack's middleware puts around a body: Rack 2 hides that there is an Array inside.
+  # The wrappers of Rack's middleware around a body. In Rack 2, they hide that the body is an Array.
   def test_an_array_in_wrappers_is_one_write_with_a_length
     wrapped = lambda do |body, times|
       times.zero? ? body : Rack::BodyProxy.new(wrapped.call(body, times - 1)) { nil }

@@ -4,7 +4,7 @@ require_relative "../restarting"
 
 require "openssl"
 
-# What clients that speak TLS keep over a restart.
+# The connections and sessions that TLS clients keep across a restart.
 class TlsRestartTest < Minitest::Test
   include Restarting
 

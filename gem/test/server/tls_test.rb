@@ -234,7 +234,7 @@ class TlsTest < Minitest::Test
     assert_nil socket.frame
   end
 
-  # What ends them may reach them in a handshake, at the edge of a turn, or while they start.
+  # The interrupt may reach a thread in a handshake, at the edge of a turn, or during its start.
   def test_threads_that_are_ended_while_clients_shake_hands_are_all_replaced
     workers = Queue.new
     stderr_of do

@@ -42,7 +42,7 @@ class TortureTest < Minitest::Test
     end
   end
 
-  # What each path does.
+  # An application with a method for each path.
   class Application
     NAMES = %i[kept late thread fiber convertible claimed unclaimed renamed fields file large stream
                echo].freeze

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a traveller left at a stop.
+# A note that a traveller has left at a stop.
 class Note < ApplicationRecord
   TEXT_LENGTH_MAX = 140
 
