@@ -19,7 +19,7 @@ use super::{current, iseq};
 use crate::preload;
 use crate::ruby::call::call;
 use crate::ruby::define::Method;
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RString, Symbol, is_true, read_all};
+use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RString, Symbol, is_true, read_all};
 
 /// The state of code loading in this process. Each value is independent of the others; the atomics are caches of
 /// Ruby's settings, written with the interpreter lock held.
@@ -31,9 +31,9 @@ struct CodeState {
     /// The categories of warnings that are on.
     categories: AtomicU8,
     /// The hook that receives the code that Ruby compiles, created with the first file that can be learned.
-    hook: OnceLock<Pinned>,
+    hook: OnceLock<PinnedObject>,
     /// The callable that was passed to `Thruway::Boot.on_event`.
-    observer: Mutex<Option<Pinned>>,
+    observer: Mutex<Option<PinnedObject>>,
 }
 
 static STATE: CodeState = CodeState {
@@ -114,17 +114,17 @@ pub(super) fn note_supplier(boot: &Boot) {
 
 /// Makes `observer` receive an event for each file of code, or removes the observer if the value is nil.
 pub(super) fn observe(gvl: Gvl, observer: VALUE) {
-    let observer = is_true(observer).then(|| Pinned::new(gvl, observer));
+    let observer = is_true(observer).then(|| PinnedObject::new(gvl, observer));
     *STATE.observer.lock().unwrap_or_else(PoisonError::into_inner) = observer;
 }
 
-fn observer() -> Option<Pinned> {
+fn observer() -> Option<PinnedObject> {
     *STATE.observer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls the observer with the event, the path, and the reason why the code is not from the pack. Exceptions that the
 /// observer raises propagate.
-fn tell(ruby: Protected, observer: Pinned, reason: Option<Reason>, path: RString) {
+fn tell(ruby: Protected, observer: PinnedObject, reason: Option<Reason>, path: RString) {
     let gvl = ruby.gvl();
     let event = match reason {
         None => c"hit",
@@ -195,7 +195,7 @@ fn watch(
     PENDING.set(OutputObservation::begin(gvl).map(pending));
 }
 
-fn begin_to_see(gvl: Gvl) -> Pinned {
+fn begin_to_see(gvl: Gvl) -> PinnedObject {
     iseq::on_script_compiled(gvl, compiled)
 }
 

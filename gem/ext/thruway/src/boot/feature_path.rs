@@ -13,12 +13,12 @@ use crate::ruby::call::call_method;
 use crate::ruby::constants::global;
 use crate::ruby::define::{self, Method};
 use crate::ruby::ractor;
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RString};
+use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RString};
 
 const NAME: &CStr = c"resolve_feature_path";
 
 /// Ruby's own method.
-static OWN: OnceLock<Pinned> = OnceLock::new();
+static OWN: OnceLock<PinnedObject> = OnceLock::new();
 
 /// Replaces Ruby's own method, unless a program has replaced it with Ruby code.
 pub(super) fn install(gvl: Gvl) {
@@ -26,7 +26,7 @@ pub(super) fn install(gvl: Gvl) {
     if method::is_native(gvl, load_path, c"method", NAME)
         && let Some(own) = originals::own_method(gvl, load_path, NAME)
     {
-        OWN.get_or_init(|| Pinned::new(gvl, own));
+        OWN.get_or_init(|| PinnedObject::new(gvl, own));
         let resolve = Method::of_1(resolve);
         define::quietly(gvl, || define::singleton_method(gvl, load_path, NAME, resolve));
     }

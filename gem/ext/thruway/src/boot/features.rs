@@ -15,7 +15,7 @@ use super::{take_over, vm};
 use crate::interpose::import::{imports, replace};
 use crate::ruby::constants::global;
 use crate::ruby::value::is_internal;
-use crate::ruby::{Gvl, Pinned, RArray};
+use crate::ruby::{Gvl, PinnedObject, RArray};
 
 imports! { ARRAYS:
     PUSH c"rb_ary_push" push: OnArray;
@@ -25,9 +25,9 @@ imports! { ARRAYS:
 /// The arrays that hold Ruby's features. Each is set once, with the interpreter lock held.
 struct FeatureArrays {
     /// `$LOADED_FEATURES`. Ruby never replaces this array with another.
-    features: OnceLock<Pinned>,
+    features: OnceLock<PinnedObject>,
     /// The snapshot, as soon as Ruby has passed it to an interposed function.
-    snapshot: OnceLock<Pinned>,
+    snapshot: OnceLock<PinnedObject>,
 }
 
 static FEATURE_ARRAYS: FeatureArrays =
@@ -42,7 +42,9 @@ pub(super) fn grow_in_place(gvl: Gvl, libruby: *const ()) -> io::Result<()> {
         return Ok(());
     }
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
-    FEATURE_ARRAYS.features.get_or_init(|| Pinned::new(gvl, global(gvl, c"$LOADED_FEATURES")));
+    FEATURE_ARRAYS
+        .features
+        .get_or_init(|| PinnedObject::new(gvl, global(gvl, c"$LOADED_FEATURES")));
     replace(&object, ARRAYS.iter().copied())
 }
 
@@ -73,7 +75,7 @@ unsafe extern "C" fn replace_elements(array: VALUE, other: VALUE) -> VALUE {
         // SAFETY: libruby holds the interpreter lock while it changes an Array.
         let gvl = unsafe { Gvl::assume() };
         if is_internal(gvl, array) {
-            FEATURE_ARRAYS.snapshot.get_or_init(|| Pinned::new(gvl, array));
+            FEATURE_ARRAYS.snapshot.get_or_init(|| PinnedObject::new(gvl, array));
         }
     }
     // SAFETY: this function runs, so the import was replaced.

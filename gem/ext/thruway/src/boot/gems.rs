@@ -18,7 +18,9 @@ use super::{code, current, iseq, values, vm};
 use crate::ruby::call::{ask, call, call_super, send};
 use crate::ruby::constants::module_at;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, read_all};
+use crate::ruby::{
+    FALSE, Gvl, NIL, PinnedObject, Protected, RArray, RModule, RString, Symbol, read_all,
+};
 
 /// The first lines of a gemspec that RubyGems itself has written. Other gemspecs may do anything, such as asking for
 /// their own path.
@@ -27,7 +29,7 @@ const WRITTEN_BY_RUBYGEMS: &[u8] = b"# -*- encoding: utf-8 -*-\n# stub: ";
 /// The folders of gems. Nothing is stored in the gems themselves, where `Marshal` would see the data.
 struct Gems {
     /// An `ObjectSpace::WeakMap` that maps each gem to an index in `folders`.
-    numbers: Pinned,
+    numbers: PinnedObject,
     /// Lists of folders. Gems that are created again by `Gem.refresh` get the lists of their predecessors.
     folders: Mutex<Vec<Vec<Vec<u8>>>>,
 }
@@ -36,7 +38,7 @@ static GEMS: OnceLock<Gems> = OnceLock::new();
 
 const HAVE_FILE: &CStr = c"have_file?";
 /// RubyGems' own method, which can be loaded a second time.
-static OWN_HAVE_FILE: Mutex<Option<Pinned>> = Mutex::new(None);
+static OWN_HAVE_FILE: Mutex<Option<PinnedObject>> = Mutex::new(None);
 
 /// Installs the methods in `Gem::Specification`, whose `load` calls `eval` on itself.
 pub(super) fn install(gvl: Gvl) {
@@ -58,7 +60,8 @@ fn stand_for_have_file(gvl: Gvl) {
     }
     let Some(gems) = Gems::new(gvl) else { return };
     GEMS.get_or_init(|| gems);
-    *OWN_HAVE_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Pinned::new(gvl, own));
+    *OWN_HAVE_FILE.lock().unwrap_or_else(PoisonError::into_inner) =
+        Some(PinnedObject::new(gvl, own));
     let have_file = Method::of_2(have_file);
     define::quietly(gvl, || define::private_method(gvl, class, HAVE_FILE, have_file));
 }
@@ -78,7 +81,7 @@ fn have_file(ruby: Protected, gem: VALUE, name: VALUE, suffixes: VALUE) -> VALUE
         return FALSE;
     }
     let own = *OWN_HAVE_FILE.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = own.map_or(NIL, Pinned::value);
+    let own = own.map_or(NIL, PinnedObject::value);
     call(ruby, own, Symbol::new(gvl, c"bind_call"), &[gem, name, suffixes])
 }
 
@@ -120,7 +123,7 @@ fn asks_the_disk(gvl: Gvl) -> bool {
 impl Gems {
     fn new(gvl: Gvl) -> Option<Self> {
         let map = send(gvl, RModule::named(gvl, c"ObjectSpace::WeakMap").value(), c"new", &[])?;
-        Some(Self { numbers: Pinned::new(gvl, map), folders: Mutex::default() })
+        Some(Self { numbers: PinnedObject::new(gvl, map), folders: Mutex::default() })
     }
 
     /// The index of the list of the gem's folders.

@@ -12,7 +12,7 @@ use super::vm::is_at_least;
 use crate::ruby::call::{ask, call, call_method, send};
 use crate::ruby::constants::{constant, global};
 use crate::ruby::define::{Method, quietly, singleton_method};
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, is_true};
+use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RArray, RModule, RString, Symbol, is_true};
 
 /// A hook that Ruby calls for a trace point.
 pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
@@ -25,7 +25,7 @@ unsafe extern "C" {
 
 /// A setter of Ruby's that is replaced to report changes: the original Method, and the function to call after it.
 struct ObservedSetter {
-    setter: OnceLock<Pinned>,
+    setter: OnceLock<PinnedObject>,
     report: OnceLock<fn(Gvl)>,
 }
 
@@ -35,7 +35,7 @@ struct CompilerState {
     /// The originals of `METHODS`, taken when the boot began.
     originals: OnceLock<Option<Originals>>,
     /// The Method `RubyVM::InstructionSequence.load_iseq` of this extension.
-    loader: OnceLock<Pinned>,
+    loader: OnceLock<PinnedObject>,
     /// `RubyVM::InstructionSequence.compile_option=`.
     compile_option: ObservedSetter,
     /// `RubyVM.keep_script_lines=`.
@@ -43,7 +43,7 @@ struct CompilerState {
     /// `Warning.[]=`.
     warning_category: ObservedSetter,
     /// The result of `RubyVM::InstructionSequence.compile_option.inspect` at the start.
-    compile_options: OnceLock<Option<Pinned>>,
+    compile_options: OnceLock<Option<PinnedObject>>,
 }
 
 static STATE: CompilerState = CompilerState {
@@ -91,7 +91,7 @@ pub(super) fn supply_code(gvl: Gvl, load: Method) {
     if !ask(gvl, class, c"respond_to?", &[Symbol::new(gvl, name).value()]) {
         singleton_method(gvl, class, name, load);
         if let Some(method) = originals::own_method(gvl, class, name) {
-            STATE.loader.get_or_init(|| Pinned::new(gvl, method));
+            STATE.loader.get_or_init(|| PinnedObject::new(gvl, method));
         }
     }
 }
@@ -173,18 +173,18 @@ pub(super) fn compiled_code(gvl: Gvl, trace_point: VALUE) -> Option<(RString, VA
 }
 
 /// Calls `hook` after each file that Ruby compiles from now on. Returns the TracePoint.
-pub(super) fn on_script_compiled(gvl: Gvl, hook: Hook) -> Pinned {
+pub(super) fn on_script_compiled(gvl: Gvl, hook: Hook) -> PinnedObject {
     let event = rb_sys::RUBY_EVENT_SCRIPT_COMPILED;
     // SAFETY: the hook has the type that Ruby calls, and needs no data.
     let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, event, Some(hook), null_mut()) };
-    let trace_point = Pinned::new(gvl, trace_point);
+    let trace_point = PinnedObject::new(gvl, trace_point);
     // SAFETY: the value is a TracePoint.
     unsafe { rb_sys::rb_tracepoint_enable(trace_point.value()) };
     trace_point
 }
 
 /// Moves a TracePoint before all others: Ruby calls the one that was enabled last first.
-pub(super) fn go_first(_: Gvl, trace_point: Pinned) {
+pub(super) fn go_first(_: Gvl, trace_point: PinnedObject) {
     // SAFETY: the value is a TracePoint.
     unsafe { rb_sys::rb_tracepoint_disable(trace_point.value()) };
     // SAFETY: as above.
@@ -246,7 +246,7 @@ pub(super) fn started(gvl: Gvl) -> Option<VALUE> {
 
 /// Calls `report` after each call of `RubyVM::InstructionSequence.compile_option=`.
 pub(super) fn watch_compile_options(gvl: Gvl, report: fn(Gvl)) {
-    let options = || compile_options(gvl).map(|text| Pinned::new(gvl, text.value()));
+    let options = || compile_options(gvl).map(|text| PinnedObject::new(gvl, text.value()));
     STATE.compile_options.get_or_init(options);
     let set = Method::of_1(set_compile_option);
     STATE.compile_option.watch(
@@ -308,7 +308,9 @@ impl ObservedSetter {
     fn watch(&self, gvl: Gvl, receiver: VALUE, name: &'static CStr, ours: Method, report: fn(Gvl)) {
         let symbol = Symbol::new(gvl, name).value();
         let Some(setter) = send(gvl, receiver, c"method", &[symbol]) else { return };
-        if self.report.set(report).is_ok() && self.setter.set(Pinned::new(gvl, setter)).is_ok() {
+        if self.report.set(report).is_ok()
+            && self.setter.set(PinnedObject::new(gvl, setter)).is_ok()
+        {
             quietly(gvl, || singleton_method(gvl, receiver, name, ours));
         }
     }

@@ -13,14 +13,14 @@ use super::vm;
 use crate::ruby::call::forward_to_method;
 use crate::ruby::constants::constant_at;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Pinned, Protected};
+use crate::ruby::{Gvl, NIL, PinnedObject, Protected};
 
 /// The original methods, and the dependencies of their results.
 struct Library {
     /// The object whose singleton methods are replaced.
-    receiver: Pinned,
+    receiver: PinnedObject,
     /// The original methods by name.
-    methods: Vec<(&'static CStr, Pinned)>,
+    methods: Vec<(&'static CStr, PinnedObject)>,
     originals: Originals,
 }
 
@@ -93,9 +93,9 @@ impl Library {
         for name in names {
             let method = originals::own_method(gvl, receiver, name)?;
             originals.is_of_library(gvl, method).then_some(())?;
-            methods.push((name, Pinned::new(gvl, method)));
+            methods.push((name, PinnedObject::new(gvl, method)));
         }
-        Some(Self { receiver: Pinned::new(gvl, receiver), methods, originals })
+        Some(Self { receiver: PinnedObject::new(gvl, receiver), methods, originals })
     }
 
     fn method(&self, name: &CStr) -> Option<VALUE> {

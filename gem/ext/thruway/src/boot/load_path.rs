@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use thruway_boot::{Boot, LoadPath};
 
 use crate::ruby::constants::global;
-use crate::ruby::{Gvl, Pinned, RArray, RString};
+use crate::ruby::{Gvl, PinnedObject, RArray, RString};
 
 /// The load path that was built last, and the array that it was built from.
 struct BuiltLoadPath {
@@ -78,7 +78,7 @@ impl BuiltLoadPath {
         let array = RArray::of(gvl, global(gvl, c"$LOAD_PATH"))?;
         let copy = RArray::with_room(gvl, 0);
         for array in [array, copy] {
-            Pinned::new(gvl, array.value());
+            PinnedObject::new(gvl, array.value());
         }
         Some(Self { array, copy, load_path: LoadPath::default() })
     }

@@ -40,7 +40,7 @@ use rb_sys::VALUE;
 use thruway_boot::Boot;
 
 use crate::ruby::define::{self, Method};
-use crate::ruby::{NIL, Pinned, Protected, RModule, RString, boolean};
+use crate::ruby::{NIL, PinnedObject, Protected, RModule, RString, boolean};
 
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
     let gvl = ruby.gvl();
@@ -71,7 +71,7 @@ fn take_over(ruby: Protected, module: VALUE, clean: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let Some(folder) = vm::current_folder(gvl) else { return boolean(false) };
     start::start_in(gvl, module, &folder.to_vec(gvl));
-    boolean(take_over::keep(Pinned::new(gvl, clean)))
+    boolean(take_over::keep(PinnedObject::new(gvl, clean)))
 }
 
 /// `Thruway::Boot.save`: writes everything learned so far to the pack, in any process. A server has booted long

@@ -14,7 +14,7 @@ use rb_sys::VALUE;
 
 use crate::ruby::call::{self, method_of, send};
 use crate::ruby::constants::{global, module_at};
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, is_true};
+use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RArray, RModule, RString, Symbol, is_true};
 
 /// The first bytes of the file name of a core method that is written in Ruby.
 const WRITTEN_IN_RUBY: &[u8] = b"<internal:";
@@ -232,7 +232,7 @@ struct PinnedArray {
 impl PinnedArray {
     fn new(gvl: Gvl) -> Self {
         let array = RArray::with_room(gvl, 0);
-        Pinned::new(gvl, array.value());
+        PinnedObject::new(gvl, array.value());
         Self { array }
     }
 }

@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 use rb_sys::VALUE;
 
 use crate::ruby::call::call;
-use crate::ruby::{Gvl, Pinned, Protected, RString, Symbol, TRUE};
+use crate::ruby::{Gvl, PinnedObject, Protected, RString, Symbol, TRUE};
 
 /// The Proc that removes our files from `$LOADED_FEATURES`.
-static CLEAN: OnceLock<Pinned> = OnceLock::new();
+static CLEAN: OnceLock<PinnedObject> = OnceLock::new();
 
 /// Keeps the Proc for [`finish`]. Returns whether it is the first.
-pub(super) fn keep(clean: Pinned) -> bool {
+pub(super) fn keep(clean: PinnedObject) -> bool {
     CLEAN.set(clean).is_ok()
 }
 

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ruby::call::call;
-use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RString, Symbol};
+use crate::ruby::{FALSE, Gvl, NIL, PinnedObject, Protected, RString, Symbol};
 
 /// The guard of a child, set once before it is armed.
 struct GuardState {
     /// The paths of the files, and the Proc that compares. The Proc returns whether more comparisons may follow.
-    guard: OnceLock<(Vec<Vec<u8>>, Pinned)>,
+    guard: OnceLock<(Vec<Vec<u8>>, PinnedObject)>,
     /// Whether comparisons may follow. Checked first, since most processes have no guard.
     is_armed: AtomicBool,
 }
@@ -21,7 +21,7 @@ static STATE: GuardState = GuardState { guard: OnceLock::new(), is_armed: Atomic
 
 /// Arms the guard: the Proc is called when one of those features is required.
 pub(super) fn arm(gvl: Gvl, paths: Vec<Vec<u8>>, compare: rb_sys::VALUE) {
-    STATE.guard.get_or_init(|| (paths, Pinned::new(gvl, compare)));
+    STATE.guard.get_or_init(|| (paths, PinnedObject::new(gvl, compare)));
     STATE.is_armed.store(true, Ordering::SeqCst);
 }
 

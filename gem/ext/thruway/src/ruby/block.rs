@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use rb_sys::{ID, VALUE};
 
-use super::data_type::{DataType, Marker, Wrapped};
+use super::data_type::{DataType, Marker, ObjectData};
 use super::define;
 use super::gvl::Protected;
 use super::immediate::NIL;
@@ -20,11 +20,11 @@ use super::raise;
 use super::string::RString;
 use super::symbol::Symbol;
 use super::thread;
-use super::value::Pinned;
+use super::value::PinnedObject;
 
 /// A block's function and the data that it owns. Another thread may call the block while an earlier call still waits
 /// for something.
-pub(crate) trait Block: Wrapped + Sized + 'static {
+pub(crate) trait Block: ObjectData + Sized + 'static {
     /// The one type of the objects that own blocks of this kind.
     fn block_type() -> &'static BlockType<Self>;
 
@@ -45,7 +45,7 @@ pub(crate) enum Caller {
 /// The type of the objects that own blocks of one kind.
 pub(crate) struct BlockType<B> {
     data: DataType<Lent<B>>,
-    class: OnceLock<Pinned>,
+    class: OnceLock<PinnedObject>,
 }
 
 /// A block that was passed to a method.
@@ -57,7 +57,7 @@ struct Lent<B> {
     is_open: Cell<bool>,
 }
 
-impl<B: Block> Wrapped for Lent<B> {
+impl<B: Block> ObjectData for Lent<B> {
     fn mark(&self, marker: Marker) {
         self.block.mark(marker);
         marker.mark(self.fiber);
@@ -78,11 +78,11 @@ impl<B: Block> BlockType<B> {
         Self { data: DataType::new(name), class: OnceLock::new() }
     }
 
-    fn class(&self, ruby: Protected) -> Pinned {
+    fn class(&self, ruby: Protected) -> PinnedObject {
         let class = || {
             // The server runs in the main Ractor. Ruby lets no other Ractor call methods of this extension.
             ractor::mark_main(ruby.gvl());
-            Pinned::new(ruby.gvl(), define::anonymous_class(ruby).value())
+            PinnedObject::new(ruby.gvl(), define::anonymous_class(ruby).value())
         };
         *self.class.get_or_init(class)
     }

@@ -9,7 +9,7 @@ use super::gvl::{Gvl, Protected};
 use super::value::Object;
 
 /// A value that a Ruby object owns.
-pub(crate) trait Wrapped {
+pub(crate) trait ObjectData {
     /// Marks the objects that the value holds. The collector calls this method within any allocation of Ruby's.
     fn mark(&self, marker: Marker);
 }
@@ -35,7 +35,7 @@ pub(crate) struct DataType<T> {
 // SAFETY: the type never changes, and its functions may be called by any thread that collects.
 unsafe impl<T> Sync for DataType<T> {}
 
-impl<T: Wrapped + 'static> DataType<T> {
+impl<T: ObjectData + 'static> DataType<T> {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         let function = rb_sys::rb_data_type_struct__bindgen_ty_1 {
             dmark: Some(mark::<T>),
@@ -67,7 +67,7 @@ impl<T: Wrapped + 'static> DataType<T> {
     }
 }
 
-unsafe extern "C" fn mark<T: Wrapped>(value: *mut c_void) {
+unsafe extern "C" fn mark<T: ObjectData>(value: *mut c_void) {
     // SAFETY: the pointer is the one that `wrap` stored, and no exclusive reference to the value exists.
     let value = unsafe { &*value.cast::<T>() };
     value.mark(Marker(PhantomData));

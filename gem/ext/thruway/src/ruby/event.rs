@@ -4,13 +4,13 @@ use std::ffi::c_void;
 
 use rb_sys::VALUE;
 
-use super::{Gvl, NIL, Pinned};
+use super::{Gvl, NIL, PinnedObject};
 
 /// A function that Ruby calls at an event, with the data of the subscription.
 pub(crate) type Callback = unsafe extern "C" fn(VALUE, *mut c_void);
 
 /// An enabled TracePoint.
-pub(crate) struct Subscription(Pinned);
+pub(crate) struct Subscription(PinnedObject);
 
 /// Calls `callback` at each of `events` from now on. `data` must live for ever.
 pub(crate) fn subscribe(
@@ -21,7 +21,7 @@ pub(crate) fn subscribe(
 ) -> Subscription {
     // SAFETY: the callback has the type that Ruby calls, and receives its data.
     let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, events, Some(callback), data) };
-    let trace_point = Pinned::new(gvl, trace_point);
+    let trace_point = PinnedObject::new(gvl, trace_point);
     // SAFETY: the value is a TracePoint.
     unsafe { rb_sys::rb_tracepoint_enable(trace_point.value()) };
     Subscription(trace_point)

@@ -4,8 +4,9 @@
 //! touch objects. [`Protected`] proves in addition that exceptions are caught further up, so that Ruby may raise one.
 //! Ruby unwinds by `longjmp`, so no value with a destructor lives across such a call.
 //!
-//! A `VALUE` is a live object: either the collector finds it on the thread's stack, or it is [`Pinned`]. Types state
-//! the class: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are created from a `VALUE` by a check.
+//! A `VALUE` is a live object: either the collector finds it on the thread's stack, or it is [`PinnedObject`].
+//! Types state the class: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are created from a `VALUE`
+//! by a check.
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
 //! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining methods), [`data_type`],
@@ -39,4 +40,4 @@ pub(crate) use immediate::{FALSE, NIL, TRUE, boolean, is_true};
 pub(crate) use module::RModule;
 pub(crate) use string::{RString, read_all};
 pub(crate) use symbol::Symbol;
-pub(crate) use value::{Object, Pinned};
+pub(crate) use value::{Object, PinnedObject};

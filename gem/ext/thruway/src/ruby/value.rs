@@ -9,14 +9,14 @@ use super::immediate::TRUE;
 
 /// An object that the garbage collector neither frees nor moves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pinned(VALUE);
+pub(crate) struct PinnedObject(VALUE);
 
 // SAFETY: a VALUE is a number; using it as an object requires a `Gvl`.
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedObject {}
 // SAFETY: as above.
-unsafe impl Sync for Pinned {}
+unsafe impl Sync for PinnedObject {}
 
-impl Pinned {
+impl PinnedObject {
     /// Pins an object for the life of the process.
     pub(crate) fn new(_: Gvl, object: VALUE) -> Self {
         // SAFETY: the lock is held; the object is live, since it is on this stack.
@@ -34,7 +34,7 @@ pub(crate) trait Object: Copy {
     fn value(self) -> VALUE;
 }
 
-impl Object for Pinned {
+impl Object for PinnedObject {
     fn value(self) -> VALUE {
         self.0
     }

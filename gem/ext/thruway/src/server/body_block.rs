@@ -10,7 +10,7 @@ use super::rack_engine::{RackEngine, TYPE};
 use super::response::Responder;
 use super::sender::{self, too_long};
 use crate::ruby::block::{Block, BlockType, Caller};
-use crate::ruby::data_type::{Marker, Wrapped};
+use crate::ruby::data_type::{Marker, ObjectData};
 use crate::ruby::{NIL, Protected, RString, raise};
 
 /// The total size up to which pieces of a body are gathered. Beyond that, each piece is sent when it arrives.
@@ -34,7 +34,7 @@ impl BodyBlock {
     }
 }
 
-impl Wrapped for BodyBlock {
+impl ObjectData for BodyBlock {
     fn mark(&self, marker: Marker) {
         marker.mark(self.engine);
     }

@@ -17,7 +17,7 @@ use super::helpers::Helpers;
 use super::leadership::Leadership;
 use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
-use crate::ruby::data_type::{DataType, Marker, Wrapped};
+use crate::ruby::data_type::{DataType, Marker, ObjectData};
 use crate::ruby::object::PlainClass;
 use crate::ruby::{Gvl, NIL, Protected, RString, Symbol};
 
@@ -119,7 +119,7 @@ impl RackEngine {
     }
 }
 
-impl Wrapped for RackEngine {
+impl ObjectData for RackEngine {
     fn mark(&self, marker: Marker) {
         marker.mark(self.this.get());
         self.roots.mark(marker);

@@ -1,4 +1,5 @@
-//! `Thruway::WorkerTable`: what the workers of a cluster share, made before they are forked.
+//! `Thruway::WorkerTable`: the state that the workers of a cluster share. It is created before the workers are
+//! forked.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -6,19 +7,19 @@ use rb_sys::VALUE;
 use thruway_serve::WorkerGroup;
 use thruway_serve::workers::{Handover, VERSION, WorkerHandle};
 
-use crate::ruby::data_type::{DataType, Marker, Wrapped};
+use crate::ruby::data_type::{DataType, Marker, ObjectData};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, number, raise};
 
-/// Workers of one group at most.
+/// The largest number of workers in a group.
 const WORKERS_MAX: usize = 1024;
 
-/// A group, as a `Thruway::WorkerTable` owns it.
+/// The group that a `Thruway::WorkerTable` owns.
 struct WorkerTable(WorkerGroup);
 
 static TYPE: DataType<WorkerTable> = DataType::new(c"Thruway::WorkerTable");
 
-impl Wrapped for WorkerTable {
+impl ObjectData for WorkerTable {
     fn mark(&self, _: Marker) {}
 }
 
@@ -33,7 +34,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"stats", Method::of_0(stats));
 }
 
-/// The part of worker `index` in the group behind an object; none if that is nil.
+/// The handle of worker `index` in the group that an object owns; `None` for nil.
 pub(super) fn worker_handle(
     gvl: Gvl,
     table: VALUE,
@@ -47,7 +48,7 @@ pub(super) fn worker_handle(
     Ok(Some(group.0.handle(index)))
 }
 
-/// `WorkerTable.create(workers, inherited)`; `inherited` is nil, or what `handover` has left for this process.
+/// `WorkerTable.create(workers, inherited)`: `inherited` is nil, or the result of `handover` of the preceding server.
 fn create(ruby: Protected, class: VALUE, workers: VALUE, inherited: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let workers = usize::try_from(number::to_u64(ruby, workers)).unwrap_or(0);
@@ -70,21 +71,21 @@ fn make(
     Ok(TYPE.wrap(gvl, class, Box::new(WorkerTable(group))))
 }
 
-/// What an older server has left; none if there is nothing, or it is in another form.
+/// The state that the preceding server has passed; `None` if there is none, or if it has another form.
 fn inherited_handover(gvl: Gvl, inherited: VALUE) -> Option<(Handover, Option<OwnedFd>)> {
     let inherited = RArray::of(gvl, inherited)?;
     let at = |index| number::small(inherited.get(gvl, index)?);
     let descriptor = |index| {
         let number = at(index).and_then(|number| RawFd::try_from(number).ok());
-        // SAFETY: it was left for this process, which has not used it.
+        // SAFETY: the descriptor was passed to this process, which has not used it yet.
         number.filter(|number| *number >= 0).map(|number| unsafe { OwnedFd::from_raw_fd(number) })
     };
     let (ends, ticket_keys) = ([descriptor(1)?, descriptor(2)?], descriptor(3));
     (at(0) == Some(VERSION.into())).then(|| (Handover::from_descriptors(ends), ticket_keys))
 }
 
-/// `table.handover`: the form of what goes from this server to the next one, two descriptors for that, and one of the
-/// keys of session tickets.
+/// `table.handover`: returns the form of the state that is passed to the next server, the two descriptors for it, and
+/// a descriptor for the keys of session tickets.
 fn handover(ruby: Protected, this: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let table = TYPE.get(ruby, &this);
@@ -109,7 +110,7 @@ fn mark_dead(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
     NIL
 }
 
-/// `table.stats`: what all workers have counted, as JSON.
+/// `table.stats`: returns the statistics of all workers as JSON.
 fn stats(ruby: Protected, this: VALUE) -> VALUE {
     let stats = TYPE.get(ruby, &this).0.stats();
     RString::new(ruby.gvl(), stats.as_bytes()).value()
