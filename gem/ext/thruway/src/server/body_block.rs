@@ -95,12 +95,12 @@ impl Responder<'_> {
         }
         // Without a successor, nothing would send the pieces while this thread blocks.
         let leadership = &self.engine.leadership;
-        let has_successor = leadership.has_successor(context.number, self.engine.contexts.len());
+        let has_successor = leadership.has_successor(context.number);
         if total > GATHERED_BYTES_MAX || !has_successor {
             return false;
         }
         piece.read(gvl, |piece| gathered.extend_from_slice(piece));
-        leadership.signal().note_gathering();
+        leadership.roles().note_gathering();
         true
     }
 }

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-use super::signal::Signal;
+use super::roles::{self, Roles};
 
 /// The thread wants the lock back (`RUBY_INTERNAL_THREAD_EVENT_READY`).
 const READY: u32 = 1 << 1;
@@ -24,20 +24,20 @@ type RemoveHook = unsafe extern "C" fn(*mut c_void) -> bool;
 /// A hook, as Ruby knows it, and what it was given.
 pub(super) struct Subscription {
     hook: *mut c_void,
-    signal: *const Signal,
+    roles: *const Roles,
 }
 
-/// Lets Ruby tell `signal` of suspensions from now on; none if this Ruby does not know how.
-pub(super) fn subscribe(signal: &Arc<Signal>) -> Option<Subscription> {
+/// Lets Ruby report suspensions to `roles` from now on; none if this Ruby cannot.
+pub(super) fn subscribe(roles: &Arc<Roles>) -> Option<Subscription> {
     let found = find(c"rb_internal_thread_add_event_hook")?;
     // SAFETY: since Ruby 3.2 the function of that name has this signature.
     let add_hook = unsafe { std::mem::transmute::<*mut c_void, AddHook>(found) };
-    let measures = signal.load.measures_waits();
-    let signal = Arc::into_raw(Arc::clone(signal));
+    let measures = roles.load.observer().measures_waits();
+    let roles = Arc::into_raw(Arc::clone(roles));
     let events = if measures { SUSPENDED | READY | RESUMED } else { SUSPENDED | READY };
     // SAFETY: the callback fits the events and the data, which lives until the hook is removed.
-    let hook = unsafe { add_hook(suspension, events, signal.cast_mut().cast()) };
-    Some(Subscription { hook, signal })
+    let hook = unsafe { add_hook(suspension, events, roles.cast_mut().cast()) };
+    Some(Subscription { hook, roles })
 }
 
 impl Subscription {
@@ -49,7 +49,7 @@ impl Subscription {
         if unsafe { remove_hook(self.hook) } {
             // SAFETY: `subscribe` made it of an Arc. Ruby calls hooks with a lock held that is taken to remove one,
             // and frees the hook itself then: no thread is in the callback.
-            drop(unsafe { Arc::from_raw(self.signal) });
+            drop(unsafe { Arc::from_raw(self.roles) });
         }
     }
 }
@@ -61,14 +61,15 @@ fn find(name: &CStr) -> Option<*mut c_void> {
 }
 
 /// Called by the thread that releases the lock, wants it back, or has it: it may touch nothing of Ruby's.
-unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, signal: *mut c_void) {
+unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, roles: *mut c_void) {
     // SAFETY: `subscribe` gave the pointer, and it lives until the hook is removed.
-    let signal = unsafe { &*signal.cast::<Signal>() };
+    let roles = unsafe { &*roles.cast::<Roles>() };
+    let figures = roles.load.observer();
     if event == RESUMED {
-        return signal.load.note_got();
+        return figures.note_got();
     }
-    signal.note_suspension(event == SUSPENDED);
-    if event == READY && signal.load.measures_waits() {
-        signal.load.note_wanted();
+    roles::note_suspension(roles, event == SUSPENDED);
+    if event == READY && figures.measures_waits() {
+        figures.note_wanted();
     }
 }

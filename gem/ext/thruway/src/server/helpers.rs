@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::gvl_events::{self, Subscription};
+use super::roles::Roles;
 use super::shared_engine::SharedEngine;
-use super::signal::Signal;
 use super::standby;
 use crate::ruby::{Gvl, event};
 
@@ -21,14 +21,14 @@ impl Helpers {
     /// The system has no threads left.
     pub(super) fn start(
         engine: &Arc<SharedEngine>,
-        signal: &Arc<Signal>,
+        roles: &Arc<Roles>,
         pauses: Option<[event::Subscription; 2]>,
     ) -> std::io::Result<Self> {
-        let suspensions = gvl_events::subscribe(signal);
+        let suspensions = gvl_events::subscribe(roles);
         if suspensions.is_some() {
-            signal.load.set_told();
+            roles.load.set_reported();
         }
-        let standby = standby::start(Arc::clone(engine), Arc::clone(signal))?;
+        let standby = standby::start(Arc::clone(engine), Arc::clone(roles))?;
         Ok(Self { standby, suspensions, pauses })
     }
 

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
 use thruway_http1::{Request as Head, RequestFraming};
+use thruway_roles::{Role, Waited};
 use thruway_serve::{Exchange, Handler, SocketEvent, Ticket, tls};
 
 use super::context::Stage;
-use super::leadership::Role;
 use super::rack_engine::RackEngine;
 use super::request::{Input, ReadyRequest, Request};
 use super::sender::Sender;
@@ -68,7 +68,7 @@ impl RackEngine {
         }
         if ended.is_ok() {
             self.leadership.release(me);
-            self.leadership.signal().call_all_followers();
+            self.leadership.roles().call_all_followers();
         } else {
             // Something has ended this thread alone: the others go on, and another takes its place.
             self.contexts[me].end();
@@ -82,11 +82,14 @@ impl RackEngine {
         let mut events = EventBuffer::new();
         while !self.is_over() {
             match self.leadership.role(me, |leader| self.is_blocked(gvl, leader))? {
-                Role::Open => {}
-                Role::Lead => self.lead(gvl, me, &mut events)?,
-                Role::Follow => {
-                    self.leadership.follow(gvl);
+                None | Some(Role::Look(_)) => {}
+                Some(Role::Lead) => self.lead(gvl, me, &mut events)?,
+                Some(Role::Follow) => {
+                    let waited = self.leadership.follow(gvl);
                     gvl.catch(thread::check_interrupts)?;
+                    if waited == Waited::Dismissed {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -101,9 +104,9 @@ impl RackEngine {
     /// not tell, it is asked for its thread's state. It lets other threads run after that, if their time has come, and
     /// raises what is pending for this one.
     fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, Raised> {
-        let signal = self.leadership.signal();
-        if signal.load.is_told() {
-            return Ok(signal.is_leader_blocked());
+        let roles = self.leadership.roles();
+        if roles.load.is_reported() {
+            return Ok(roles.is_leader_blocked());
         }
         let thread = self.contexts[thread].thread.get();
         gvl.catch(|ruby| call(ruby, thread, self.names.is_stopped, &[])).map(is_true)
@@ -208,10 +211,10 @@ impl RackEngine {
 
     /// Waits, without the interpreter lock, until there is something to do.
     fn wait(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
-        let (engine, signal) = (&*self.engine, self.leadership.signal());
+        let (engine, roles) = (&*self.engine, self.leadership.roles());
         // From here on the standby takes nothing in while this thread does not know: see `Standby::stand_in`.
-        signal.duty.dismiss();
-        gvl.release(|| engine.wait_for_turn(events, signal), || engine.wake());
+        roles.dismiss_standby();
+        gvl.release(|| engine.wait_for_turn(events, roles), || engine.wake());
         gvl.catch(thread::check_interrupts)
     }
 

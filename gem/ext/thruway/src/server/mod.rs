@@ -4,8 +4,8 @@
 //!
 //! 1. `rack_engine`: the server; `ruby_class` and `worker_group` are what Ruby sees of it, `options` what it is made
 //!    of.
-//! 2. `lead` and `leadership`: what a thread does, and which thread leads. `shared_engine`, `standby`, `duty`,
-//!    `signal`, `load` and `gvl_events`: what is done while none is at the
+//! 2. `lead` and `leadership`: the turns of a thread, and which thread leads. `roles` joins the state machine of
+//!    `thruway-roles` to the engine; `shared_engine`, `standby` and `gvl_events` serve it while no thread is at the
 //!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
 //! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body`,
 //!    `body_block` and `sender`: from what the application returns to what the client gets. `sockets`: what it has
@@ -18,7 +18,6 @@ mod body_block;
 mod callbacks;
 mod collections;
 mod context;
-mod duty;
 mod env;
 mod files;
 mod forks;
@@ -27,17 +26,16 @@ mod head_fields;
 mod helpers;
 mod lead;
 mod leadership;
-mod load;
 mod options;
 mod process;
 mod rack_engine;
 mod request;
 mod response;
+mod roles;
 mod roots;
 mod ruby_class;
 mod sender;
 mod shared_engine;
-mod signal;
 mod sockets;
 mod standby;
 mod upgrade;

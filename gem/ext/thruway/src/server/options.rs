@@ -5,23 +5,22 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use rb_sys::VALUE;
+use thruway_roles::Limits;
 use thruway_serve::workers::WorkerHandle;
 use thruway_serve::{Bind, Engine, Listener, Settings, TlsOptions};
 
 use super::callbacks::Callbacks;
 use super::collections::{self, Totals};
 use super::context::Context;
-use super::duty::Duty;
 use super::env::Environments;
 use super::files::DeclaredFolders;
 use super::forks::HomeProcess;
 use super::helpers::Helpers;
 use super::leadership::Leadership;
-use super::load::Load;
 use super::rack_engine::{Names, RackEngine};
+use super::roles::{Figures, Roles, StandbyBell};
 use super::roots::Roots;
 use super::shared_engine::SharedEngine;
-use super::signal::Signal;
 use super::worker_group;
 use crate::ruby::object::PlainClass;
 use crate::ruby::{
@@ -149,11 +148,14 @@ impl Options {
         let if_told = |told| metrics.as_ref().filter(|_| collections::ARE_TOLD == told);
         let pauses = if_told(true).map(|metrics| collections::measure(gvl, metrics));
         let collections = if_told(false).map(|metrics| Totals::new(gvl, metrics));
-        let load = Load::new(self.threads, board, metrics);
-        let signal = Arc::new(Signal::new(Duty::new(engine.handle().bell), load));
+        let limits = self.limits();
+        let figures = Figures::new(limits.threads(), board, metrics);
+        figures.set_threads(limits.threads_min);
+        let bell = StandbyBell(engine.handle().bell);
+        let roles = Arc::new(Roles::new(bell, figures, limits));
         let engine = Arc::new(SharedEngine::new(engine));
         let files = self.declared_folders(gvl)?;
-        let helpers = Helpers::start(&engine, &signal, pauses)
+        let helpers = Helpers::start(&engine, &roles, pauses)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         let roots = Arc::<Roots>::default();
         Ok(Box::new(RackEngine {
@@ -161,9 +163,9 @@ impl Options {
             engine,
             helpers: Cell::new(Some(helpers)),
             environments: RefCell::new(Environments::new(gvl, &roots, self.env)),
-            leadership: Leadership::new(signal),
+            leadership: Leadership::new(roles),
             collections,
-            contexts: (0..self.threads).map(Context::new).collect(),
+            contexts: (0..limits.threads() as usize).map(Context::new).collect(),
             files,
             is_stopping: Cell::new(false),
             home: HomeProcess::current(),
@@ -175,6 +177,10 @@ impl Options {
             deflater: RefCell::default(),
             names: Names::new(gvl),
         }))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::fixed(u32::try_from(self.threads).unwrap_or(u32::MAX))
     }
 
     fn settings(&self, gvl: Gvl) -> Result<Settings, String> {

@@ -106,7 +106,7 @@ impl RackEngine {
     /// Ends what goes on outside of Ruby's threads, none of which may be in the engine any more. After that the process
     /// can be forked, and each child can make a server of its own.
     pub(super) fn close(&self, gvl: Gvl) {
-        self.leadership.signal().duty.end();
+        self.leadership.roles().end();
         if let Some(helpers) = self.helpers.take() {
             helpers.end(gvl);
         }
@@ -115,7 +115,7 @@ impl RackEngine {
     /// Wakes every thread of the server, so that each looks what has changed.
     pub(super) fn wake_all(&self) {
         self.engine.wake();
-        self.leadership.signal().call_all_followers();
+        self.leadership.roles().call_all_followers();
     }
 }
 
@@ -129,7 +129,7 @@ impl ObjectData for RackEngine {
 
 impl Drop for RackEngine {
     fn drop(&mut self) {
-        self.leadership.signal().duty.end();
+        self.leadership.roles().end();
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use thruway_serve::{Direction, Engine, EngineHandle, Events, Ticket, Waiter};
 
-use super::signal::Signal;
+use super::roles::Roles;
 
 /// How long a sibling's offer is waited for: a sibling that can give needs a tenth of that.
 const OFFER_MS: u64 = 1;
@@ -51,15 +51,15 @@ impl SharedEngine {
     }
 
     /// Waits until there is something to do.
-    pub(super) fn wait_for_turn(&self, events: &mut EventBuffer, signal: &Signal) {
+    pub(super) fn wait_for_turn(&self, events: &mut EventBuffer, roles: &Roles) {
         while !self.lock().wants_turn() {
             let timeout_ms = self.lock().begin_wait(None);
             self.handle.waiter.wait(&mut events.0, timeout_ms);
             self.lock().take(&mut events.0);
         }
-        if signal.load.computing() > 0 {
+        if roles.load.computing() > 0 {
             // This thread is going to wait for the interpreter lock.
-            signal.duty.call();
+            roles.summon_standby();
         }
     }
 

@@ -1,0 +1,382 @@
+//! Which thread leads: the Leader/Followers pattern.
+//!
+//! One thread of a process leads: it waits for events, reads, calls the application and writes. It hands nothing to
+//! another thread, because a hand-off costs more than a short request. The others follow: they wait without the
+//! interpreter lock. A follower takes over only while the leader is blocked in the application, or has computed there
+//! for long. The old leader finishes its request and follows.
+//!
+//! The standby notices that the leader blocks while requests wait, and calls a follower. Where applications block all
+//! the time, that would delay each request. So the leader then calls a follower *before* it enters the application. The
+//! follower queues for the lock, and has it as soon as the leader releases it.
+
+use std::cell::{Cell, RefCell};
+
+use crate::duty::Bell;
+use crate::load::{Activity, LoadObserver};
+use crate::shared::Shared;
+
+/// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before each.
+const CALLS_AHEAD_PERMILLE: i32 = 250;
+
+/// A new call weighs one part in so many in the moving averages.
+const MEMORY_CALLS: i32 = 16;
+
+/// Where calls take no longer than this on average, responses of HTTP/2 leave together.
+const SHORT_CALL_US: i32 = 100;
+
+/// Where calls take longer than this on average, the standby stands in during each.
+const LONG_CALL_US: i32 = 1_000;
+
+/// A longer call counts as one of this length.
+const CALL_US_MAX: i32 = 10_000;
+
+/// The number of a thread in its server, from 0.
+pub type ThreadNumber = usize;
+
+/// Who leads, and where that thread is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    /// No thread leads: the next that asks does.
+    Vacant,
+    /// The leader is at the engine, or between the engine and the application.
+    AtEngine(ThreadNumber),
+    /// The leader is in the application.
+    InApplication(ThreadNumber),
+}
+
+/// What a thread is to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It leads.
+    Lead,
+    /// It follows.
+    Follow,
+    /// It finds out whether the leader is blocked, and asks again by [`Leadership::role_after_look`].
+    Look(LookAtLeader),
+}
+
+/// A leader in the application, to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookAtLeader {
+    /// The leader's number.
+    pub leader: ThreadNumber,
+    /// The call that it was in.
+    call: u64,
+}
+
+/// The thread that leads, and the threads that it has left behind in the application. It is used with the interpreter
+/// lock held.
+#[derive(Debug)]
+pub struct Leadership {
+    lead: Cell<Lead>,
+    /// Threads in the application that lead no more.
+    superseded: Cell<usize>,
+    /// Those of them that computed when another thread took the lead.
+    computing: RefCell<Vec<ThreadNumber>>,
+    /// The last request began while other threads waited for the lock.
+    has_kept_lock: Cell<bool>,
+    blocking_permille: Cell<i32>,
+    /// The moving average of a call's length.
+    call_us: Cell<i32>,
+}
+
+impl Default for Leadership {
+    fn default() -> Self {
+        Self {
+            lead: Cell::new(Lead::Vacant),
+            superseded: Cell::new(0),
+            computing: RefCell::default(),
+            has_kept_lock: Cell::new(false),
+            blocking_permille: Cell::new(0),
+            call_us: Cell::new(0),
+        }
+    }
+}
+
+impl Leadership {
+    /// What thread `me` is to do: it takes the lead if no thread has it, or if the leader is blocked or computes for
+    /// long. `thread` is its number in the system.
+    pub fn role<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &Shared<B, O>,
+        me: ThreadNumber,
+        thread: u32,
+    ) -> Role {
+        match self.lead.get() {
+            Lead::Vacant => self.take(shared, me, thread),
+            Lead::AtEngine(leader) | Lead::InApplication(leader) if leader == me => Role::Lead,
+            Lead::AtEngine(_) => Role::Follow,
+            Lead::InApplication(leader) => {
+                Role::Look(LookAtLeader { leader, call: shared.calls() })
+            }
+        }
+    }
+
+    /// What thread `me` is to do after it has found out whether the leader is blocked. None if other threads ran
+    /// meanwhile, and the leader may be back or gone: then it asks again.
+    pub fn role_after_look<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &Shared<B, O>,
+        me: ThreadNumber,
+        thread: u32,
+        look: LookAtLeader,
+        is_blocked: bool,
+    ) -> Option<Role> {
+        if shared.calls() != look.call || self.lead.get() != Lead::InApplication(look.leader) {
+            return None;
+        }
+        if is_blocked {
+            shared.load.note_blocked();
+        } else if shared.is_in_long_call() {
+            self.computing.borrow_mut().push(look.leader);
+            shared.load.note_superseded();
+        } else {
+            return Some(Role::Follow);
+        }
+        self.superseded.set(self.superseded.get() + 1);
+        Some(self.take(shared, me, thread))
+    }
+
+    fn take<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &Shared<B, O>,
+        me: ThreadNumber,
+        thread: u32,
+    ) -> Role {
+        self.lead.set(Lead::AtEngine(me));
+        shared.note_leader(thread);
+        Role::Lead
+    }
+
+    /// Whether thread `me` leads.
+    pub fn leads(&self, me: ThreadNumber) -> bool {
+        matches!(self.lead.get(), Lead::AtEngine(leader) | Lead::InApplication(leader) if leader == me)
+    }
+
+    /// Whether a call takes no longer on average than a response may wait for others of its connection.
+    pub fn calls_are_short(&self) -> bool {
+        self.call_us.get() <= SHORT_CALL_US
+    }
+
+    /// Gives up the lead, and calls a follower to take it.
+    pub fn release<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>, me: ThreadNumber) {
+        if self.leads(me) {
+            self.lead.set(Lead::Vacant);
+            shared.forget_coming();
+            shared.call_successor();
+        }
+    }
+
+    /// Thread `me` ends early: another follower is called in its place.
+    pub fn resign<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>, me: ThreadNumber) {
+        self.release(shared, me);
+        shared.forget_coming();
+        shared.call_successor();
+    }
+
+    /// The leader is about to call the application, while something else `waits` at the engine or not.
+    pub fn enter_application<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &Shared<B, O>,
+        activity: &Activity,
+        waits: bool,
+    ) {
+        if let Lead::AtEngine(leader) = self.lead.get() {
+            self.lead.set(Lead::InApplication(leader));
+        }
+        shared.load.enter(activity);
+        shared.note_call(self.call_us.get() > LONG_CALL_US, waits);
+        if self.blocking_permille.get() > CALLS_AHEAD_PERMILLE && shared.has_followers() {
+            shared.call_successor();
+        }
+    }
+
+    /// The application has returned to `me` after `took_us`. `me` may lead no more.
+    pub fn leave_application<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &Shared<B, O>,
+        activity: &Activity,
+        me: ThreadNumber,
+        took_us: u64,
+    ) {
+        let leads = self.leads(me);
+        shared.load.leave(activity, leads);
+        if leads {
+            self.lead.set(Lead::AtEngine(me));
+            shared.note_return();
+        } else {
+            self.return_superseded(shared, me);
+        }
+        let took_us = i32::try_from(took_us).map_or(CALL_US_MAX, |us| us.min(CALL_US_MAX));
+        remember(&self.call_us, took_us);
+        if !leads || shared.has_followers() {
+            remember(&self.blocking_permille, if leads { 0 } else { 1000 });
+        }
+    }
+
+    fn return_superseded<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>, me: ThreadNumber) {
+        self.superseded.set(self.superseded.get().saturating_sub(1));
+        let mut computing = self.computing.borrow_mut();
+        if let Some(at) = computing.iter().position(|thread| *thread == me) {
+            computing.swap_remove(at);
+            shared.load.forget_superseded();
+        }
+    }
+
+    /// Whether another thread takes the lead if thread `me` blocks now: `me` leads, and not all others are in the
+    /// application.
+    pub fn has_successor<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &Shared<B, O>,
+        me: ThreadNumber,
+    ) -> bool {
+        self.leads(me) && self.superseded.get() + 1 < shared.threads() as usize
+    }
+
+    /// Whether the lock is passed on between two requests: every second time, the threads that wait for it in the
+    /// application go first. If they always went first, fewer requests would start, and fewer waits would overlap.
+    pub fn passes_lock<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>) -> bool {
+        let load = &shared.load;
+        let others_stand =
+            self.superseded.get() > 0 && (!load.is_reported() || load.computing() > 0);
+        let passes = others_stand && self.has_kept_lock.get();
+        self.has_kept_lock.set(others_stand && !passes);
+        if passes {
+            shared.summon_standby();
+        }
+        passes
+    }
+}
+
+fn remember(average: &Cell<i32>, sample: i32) {
+    let now = average.get();
+    average.set(now + (sample - now) / MEMORY_CALLS);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::roster::Limits;
+
+    struct Silent;
+
+    impl Bell for Silent {
+        fn ring(&self) {}
+
+        fn wait(&self, _timeout: Option<Duration>) {}
+
+        fn silence(&self) {}
+    }
+
+    struct Server {
+        leadership: Leadership,
+        shared: Shared<Silent, ()>,
+        activity: Activity,
+    }
+
+    impl Server {
+        /// Thread 0 leads, and has called the application.
+        fn calling() -> Self {
+            let server = Self {
+                leadership: Leadership::default(),
+                shared: Shared::new(Silent, (), Limits::fixed(2)),
+                activity: Activity::new(),
+            };
+            assert_eq!(server.leadership.role(&server.shared, 0, 10), Role::Lead);
+            server.enter();
+            server
+        }
+
+        fn enter(&self) {
+            self.leadership.enter_application(&self.shared, &self.activity, false);
+        }
+
+        fn leave(&self) {
+            self.leadership.leave_application(&self.shared, &self.activity, 0, 10);
+        }
+
+        /// The role of thread 1, if `event` happens while it looks at the leader.
+        fn role_if(&self, is_blocked: bool, event: impl FnOnce()) -> Option<Role> {
+            let role = self.leadership.role(&self.shared, 1, 11);
+            let Role::Look(look) = role else { return Some(role) };
+            assert_eq!(look.leader, 0);
+            event();
+            self.leadership.role_after_look(&self.shared, 1, 11, look, is_blocked)
+        }
+    }
+
+    /// Atomics of the tests work within an exploration only.
+    fn check(test: impl Fn() + Send + Sync + 'static) {
+        shuttle::check_random(test, 1);
+    }
+
+    #[test]
+    fn a_follower_leads_if_the_leader_is_blocked() {
+        check(|| {
+            let server = Server::calling();
+            assert_eq!(server.role_if(false, || ()), Some(Role::Follow));
+            assert_eq!(server.role_if(true, || ()), Some(Role::Lead));
+            assert!(server.leadership.leads(1));
+        });
+    }
+
+    #[test]
+    fn a_leader_that_returns_meanwhile_keeps_the_lead() {
+        check(|| {
+            let server = Server::calling();
+            assert_eq!(server.role_if(true, || server.leave()), None);
+            assert!(server.leadership.leads(0));
+            assert_eq!(server.role_if(true, || ()), Some(Role::Follow));
+        });
+    }
+
+    #[test]
+    fn a_leader_that_ends_meanwhile_is_not_followed() {
+        check(|| {
+            let server = Server::calling();
+            let end = || {
+                server.leave();
+                server.leadership.release(&server.shared, 0);
+            };
+            assert_eq!(server.role_if(false, end), None);
+            assert_eq!(server.role_if(false, || ()), Some(Role::Lead));
+        });
+    }
+
+    #[test]
+    fn another_call_of_the_leader_is_looked_at_anew() {
+        check(|| {
+            let server = Server::calling();
+            let again = || {
+                server.leave();
+                server.enter();
+            };
+            assert_eq!(server.role_if(true, again), None);
+            assert!(server.leadership.leads(0));
+        });
+    }
+
+    #[test]
+    fn a_leader_that_wants_the_lock_counts_as_blocked_after_a_long_wait_alone() {
+        check(|| {
+            let server = Server::calling();
+            let shared = &server.shared;
+            shared.load.set_reported();
+            let suspended = |is_suspended, at_us| {
+                shared.note_suspension(is_suspended, &server.activity, 10, || at_us);
+            };
+            suspended(true, 1_000);
+            assert!(shared.is_leader_blocked(), "it waits");
+            suspended(false, 1_000 + crate::PATIENCE_US - 1);
+            assert!(!shared.is_leader_blocked(), "its wait was short");
+            suspended(true, 2_000);
+            suspended(false, 2_000 + crate::PATIENCE_US);
+            assert!(shared.is_leader_blocked());
+            server.leave();
+            server.enter();
+            assert!(!shared.is_leader_blocked(), "it is another call");
+        });
+    }
+}

@@ -1,0 +1,485 @@
+//! A worker in small: the protocol's own code with an interpreter lock, an engine and an application of a few lines,
+//! under a scheduler that explores interleavings.
+//!
+//! Time has no meaning here: a wait with a limit may end at once, and each look at the clock moves it. No order of
+//! steps may leave a request unanswered while a thread is free. Requests that wait are answered only after those that
+//! do not, so a server that stops at one of them deadlocks, or turns in circles, and the scheduler reports both.
+//! `THRUWAY_MODEL_SCHEDULES` sets how many schedules each test explores.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use shuttle::rand::Rng;
+use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
+use shuttle::thread;
+
+use Request::{Kills, Marked, Pauses, Short, Waits};
+
+use crate::{Activity, AtomicFlag, Bell, Leadership, Limits, Lookout, Role, Shared, Waited};
+
+/// A schedule that takes more steps goes in circles.
+const STEPS_MAX: usize = 200_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Short,
+    /// It releases the interpreter lock until every short request is answered.
+    Waits,
+    /// It releases the interpreter lock for a moment.
+    Pauses,
+    /// It ends its thread, in whose place another one begins. So does the next follower.
+    Kills,
+    /// It says that it waits, and does so.
+    Marked,
+}
+
+/// Events that the kernel has for whoever waits for them.
+#[derive(Default)]
+struct Kernel {
+    arrived: VecDeque<Request>,
+    is_woken: bool,
+    is_rung: bool,
+}
+
+#[derive(Clone, Default)]
+struct Poller(Arc<(Mutex<Kernel>, Condvar)>);
+
+impl Poller {
+    fn change(&self, change: impl FnOnce(&mut Kernel)) {
+        change(&mut self.0.0.lock().unwrap());
+        self.0.1.notify_all();
+    }
+
+    /// Waits until `ends`, or not at all with a time limit.
+    fn wait(&self, has_limit: bool, ends: impl Fn(&Kernel) -> bool) -> MutexGuard<'_, Kernel> {
+        let mut kernel = self.0.0.lock().unwrap();
+        while !ends(&kernel) {
+            if has_limit {
+                drop(kernel);
+                thread::yield_now();
+                return self.0.0.lock().unwrap();
+            }
+            kernel = self.0.1.wait(kernel).unwrap();
+        }
+        kernel
+    }
+}
+
+impl Bell for Poller {
+    fn ring(&self) {
+        self.change(|kernel| kernel.is_rung = true);
+    }
+
+    fn wait(&self, timeout: Option<Duration>) {
+        let mut kernel = Self::wait(self, timeout.is_some(), |kernel| kernel.is_rung);
+        kernel.is_rung = false;
+    }
+
+    fn silence(&self) {
+        self.0.0.lock().unwrap().is_rung = false;
+    }
+}
+
+/// What the interpreter lock protects.
+#[derive(Default)]
+struct Interpreter {
+    leadership: Leadership,
+    is_stopping: bool,
+}
+
+struct Worker {
+    shared: Shared<Poller, ()>,
+    interpreter: Mutex<Interpreter>,
+    poller: Poller,
+    queue: Mutex<VecDeque<Request>>,
+    clock_us: AtomicU64,
+    /// Threads that wait in the application, as the system sees them.
+    asleep: Mutex<Vec<u32>>,
+    short_left: Mutex<u32>,
+    shorts_over: Condvar,
+    left: AtomicU32,
+    is_led: AtomicBool,
+    /// The next follower that is called ends instead.
+    kills_follower: AtomicBool,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// Numbers of threads that have ended.
+    free: Mutex<Vec<usize>>,
+}
+
+/// The interpreter lock, and the thread that has it.
+type Gvl<'a> = MutexGuard<'a, Interpreter>;
+
+/// How a thread's turns end.
+#[derive(PartialEq, Eq)]
+enum End {
+    Stopped,
+    Dismissed,
+    Killed,
+}
+
+impl Worker {
+    fn new(limits: Limits, requests: &[Request], is_reported: bool) -> Arc<Self> {
+        let poller = Poller::default();
+        let shared = Shared::new(poller.clone(), (), limits);
+        if is_reported {
+            shared.load.set_reported();
+        }
+        let shorts = requests.iter().filter(|request| **request == Short).count();
+        let first = usize::try_from(limits.threads_min).unwrap();
+        Arc::new(Self {
+            shared,
+            interpreter: Mutex::default(),
+            poller,
+            queue: Mutex::default(),
+            clock_us: AtomicU64::new(1),
+            asleep: Mutex::default(),
+            short_left: Mutex::new(u32::try_from(shorts).unwrap()),
+            shorts_over: Condvar::new(),
+            left: AtomicU32::new(u32::try_from(requests.len()).unwrap()),
+            is_led: AtomicBool::new(false),
+            kills_follower: AtomicBool::new(false),
+            threads: Mutex::default(),
+            free: Mutex::new((first..limits.threads() as usize).rev().collect()),
+        })
+    }
+
+    fn now_us(&self) -> u64 {
+        self.clock_us.fetch_add(700, Ordering::SeqCst)
+    }
+
+    fn is_over(&self, gvl: &Gvl<'_>) -> bool {
+        gvl.is_stopping && self.left.load(Ordering::SeqCst) == 0
+    }
+
+    fn gvl(&self) -> Gvl<'_> {
+        self.interpreter.lock().unwrap()
+    }
+
+    /// A thread of Ruby's from its start to its end.
+    fn serve(self: &Arc<Self>, me: usize) {
+        loop {
+            let mut gvl = Some(self.gvl());
+            let end = self.take_turns(&mut gvl, me);
+            let gvl = gvl.unwrap();
+            match end {
+                End::Stopped => {
+                    gvl.leadership.release(&self.shared, me);
+                    self.wake_all();
+                    return;
+                }
+                End::Dismissed => {
+                    self.free.lock().unwrap().push(me);
+                    return;
+                }
+                End::Killed => {
+                    gvl.leadership.resign(&self.shared, me);
+                    self.wake();
+                }
+            }
+        }
+    }
+
+    fn take_turns<'a>(&'a self, gvl: &mut Option<Gvl<'a>>, me: usize) -> End {
+        let thread = u32::try_from(me).unwrap() + 1;
+        loop {
+            let held = gvl.as_ref().unwrap();
+            if self.is_over(held) {
+                return End::Stopped;
+            }
+            let role = match held.leadership.role(&self.shared, me, thread) {
+                Role::Look(look) => {
+                    let is_blocked = self.is_blocked(u32::try_from(look.leader).unwrap() + 1);
+                    let leadership = &held.leadership;
+                    leadership.role_after_look(&self.shared, me, thread, look, is_blocked)
+                }
+                role => Some(role),
+            };
+            match role {
+                None | Some(Role::Look(_)) => {}
+                Some(Role::Lead) => {
+                    if let Some(end) = self.lead(gvl, me, thread) {
+                        return end;
+                    }
+                }
+                Some(Role::Follow) => {
+                    if self.follow(gvl) == Waited::Dismissed {
+                        return End::Dismissed;
+                    }
+                    if self.kills_follower.swap(false, Ordering::SeqCst) {
+                        return End::Killed;
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_blocked(&self, thread: u32) -> bool {
+        if self.shared.load.is_reported() {
+            self.shared.is_leader_blocked()
+        } else {
+            self.asleep.lock().unwrap().contains(&thread)
+        }
+    }
+
+    fn follow<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) -> Waited {
+        self.shared.add_follower();
+        drop(gvl.take());
+        let waited = self.shared.wait_as_follower(&AtomicFlag::default(), || self.now_us());
+        *gvl = Some(self.gvl());
+        if waited == Waited::Over {
+            self.shared.remove_follower();
+        }
+        waited
+    }
+
+    fn lead<'a>(&'a self, gvl: &mut Option<Gvl<'a>>, me: usize, thread: u32) -> Option<End> {
+        let activity = Activity::new();
+        loop {
+            let held = gvl.as_ref().unwrap();
+            if !held.leadership.leads(me) || self.is_over(held) {
+                return None;
+            }
+            assert!(!self.is_led.swap(true, Ordering::SeqCst), "two threads lead");
+            let next = self.queue.lock().unwrap().pop_front();
+            let Some(request) = next else {
+                self.wait_for_turn(gvl);
+                continue;
+            };
+            let waits = !self.queue.lock().unwrap().is_empty();
+            self.is_led.store(false, Ordering::SeqCst);
+            held.leadership.enter_application(&self.shared, &activity, waits);
+            self.call(gvl, request, thread, &activity);
+            let held = gvl.as_ref().unwrap();
+            held.leadership.leave_application(&self.shared, &activity, me, 10);
+            if request == Marked {
+                self.shared.mark_waiting(false);
+            }
+            if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+                self.wake_all();
+            }
+            if request == Kills {
+                return Some(End::Killed);
+            }
+        }
+    }
+
+    fn wait_for_turn<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) {
+        self.shared.dismiss_standby();
+        drop(gvl.take());
+        if self.queue.lock().unwrap().is_empty() {
+            let ends = |kernel: &Kernel| !kernel.arrived.is_empty() || kernel.is_woken;
+            let mut kernel = self.poller.wait(false, ends);
+            kernel.is_woken = false;
+            let arrived = std::mem::take(&mut kernel.arrived);
+            drop(kernel);
+            self.queue.lock().unwrap().extend(arrived);
+        }
+        self.is_led.store(false, Ordering::SeqCst);
+        *gvl = Some(self.gvl());
+    }
+
+    fn call<'a>(
+        &'a self,
+        gvl: &mut Option<Gvl<'a>>,
+        request: Request,
+        thread: u32,
+        activity: &Activity,
+    ) {
+        match request {
+            Kills => {}
+            Short => {
+                *self.short_left.lock().unwrap() -= 1;
+                self.shorts_over.notify_all();
+            }
+            Pauses => {
+                self.release(gvl, activity, thread);
+                self.note_suspension(false, activity, thread);
+                *gvl = Some(self.gvl());
+            }
+            Waits | Marked => {
+                if request == Marked {
+                    self.shared.mark_waiting(true);
+                }
+                self.release(gvl, activity, thread);
+                let mut left = self.short_left.lock().unwrap();
+                while *left > 0 {
+                    left = self.shorts_over.wait(left).unwrap();
+                }
+                drop(left);
+                self.note_suspension(false, activity, thread);
+                *gvl = Some(self.gvl());
+            }
+        }
+    }
+
+    /// Releases the interpreter lock. Ruby reports that before or after, by its version.
+    fn release<'a>(&'a self, gvl: &mut Option<Gvl<'a>>, activity: &Activity, thread: u32) {
+        let is_late = shuttle::rand::thread_rng().gen_bool(0.5);
+        if is_late {
+            drop(gvl.take());
+        }
+        self.note_suspension(true, activity, thread);
+        drop(gvl.take());
+    }
+
+    fn note_suspension(&self, is_suspended: bool, activity: &Activity, thread: u32) {
+        if self.shared.load.is_reported() {
+            self.shared.note_suspension(is_suspended, activity, thread, || self.now_us());
+        } else if is_suspended {
+            self.asleep.lock().unwrap().push(thread);
+        } else {
+            self.asleep.lock().unwrap().retain(|asleep| *asleep != thread);
+        }
+    }
+
+    fn wake(&self) {
+        self.poller.change(|kernel| kernel.is_woken = true);
+    }
+
+    fn wake_all(&self) {
+        self.wake();
+        self.shared.call_all_followers();
+    }
+
+    /// The standby from its start to its end.
+    fn stand_by(&self) {
+        let mut lookout = Lookout::default();
+        while self.shared.wait_for_duty() {
+            self.stand_in(&mut lookout);
+            self.shared.set_awaited(false);
+        }
+    }
+
+    fn stand_in(&self, lookout: &mut Lookout) {
+        let mut timeout = Some(Duration::ZERO);
+        while self.shared.is_on_duty() {
+            let ends = |kernel: &Kernel| !kernel.arrived.is_empty() || kernel.is_rung;
+            drop(self.poller.wait(timeout.is_some(), ends));
+            self.shared.begin_look();
+            let arrived = std::mem::take(&mut self.poller.0.0.lock().unwrap().arrived);
+            let mut queue = self.queue.lock().unwrap();
+            queue.extend(arrived);
+            let waiting = !queue.is_empty();
+            drop(queue);
+            self.shared.set_awaited(waiting);
+            if !self.shared.is_on_duty() {
+                if waiting {
+                    self.wake();
+                }
+                return;
+            }
+            let sleeps = |thread| self.asleep.lock().unwrap().contains(&thread);
+            timeout = lookout.look(&self.shared, || self.now_us(), sleeps);
+        }
+    }
+
+    fn start_thread(self: &Arc<Self>, me: usize) {
+        let worker = Arc::clone(self);
+        self.threads.lock().unwrap().push(thread::spawn(move || worker.serve(me)));
+    }
+
+    /// Starts the threads that are ordered.
+    fn take_orders(self: &Arc<Self>) {
+        while self.shared.wait_for_order() {
+            let free = self.free.lock().unwrap().pop();
+            // A thread that has left the roster may not have ended yet.
+            let Some(me) = free else {
+                self.shared.cancel_order();
+                continue;
+            };
+            self.shared.arrive();
+            self.start_thread(me);
+        }
+    }
+}
+
+/// Serves the requests from start to stop.
+fn serve(limits: Limits, requests: &[Request], is_reported: bool) {
+    let worker = Worker::new(limits, requests, is_reported);
+    let [standby, starter] = {
+        let (standby, starter) = (Arc::clone(&worker), Arc::clone(&worker));
+        [thread::spawn(move || standby.stand_by()), thread::spawn(move || starter.take_orders())]
+    };
+    (0..limits.threads_min as usize).for_each(|me| worker.start_thread(me));
+    worker.kills_follower.store(requests.contains(&Kills), Ordering::SeqCst);
+    for request in requests {
+        worker.poller.change(|kernel| kernel.arrived.push_back(*request));
+    }
+    worker.gvl().is_stopping = true;
+    worker.wake_all();
+    while let Some(thread) = next(&worker) {
+        thread.join().unwrap();
+    }
+    worker.shared.end();
+    standby.join().unwrap();
+    starter.join().unwrap();
+    assert_eq!(worker.left.load(Ordering::SeqCst), 0);
+}
+
+fn next(worker: &Worker) -> Option<thread::JoinHandle<()>> {
+    worker.threads.lock().unwrap().pop()
+}
+
+/// Runs `serve` under random schedules and under those that preempt rarely.
+fn explore(limits: Limits, requests: &'static [Request], is_reported: bool) {
+    let mut config = shuttle::Config::new();
+    config.max_steps = shuttle::MaxSteps::FailAfter(STEPS_MAX);
+    let schedules = std::env::var("THRUWAY_MODEL_SCHEDULES");
+    let schedules = schedules.ok().and_then(|text| text.parse().ok()).unwrap_or(200);
+    let random = shuttle::scheduler::RandomScheduler::new(schedules);
+    shuttle::Runner::new(random, config.clone()).run(move || serve(limits, requests, is_reported));
+}
+
+#[test]
+fn short_requests_are_answered_by_one_thread() {
+    for is_reported in [true, false] {
+        explore(Limits::fixed(1), &[Short, Short, Short], is_reported);
+    }
+}
+
+#[test]
+fn requests_that_wait_leave_the_other_threads_to_those_that_do_not() {
+    for is_reported in [true, false] {
+        explore(Limits::fixed(3), &[Waits, Waits, Short, Short], is_reported);
+    }
+}
+
+#[test]
+fn a_thread_that_comes_back_leads_for_one_that_waits() {
+    for is_reported in [true, false] {
+        explore(Limits::fixed(2), &[Pauses, Waits, Short, Pauses], is_reported);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_early_is_not_followed() {
+    for is_reported in [true, false] {
+        explore(Limits::fixed(2), &[Kills, Short, Waits, Kills, Short], is_reported);
+        explore(Limits::fixed(3), &[Waits, Kills, Waits, Short], is_reported);
+    }
+}
+
+#[test]
+fn threads_are_started_for_requests_that_wait() {
+    let limits = Limits { threads_min: 1, threads_max: 1, io_max: 0, waiting_max: 2 };
+    for is_reported in [true, false] {
+        explore(limits, &[Waits, Waits, Short, Short], is_reported);
+    }
+}
+
+#[test]
+fn threads_are_started_for_marked_requests() {
+    let limits = Limits { threads_min: 1, threads_max: 1, io_max: 2, waiting_max: 0 };
+    for is_reported in [true, false] {
+        explore(limits, &[Marked, Marked, Short], is_reported);
+    }
+}
+
+#[test]
+fn threads_between_minimum_and_maximum_are_started() {
+    let limits = Limits { threads_min: 1, threads_max: 3, io_max: 0, waiting_max: 0 };
+    for is_reported in [true, false] {
+        explore(limits, &[Waits, Waits, Short], is_reported);
+    }
+}

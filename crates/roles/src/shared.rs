@@ -1,0 +1,345 @@
+//! The part of the protocol that works without the interpreter lock: what Ruby's thread events, the standby and
+//! waiting followers see of the leader, and how they call one another.
+//!
+//! # Ordering
+//! A wake-up is lost where two threads each change one thing and then read the other's, and both read the old value.
+//! There are three such pairs. Each of them is sequentially consistent on both sides (`SeqCst`), the change first:
+//!
+//! | one side | the other side |
+//! | --- | --- |
+//! | the leader counts a call, then reads the standby's state | the standby falls asleep, then reads the count |
+//! | a thread notes a suspension or a follower, then reads `is_watched` | the standby clears `is_watched`, then looks |
+//! | a thread follows, then reads whether it is wanted | the standby notes waiting requests, then looks for followers |
+//!
+//! What is `Relaxed` is read by the thread that wrote it, or is a hint whose late arrival costs one more look.
+
+use crate::duty::{Bell, Duty, DutyEvent};
+use crate::load::{Activity, Load, LoadObserver};
+use crate::roster::{Limits, Roster, Waited};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// The leader is not suspended.
+const RUNS: u64 = 0;
+
+/// How long a leader may be without the lock before a follower is called, in microseconds. It is several times the
+/// length of a hand-off, so a short wait causes none.
+pub const PATIENCE_US: u64 = 300;
+
+/// How long a leader has to wait before a thread is started for what waits behind it, in microseconds. A thread costs
+/// more than a hand-off, and lasts longer.
+pub const START_PATIENCE_US: u64 = 2_000;
+
+/// The shared part of a server's roles.
+#[derive(Debug)]
+pub struct Shared<B, O> {
+    duty: Duty<B>,
+    /// What the threads do.
+    pub load: Load<O>,
+    pub(crate) roster: Roster,
+    /// Counts the leader's calls of the application; odd during one.
+    calls: AtomicU64,
+    /// The call in which the leader computes for so long that another thread is to lead; zero if there is none.
+    long_call: AtomicU64,
+    /// The leader's thread, as the system numbers it.
+    leader_thread: AtomicU32,
+    /// Since when the leader is without the lock in the application, where Ruby reports that.
+    suspended_us: AtomicU64,
+    /// How long its last wait in this call took, until it wanted the lock back.
+    waited_us: AtomicU64,
+    /// Requests wait, so that a follower is to lead as soon as the leader blocks.
+    is_awaited: AtomicBool,
+    /// The leader gathers a body, which a successor is to send if the leader blocks.
+    is_gathering: AtomicBool,
+    /// The standby looks at the leader again soon, without being woken.
+    is_watched: AtomicBool,
+}
+
+impl<B: Bell, O: LoadObserver> Shared<B, O> {
+    /// The roles of a server that has called nothing yet.
+    pub fn new(bell: B, observer: O, limits: Limits) -> Self {
+        Self {
+            duty: Duty::new(bell),
+            load: Load::new(observer),
+            roster: Roster::new(limits),
+            calls: AtomicU64::new(0),
+            long_call: AtomicU64::new(0),
+            leader_thread: AtomicU32::new(0),
+            suspended_us: AtomicU64::new(RUNS),
+            waited_us: AtomicU64::new(0),
+            is_awaited: AtomicBool::new(false),
+            is_gathering: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
+        }
+    }
+
+    /// How many threads the server may have.
+    pub fn limits(&self) -> &Limits {
+        self.roster.limits()
+    }
+
+    /// Threads that exist, those that are about to start included.
+    pub fn threads(&self) -> u32 {
+        self.roster.present()
+    }
+
+    /// Summons the standby: no Ruby thread is going to be at the engine for a while.
+    pub fn summon_standby(&self) {
+        self.duty.apply(DutyEvent::Summon);
+    }
+
+    /// Dismisses the standby: the calling thread is at the engine, and sees what comes.
+    pub fn dismiss_standby(&self) {
+        self.duty.apply(DutyEvent::Dismiss);
+    }
+
+    /// Ends the standby, and the orders of threads.
+    pub fn end(&self) {
+        self.duty.apply(DutyEvent::End);
+        self.roster.close();
+    }
+
+    /// Calls a follower to take the lead, or orders a thread, if the server may have one more.
+    pub fn call_successor(&self) {
+        let waiting = if self.counts_waiting() { self.load.waiting() } else { 0 };
+        let _ = self.roster.call(waiting);
+    }
+
+    /// Calls every follower, so that each looks which role it has.
+    pub fn call_all_followers(&self) {
+        self.roster.call_all();
+    }
+
+    /// The next call of a successor is not answered by the one before: its thread has ended.
+    pub(crate) fn forget_coming(&self) {
+        self.roster.forget_coming();
+    }
+
+    /// Waits for the order of a thread; false once the server has ended.
+    pub fn wait_for_order(&self) -> bool {
+        self.roster.wait_for_order()
+    }
+
+    /// An ordered thread runs.
+    pub fn arrive(&self) {
+        self.roster.arrive();
+    }
+
+    /// An ordered thread could not be started.
+    pub fn cancel_order(&self) {
+        self.roster.cancel_order();
+    }
+
+    /// The request of the calling thread is marked as one that waits (true), or such a request is over.
+    pub fn mark_waiting(&self, is_marked: bool) {
+        self.roster.mark(is_marked);
+        if is_marked && self.wants_successor() {
+            self.nudge();
+        }
+    }
+
+    /// A thread begins to follow: before it releases the lock, so that calls from then on count it. The standby, which
+    /// does not watch a leader without successors, is woken if this one is wanted.
+    pub fn add_follower(&self) {
+        self.roster.add_follower();
+        if self.wants_successor() {
+            self.nudge();
+        }
+    }
+
+    /// A thread follows no more.
+    pub fn remove_follower(&self) {
+        self.roster.remove_follower();
+    }
+
+    /// A follower's wait without the interpreter lock. `now_us` is a monotonic clock.
+    pub fn wait_as_follower(&self, is_ended: &AtomicFlag, now_us: impl Fn() -> u64) -> Waited {
+        self.roster.wait(|| is_ended.0.load(Ordering::Relaxed), now_us)
+    }
+
+    /// Ends one follower's wait.
+    pub fn end_wait(&self, is_ended: &AtomicFlag) {
+        self.roster.interrupt(|| is_ended.0.store(true, Ordering::Relaxed));
+    }
+
+    /// The calling thread, which the system knows as `thread`, leads from now on. The call that its predecessor may be
+    /// in is no call of the leader's.
+    pub(crate) fn note_leader(&self, thread: u32) {
+        if self.is_calling() {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+        }
+        self.suspended_us.store(RUNS, Ordering::Relaxed);
+        self.waited_us.store(0, Ordering::Relaxed);
+        self.leader_thread.store(thread, Ordering::Relaxed);
+    }
+
+    /// The leader is about to call the application. If something `waits` at the engine, no further event reports it.
+    pub(crate) fn note_call(&self, is_long: bool, waits: bool) {
+        self.waited_us.store(0, Ordering::Relaxed);
+        // First the count, then the standby's state: see the table of pairs.
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        match (is_long, waits) {
+            (true, true) => self.nudge(),
+            (true, false) => self.summon_standby(),
+            (false, _) => {
+                self.dismiss_standby();
+                self.duty.apply(DutyEvent::Call);
+            }
+        }
+    }
+
+    /// The leader is back from the application.
+    pub(crate) fn note_return(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.is_gathering.store(false, Ordering::Relaxed);
+    }
+
+    /// The leader's calls so far; odd during one.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn is_calling(&self) -> bool {
+        !self.calls().is_multiple_of(2)
+    }
+
+    /// The leader's call of that number lasts for too long.
+    pub(crate) fn note_long_call(&self, call: u64) {
+        self.long_call.store(call, Ordering::SeqCst);
+    }
+
+    /// Whether the leader is in a call that lasts for too long.
+    pub(crate) fn is_in_long_call(&self) -> bool {
+        let call = self.calls();
+        !call.is_multiple_of(2) && self.long_call.load(Ordering::SeqCst) == call
+    }
+
+    /// Whether some thread follows.
+    pub fn has_followers(&self) -> bool {
+        self.roster.has_followers()
+    }
+
+    /// The leader's thread, as the system numbers it.
+    pub fn leader_thread(&self) -> u32 {
+        self.leader_thread.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether requests wait while no thread serves them.
+    pub fn set_awaited(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, Ordering::SeqCst);
+    }
+
+    /// The leader gathers a body. If it blocks, another thread has to send that.
+    pub fn note_gathering(&self) {
+        self.is_gathering.store(true, Ordering::SeqCst);
+        if !self.load.is_reported() {
+            self.summon_standby();
+        }
+    }
+
+    /// Whether another thread is to lead as soon as the leader blocks in the application, and one can.
+    pub fn wants_successor(&self) -> bool {
+        let is_wanted =
+            self.is_awaited.load(Ordering::SeqCst) || self.is_gathering.load(Ordering::SeqCst);
+        is_wanted && self.is_calling() && self.roster.has_successor(self.maybe_waiting())
+    }
+
+    /// How long the leader may wait before a successor is called, in microseconds.
+    pub(crate) fn patience_us(&self) -> u64 {
+        if self.has_followers() { PATIENCE_US } else { START_PATIENCE_US }
+    }
+
+    /// For how long the leader has been without the lock in the application, where Ruby reports that.
+    pub fn suspended_for_us(&self, now_us: impl FnOnce() -> u64) -> Option<u64> {
+        let since = self.suspended_us.load(Ordering::SeqCst);
+        (since != RUNS).then(|| now_us().saturating_sub(since))
+    }
+
+    /// Whether the leader waits in the application, or wants the lock back after a wait that was not short. Known where
+    /// Ruby reports suspensions.
+    pub fn is_leader_blocked(&self) -> bool {
+        self.suspended_us.load(Ordering::SeqCst) != RUNS
+            || self.waited_us.load(Ordering::Relaxed) >= PATIENCE_US
+    }
+
+    /// The calling thread, which the system knows as `thread`, releases the lock (true), or wants it back. Nothing of
+    /// Ruby's is touched.
+    pub fn note_suspension(
+        &self,
+        is_suspended: bool,
+        activity: &Activity,
+        thread: u32,
+        now_us: impl Fn() -> u64,
+    ) {
+        self.load.note(activity, !is_suspended);
+        if !self.is_calling() || self.leader_thread() != thread {
+            return;
+        }
+        if let Some(waited_us) = self.suspended_for_us(&now_us) {
+            self.waited_us.store(waited_us, Ordering::Relaxed);
+        }
+        let since = if is_suspended { now_us().max(RUNS + 1) } else { RUNS };
+        self.suspended_us.store(since, Ordering::SeqCst);
+        if is_suspended && self.wants_successor() {
+            self.nudge();
+        }
+    }
+
+    /// Notes whether the standby looks again soon, by itself. It does not as it begins a look: that may miss what
+    /// changes from then on.
+    pub(crate) fn set_watched(&self, is_watched: bool) {
+        self.is_watched.store(is_watched, Ordering::SeqCst);
+    }
+
+    /// The standby's wait while it is off duty; false at the end.
+    pub fn wait_for_duty(&self) -> bool {
+        self.duty.wait(|| self.calls())
+    }
+
+    /// Whether the standby is on duty.
+    pub fn is_on_duty(&self) -> bool {
+        self.duty.is_on()
+    }
+
+    /// The standby begins a look at the engine, which covers all calls so far.
+    pub fn begin_look(&self) {
+        self.duty.bell().silence();
+        self.set_watched(false);
+    }
+
+    /// The standby's bell.
+    pub fn bell(&self) -> &B {
+        self.duty.bell()
+    }
+
+    /// Makes the standby look at once, unless it looks soon by itself.
+    fn nudge(&self) {
+        if !self.is_watched() {
+            self.duty.nudge();
+        }
+    }
+
+    /// Whether the standby looks soon by itself. It does not after it was dismissed.
+    fn is_watched(&self) -> bool {
+        self.is_on_duty() && self.is_watched.load(Ordering::SeqCst)
+    }
+
+    /// Threads that wait in the application, with a leader that may.
+    fn maybe_waiting(&self) -> u32 {
+        if self.counts_waiting() { self.load.maybe_waiting() } else { 0 }
+    }
+
+    /// Whether the number of threads depends on how many wait.
+    fn counts_waiting(&self) -> bool {
+        self.limits().waiting_max > 0
+    }
+}
+
+/// A flag that ends one follower's wait.
+#[derive(Debug)]
+pub struct AtomicFlag(AtomicBool);
+
+impl Default for AtomicFlag {
+    fn default() -> Self {
+        Self(AtomicBool::new(false))
+    }
+}

@@ -1,0 +1,16 @@
+//! The primitives of threads: the standard library's, or those of a scheduler that explores interleavings.
+//!
+//! The crate's own unit tests run under [shuttle](https://docs.rs/shuttle): each operation on an atomic, a mutex or a
+//! condition variable is a point at which another thread may run. Whoever depends on this crate gets `std::sync`.
+
+#[cfg(not(test))]
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
+};
+
+#[cfg(test)]
+pub(crate) use shuttle::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
+};

@@ -1,0 +1,121 @@
+//! The thread roles of `thruway-roles`, with the engine's bell, the worker's figures and the system's clock.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use thruway_roles::{Activity, Bell, LoadObserver, Shared};
+use thruway_serve::{Board, Time, WorkerMetrics, monotonic_us};
+
+thread_local! {
+    static ACTIVITY: Activity = const { Activity::new() };
+    /// Since when the calling thread waits for the interpreter lock; zero if it does not.
+    static WANTED_US: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The shared part of the roles: all that threads without the interpreter lock see of them.
+pub(super) type Roles = Shared<StandbyBell, Figures>;
+
+/// The bell of the engine that wakes the standby.
+pub(super) struct StandbyBell(pub(super) thruway_serve::Bell);
+
+impl Bell for StandbyBell {
+    fn ring(&self) {
+        self.0.ring();
+    }
+
+    fn wait(&self, timeout: Option<Duration>) {
+        self.0.wait(timeout);
+    }
+
+    fn silence(&self) {
+        self.0.silence();
+    }
+}
+
+/// The figures of a worker that siblings and metrics see.
+pub(super) struct Figures {
+    threads_max: u32,
+    board: Option<Board>,
+    metrics: Option<WorkerMetrics>,
+}
+
+impl Figures {
+    pub(super) fn new(
+        threads_max: u32,
+        board: Option<Board>,
+        metrics: Option<WorkerMetrics>,
+    ) -> Self {
+        Self { threads_max, board, metrics }
+    }
+
+    /// Whether waits for the interpreter lock are measured.
+    pub(super) fn measures_waits(&self) -> bool {
+        self.metrics.is_some()
+    }
+
+    /// Sets the number of threads that exist.
+    pub(super) fn set_threads(&self, threads: u32) {
+        if let Some(metrics) = &self.metrics {
+            metrics.set_threads(threads);
+        }
+    }
+
+    /// A call of the application has taken so long.
+    pub(super) fn note_call(&self, took_us: u64) {
+        if let Some(metrics) = &self.metrics {
+            metrics.record(Time::Application, took_us);
+        }
+    }
+
+    /// The calling thread wants the interpreter lock.
+    pub(super) fn note_wanted(&self) {
+        if ACTIVITY.with(Activity::is_in_request) {
+            WANTED_US.set(monotonic_us());
+        }
+    }
+
+    /// The calling thread has the interpreter lock.
+    pub(super) fn note_got(&self) {
+        let wanted_us = WANTED_US.take();
+        if wanted_us > 0
+            && let Some(metrics) = &self.metrics
+        {
+            metrics.record(Time::LockWait, monotonic_us().saturating_sub(wanted_us));
+        }
+    }
+}
+
+impl LoadObserver for Figures {
+    fn computing(&self, threads: u32) {
+        if let Some(board) = &self.board {
+            board.set_computing(threads);
+        }
+    }
+
+    fn in_application(&self, threads: u32) {
+        if let Some(board) = &self.board {
+            board.set_free_threads(self.threads_max.saturating_sub(threads));
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.set_busy_threads(threads);
+        }
+    }
+}
+
+/// What the calling thread does.
+pub(super) fn with_activity<T>(work: impl FnOnce(&Activity) -> T) -> T {
+    ACTIVITY.with(work)
+}
+
+/// The calling thread releases the interpreter lock, or wants it back. Nothing of Ruby's is touched.
+pub(super) fn note_suspension(roles: &Roles, is_suspended: bool) {
+    with_activity(|activity| {
+        roles.note_suspension(is_suspended, activity, thread_number(), monotonic_us);
+    });
+}
+
+/// The calling thread, as the system numbers it.
+pub(super) fn thread_number() -> u32 {
+    // SAFETY: `gettid` has no preconditions and cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}
