@@ -381,7 +381,7 @@ impl Worker {
 
     /// Starts the threads that are ordered.
     fn take_orders(self: &Arc<Self>) {
-        while self.shared.wait_for_order() {
+        while self.shared.wait_for_order(&AtomicFlag::default()) {
             let free = self.free.lock().unwrap().pop();
             // A thread that has left the roster may not have ended yet.
             let Some(me) = free else {

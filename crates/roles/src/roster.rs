@@ -223,6 +223,11 @@ impl Roster {
         self.forget_coming();
     }
 
+    /// A thread that was dismissed goes on after all.
+    pub(crate) fn readmit(&self) {
+        self.change(|counts| counts.present += 1);
+    }
+
     /// The application has marked a request (true), or a marked request is over.
     pub(crate) fn mark(&self, is_marked: bool) {
         if is_marked {
@@ -262,11 +267,12 @@ impl Roster {
         self.called.notify_all();
     }
 
-    /// The wait for the order of a thread: true with an order, false once the roster is closed.
-    pub(crate) fn wait_for_order(&self) -> bool {
+    /// The wait for the order of a thread: true with an order, false once the roster is closed, or if it
+    /// `is_interrupted`.
+    pub(crate) fn wait_for_order(&self, is_interrupted: impl Fn() -> bool) -> bool {
         let mut orders = lock(&self.orders);
         loop {
-            if orders.is_closed {
+            if orders.is_closed || is_interrupted() {
                 return false;
             }
             if orders.count > 0 {
@@ -275,6 +281,13 @@ impl Roster {
             }
             orders = wait(&self.ordered, orders);
         }
+    }
+
+    /// Makes the waits for orders look whether they are interrupted. `interrupt` marks one of them so.
+    pub(crate) fn interrupt_order(&self, interrupt: impl FnOnce()) {
+        let _orders = lock(&self.orders);
+        interrupt();
+        self.ordered.notify_all();
     }
 
     /// Ends the waits for orders.
@@ -398,7 +411,7 @@ mod tests {
     /// Orders as many threads as the roster allows while so many wait; how many there are then.
     fn fill(roster: &Roster, waiting: u32) -> u32 {
         while roster.call(waiting) == Answer::Comes {
-            assert!(roster.wait_for_order());
+            assert!(roster.wait_for_order(|| false));
             roster.arrive();
         }
         roster.present()

@@ -114,9 +114,19 @@ impl<B: Bell, O: LoadObserver> Shared<B, O> {
         self.roster.forget_coming();
     }
 
-    /// Waits for the order of a thread; false once the server has ended.
-    pub fn wait_for_order(&self) -> bool {
-        self.roster.wait_for_order()
+    /// Waits for the order of a thread; false once the server has ended, or the wait.
+    pub fn wait_for_order(&self, is_ended: &AtomicFlag) -> bool {
+        self.roster.wait_for_order(|| is_ended.0.load(Ordering::Relaxed))
+    }
+
+    /// Ends one wait for an order.
+    pub fn end_order_wait(&self, is_ended: &AtomicFlag) {
+        self.roster.interrupt_order(|| is_ended.0.store(true, Ordering::Relaxed));
+    }
+
+    /// A thread that was dismissed is replaced: what ended it was not its dismissal.
+    pub fn readmit(&self) {
+        self.roster.readmit();
     }
 
     /// An ordered thread runs.

@@ -8,7 +8,7 @@ module Thruway
   # passes them on in their long form.
   class CLI
     # Options whose value is a number, and the settings that they change.
-    NUMBERS = { "--port" => :port,
+    NUMBERS = { "--port" => :port, "--waiting-threads" => :waiting_threads,
                 "--request-line-limit" => :request_line_bytes_max,
                 "--head-limit" => :head_bytes_max,
                 "--head-fields-limit" => :head_fields_max }.freeze
@@ -135,11 +135,11 @@ module Thruway
         count == "auto" ? Processors.count : Integer(count, 10)
     end
 
-    # Takes the larger number of `MIN:MAX`, as all threads run from the start.
     def take_threads(text)
       raise Failure, "invalid argument: --threads #{text}" unless text.match?(/\A\d+(:\d+)?\z/)
 
-      @configuration.options[:threads] = text.split(":").last.to_i
+      least, most = text.split(":").map(&:to_i).minmax
+      @configuration.options.update(threads: most, threads_min: least)
     end
 
     def take_environment(name)

@@ -47,6 +47,61 @@ class ThreadsTest < Minitest::Test
     assert_equal "/second", second.response.body
   end
 
+  # Clients of as many requests as there are, each of which waits in the application.
+  def waiting_clients(count, entered)
+    clients = Array.new(count) { connect.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n") }
+    count.times { Timeout.timeout(PATIENCE_SECONDS) { entered.pop } }
+    clients
+  end
+
+  # Serves, and lets so many requests wait, beside which others are answered.
+  def assert_waits_leave_the_road(count, mark: nil, **limits)
+    entered = Queue.new
+    gate = Queue.new
+    serve(**limits) do |env|
+      if env["PATH_INFO"] == "/wait"
+        env[mark].call if mark
+        entered << true
+        gate.pop
+      end
+      [200, {}, [env["PATH_INFO"]]]
+    end
+    clients = waiting_clients(count, entered)
+    Timeout.timeout(PATIENCE_SECONDS) { 20.times { assert_equal "/go", get("/go").body } }
+    count.times { gate << true }
+    clients.each { |client| assert_equal "/wait", client.response.body }
+    assert_equal "/go", get("/go").body
+  end
+
+  def test_threads_start_beside_those_that_wait
+    assert_waits_leave_the_road(8, threads: 1, waiting_threads: 8)
+  end
+
+  def test_threads_start_beside_those_of_marked_requests
+    assert_waits_leave_the_road(3, mark: "puma.mark_as_io_bound", threads: 1, max_io_threads: 3)
+  end
+
+  def test_threads_between_minimum_and_maximum_start_when_they_are_needed
+    assert_waits_leave_the_road(3, mark: "thruway.mark_as_io_bound", threads_min: 1, threads: 4)
+  end
+
+  def test_no_more_threads_start_than_are_allowed
+    names = Queue.new
+    gate = Queue.new
+    serve(threads: 1, waiting_threads: 2) do
+      names << Thread.current.name
+      gate.pop
+      [200, {}, []]
+    end
+    clients = Array.new(6) { connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+    first = Array.new(3) { Timeout.timeout(PATIENCE_SECONDS) { names.pop } }
+    6.times { gate << true }
+    clients.each { |client| assert_equal 200, client.response.status }
+    rest = Array.new(3) { names.pop }
+    assert_equal 3, first.uniq.size
+    assert_empty rest - first
+  end
+
   def test_requests_that_compute_for_long_leave_the_road_to_others
     is_over = false
     serve(threads: 3) do |env|

@@ -18,7 +18,8 @@ module Thruway
 
     # The defaults. Times are those of Puma or nginx.
     DEFAULTS = {
-      workers: 0, threads: 5, port: 9292, rackup: "config.ru", preload: true,
+      workers: 0, threads: 5, threads_min: nil, max_io_threads: 0, waiting_threads: 0,
+      port: 9292, rackup: "config.ru", preload: true,
       drain_seconds: 30, worker_shutdown_seconds: 30, worker_boot_seconds: 60,
       first_byte_seconds: 30, head_seconds: 30, body_seconds: 60, keep_alive_seconds: 75,
       write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30,
@@ -57,6 +58,8 @@ module Thruway
     # for 128 fields.
     LIMITS = {
       workers: ["start %d workers", 0..1024], threads: ["start %d threads", 1..1024],
+      max_io_threads: ["start %d threads for marked requests", 0..1024],
+      waiting_threads: ["start %d threads for requests that wait", 0..1024],
       head_fields_max: ["take heads of %d fields", 1..128]
     }.freeze
 
@@ -77,7 +80,7 @@ module Thruway
       @plugins = {}
     end
 
-    (DEFAULTS.keys - %i[workers threads]).each do |name|
+    (DEFAULTS.keys - %i[workers threads threads_min]).each do |name|
       define_method(name) { @options.fetch(name, DEFAULTS[name]) }
     end
 
@@ -89,13 +92,26 @@ module Thruway
       end
     end
 
-    # The number of threads. All threads run from the start, so only the larger number of Puma's
-    # variables counts.
+    # The maximum number of threads: the larger number of Puma's variables, if they are set.
     def threads
       @options.fetch(:threads) do
         most = number("PUMA_MAX_THREADS", "MAX_THREADS") || DEFAULTS[:threads]
         [most, number("PUMA_MIN_THREADS", "MIN_THREADS") || 1].max
       end
+    end
+
+    # The number of threads that run from the start, and as long as the server does: at least one.
+    def threads_min
+      least = @options.fetch(:threads_min) do
+        @options[:threads] || number("PUMA_MIN_THREADS", "MIN_THREADS") || threads
+      end
+      least.clamp(1, threads)
+    end
+
+    # The engine's options on threads.
+    def thread_limits
+      { threads: threads, threads_min: threads_min, max_io_threads: max_io_threads,
+        waiting_threads: waiting_threads }
     end
 
     # Raises `Failure` for settings that are out of range or contradict each other.

@@ -94,7 +94,7 @@ module Thruway
 
     # Puma's names of options, for `get`.
     PUMA_OPTIONS = {
-      max_threads: :threads, min_threads: :threads, preload_app: :preload,
+      max_threads: :threads, min_threads: :threads_min, preload_app: :preload,
       force_shutdown_after: :drain_seconds, first_data_timeout: :first_byte_seconds,
       persistent_timeout: :keep_alive_seconds, http_content_length_limit: :body_bytes_max
     }.merge(VALUES, NUMBERS).freeze
@@ -218,9 +218,19 @@ module Thruway
       @settings[:refork_after] = Integer(requests)
     end
 
-    # Sets the number of threads. All run from the start, so only the larger number counts.
+    # Sets the number of threads. Threads beyond `min` start when all others wait.
     def threads(min, max = min)
-      @settings[:threads] = [Integer(min), Integer(max)].max
+      @settings[:threads_min], @settings[:threads] = [Integer(min), Integer(max)].minmax
+    end
+
+    # Sets the number of threads beside these, for requests that the application marks as waiting.
+    def max_io_threads(count)
+      @settings[:max_io_threads] = Integer(count || 0)
+    end
+
+    # Sets the number of threads beside these, for requests that are found waiting.
+    def waiting_threads(count)
+      @settings[:waiting_threads] = Integer(count || 0)
     end
 
     # Sets the command for hot restarts, instead of the one that started the server.

@@ -53,9 +53,15 @@ module Thruway
       word = DIRECTIVES.fetch(key.to_sym, key.to_sym)
       return add(key, value) unless ConfigurationFile::OPTION_WORDS.include?(word)
 
-      # All threads run from the start, so only the larger number counts.
-      value = [value, self[:max_threads] || 0].max if key.to_sym == :min_threads
+      return @file.threads(*thread_limits(key.to_sym, value)) if word == :threads
+
       @file.public_send(word, value)
+    end
+
+    # Both limits: the one that is set, and the other as it was.
+    def thread_limits(key, value)
+      least, most = %i[min_threads max_threads].map { |name| self[name] || value }
+      key == :min_threads ? [value, [most, value].max] : [[least, value].min, value]
     end
   end
 end

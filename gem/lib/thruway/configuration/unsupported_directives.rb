@@ -17,7 +17,6 @@ module Thruway
       idle_timeout: "an idle server keeps running",
       io_selector_backend: "the server always uses epoll",
       max_fast_inline: "connections are always kept alive, and take turns",
-      max_io_threads: "all threads are equal",
       max_keep_alive: "connections are always kept alive, and take turns",
       out_of_band: "the block is never called; use rack.response_finished",
       prune_bundler: "the server runs in the bundle",
@@ -32,7 +31,7 @@ module Thruway
     # The values that request the behaviour that this server has anyway.
     SATISFIED_VALUES = {
       allow_underscore_headers: [false], enable_keep_alives: [true],
-      idle_timeout: [nil], max_io_threads: [0], prune_bundler: [false], queue_requests: [true]
+      idle_timeout: [nil], prune_bundler: [false], queue_requests: [true]
     }.freeze
 
     IGNORED.each_key do |word|

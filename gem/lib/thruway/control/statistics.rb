@@ -29,7 +29,7 @@ module Thruway
         last_checkin: time(Time.now), last_status: load(worker) }
     end
 
-    # All threads run from the start, so the pool's capacity is the number of free threads.
+    # The pool's capacity is the number of free threads, including those that are not started yet.
     def load(worker)
       threads, busy, waiting = worker.values_at("threads", "busy_threads", "waiting").map(&:to_i)
       { backlog: waiting, running: threads, pool_capacity: [threads - busy, 0].max,

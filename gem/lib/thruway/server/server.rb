@@ -41,9 +41,9 @@ module Thruway
       @pid = Process.pid
       @over = Latch.new
       @engine = Engine.create(self, app: app, env: env_template, hijack: Hijack,
-                                    listeners: listeners, threads: settings.threads,
-                                    sendfile: settings.sendfile, worker_table: table,
-                                    worker: worker, **settings.engine_options)
+                                    listeners: listeners, sendfile: settings.sendfile,
+                                    worker_table: table, worker: worker,
+                                    **settings.thread_limits, **settings.engine_options)
       @sockets = Sockets.new(@engine, settings) { |error, env| report(error, env) }
     end
 
@@ -51,13 +51,17 @@ module Thruway
     # thread of the server, another thread replaces it.
     def run
       load_thread = @settings.load_signal.start { @engine.stats } if @settings.load_report
-      @settings.threads.times { |number| start_thread(number) }
+      @settings.threads_min.times { |number| start_thread(number) }
+      orders = forward_orders if threads_max > @threads.size
       until @threads.empty?
         name, is_complete, error = @ended.pop
+        next start_ordered_thread unless name
+
         @threads.delete(name)&.join
         replace(name, error) unless is_complete || @is_late
       end
       @over.open
+      orders&.kill&.join
       load_thread&.kill&.join
     end
 
@@ -104,6 +108,31 @@ module Thruway
       end
     end
 
+    # The most threads that can exist at one time.
+    def threads_max
+      @settings.thread_limits.values_at(:threads, :max_io_threads, :waiting_threads).sum
+    end
+
+    # Starts a thread that forwards the engine's orders to `run`. The engine orders a thread when all
+    # others wait and a request is ready.
+    def forward_orders
+      Thread.new do
+        Thread.current.name = "thruway-orders"
+        @ended << nil while @engine.wait_for_order
+      end
+    end
+
+    # Starts a thread with the lowest free number.
+    def start_ordered_thread
+      number = (0...threads_max).find { |each| !@threads.key?(each) } unless @is_late
+      start_thread(number) if number
+      @engine.arrive(!number.nil?)
+    rescue ThreadError => e
+      @engine.arrive(false)
+      say("cannot start another thread: #{e.message}") unless @has_thread_error
+      @has_thread_error = true
+    end
+
     def serve_and_report_end(name)
       is_complete = false
       Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
@@ -146,12 +175,19 @@ module Thruway
       {
         "rack.version" => [1, 6].freeze, "rack.errors" => $stderr, "rack.input" => EmptyInput,
         "rack.url_scheme" => @settings.url_scheme || "http", "rack.run_once" => false,
-        "rack.multithread" => @settings.threads > 1, "rack.multiprocess" => @settings.workers > 0,
-        "rack.hijack?" => true,
+        "rack.multithread" => threads_max > 1, "rack.multiprocess" => @settings.workers > 0,
+        "rack.hijack?" => true, "puma.mark_as_io_bound" => method(:mark_as_io_bound),
+        "thruway.mark_as_io_bound" => method(:mark_as_io_bound),
         "SCRIPT_NAME" => "", "SERVER_NAME" => "localhost", "SERVER_PORT" => "80",
         "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => "thruway #{VERSION}",
         "GATEWAY_INTERFACE" => "CGI/1.2", "REMOTE_ADDR" => "127.0.0.1"
       }
+    end
+
+    # Called by the application: its request is going to wait for another service. Until the request
+    # ends, another thread may take the place of its thread.
+    def mark_as_io_bound
+      @engine.mark_as_io_bound
     end
 
     # Sets the body of a request. Returns the object that the engine closes after the request.

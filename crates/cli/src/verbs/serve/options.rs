@@ -50,9 +50,13 @@ pub(crate) struct Serve {
     /// How many fields a request may have [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
     pub(super) head_fields_limit: Option<u16>,
-    /// How many threads each process has; of MIN:MAX, the larger number counts [default: 5]
+    /// How many threads each process has; of MIN:MAX, threads beyond MIN start when they are needed [default: 5]
     #[arg(short, long, value_name = "N", help_heading = "For applications")]
     pub(super) threads: Option<String>,
+    /// How many threads may start beside these while requests wait in the application [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
+    #[arg(help_heading = "For applications")]
+    pub(super) waiting_threads: Option<u16>,
     /// RACK_ENV and RAILS_ENV
     #[arg(short, long, value_name = "ENV", help_heading = "For applications")]
     pub(super) environment: Option<String>,
@@ -77,6 +81,7 @@ impl Serve {
     pub(super) fn refuse_what_needs_an_application(&self) -> Result<(), Failure> {
         let said = [
             (self.threads.is_some(), "--threads"),
+            (self.waiting_threads.is_some(), "--waiting-threads"),
             (self.environment.is_some(), "--environment"),
             (self.config.is_some(), "--config"),
             (self.pidfile.is_some(), "--pidfile"),

@@ -27,6 +27,8 @@ pub(super) struct Context {
     pub(super) corks: Cell<bool>,
     /// Whether the application may upgrade the connection.
     pub(super) upgrades: Cell<bool>,
+    /// Whether the application has marked the request as one that waits.
+    pub(super) is_marked: Cell<bool>,
     /// The response's status.
     pub(super) status: Cell<u16>,
     pub(super) stage: Cell<Stage>,
@@ -85,6 +87,7 @@ impl Context {
             constraints: Cell::new(ResponseConstraints::broken()),
             corks: Cell::new(false),
             upgrades: Cell::new(false),
+            is_marked: Cell::new(false),
             status: Cell::new(0),
             stage: Cell::new(Stage::Done),
             head: Buffer::default(),

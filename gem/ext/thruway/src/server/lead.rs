@@ -14,7 +14,7 @@ use super::sender::Sender;
 use super::shared_engine::EventBuffer;
 use super::sockets::ReadyEvent;
 use crate::ruby::call::call;
-use crate::ruby::{Gvl, RString, Raised, is_true, number, thread};
+use crate::ruby::{Gvl, NIL, RString, Raised, is_true, number, thread};
 
 /// Makes the environments of requests; the application is called when the engine is free again.
 struct Receive<'a> {
@@ -86,14 +86,25 @@ impl RackEngine {
                 Some(Role::Lead) => self.lead(gvl, me, &mut events)?,
                 Some(Role::Follow) => {
                     let waited = self.leadership.follow(gvl);
-                    gvl.catch(thread::check_interrupts)?;
+                    let interrupted = gvl.catch(thread::check_interrupts);
                     if waited == Waited::Dismissed {
-                        return Ok(());
+                        return self.end_dismissed(me, interrupted);
                     }
+                    interrupted?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// A thread that is superfluous ends. One that something else has ended meanwhile is replaced.
+    fn end_dismissed(&self, me: usize, interrupted: Result<(), Raised>) -> Result<(), Raised> {
+        if interrupted.is_err() {
+            self.leadership.roles().readmit();
+        }
+        self.contexts[me].thread.set(NIL);
+        self.leadership.note_threads();
+        interrupted
     }
 
     fn is_over(&self) -> bool {
@@ -231,6 +242,9 @@ impl RackEngine {
         let ended = Request::new(self, context, gvl).run(input, certificate);
         if self.home.is_left() {
             return ended;
+        }
+        if context.is_marked.replace(false) {
+            self.leadership.roles().mark_waiting(false);
         }
         self.leave_application(gvl, me, entered_us);
         if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {

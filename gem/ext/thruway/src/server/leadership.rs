@@ -88,6 +88,24 @@ impl Leadership {
         }
     }
 
+    /// The number of threads has changed.
+    pub(super) fn note_threads(&self) {
+        let roles = &self.roles;
+        let figures = roles.load.observer();
+        figures.set_threads(roles.threads().max(roles.limits().threads_max));
+    }
+
+    /// Waits, without the interpreter lock, until one more thread is to be started; false if none is any more.
+    pub(super) fn wait_for_order(&self, gvl: Gvl) -> bool {
+        let (is_ended, roles) = (AtomicFlag::default(), &*self.roles);
+        let mut is_ordered = false;
+        gvl.release(
+            || is_ordered = roles.wait_for_order(&is_ended),
+            || roles.end_order_wait(&is_ended),
+        );
+        is_ordered
+    }
+
     /// Waits, without the interpreter lock, until this follower is called, or is superfluous.
     pub(super) fn follow(&self, gvl: Gvl) -> Waited {
         let (is_ended, roles) = (AtomicFlag::default(), &*self.roles);

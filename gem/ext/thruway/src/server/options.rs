@@ -1,6 +1,7 @@
 //! The options that `Thruway::Server` gives, and the server that is built from them.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ use crate::ruby::{
     Gvl, NIL, Protected, RArray, RHash, RString, Symbol, is_true, number, raise, read_all,
 };
 
-/// Threads of one server at most.
-const THREADS_MAX: usize = 1024;
+/// Threads of one kind in one server at most.
+const THREADS_MAX: u32 = 1024;
 
 /// The options of a server, read and not yet acted on.
 #[derive(Clone, Copy)]
@@ -44,7 +45,7 @@ pub(super) struct Options {
     /// A `Thruway::WorkerTable` or nil, and which of its workers this is.
     worker_table: VALUE,
     worker: usize,
-    threads: usize,
+    limits: Limits,
     /// Strings.
     fair_by: RString,
     client_source: RString,
@@ -104,7 +105,7 @@ impl Options {
             sendfile: RArray::convert(ruby, at(c"sendfile")),
             worker_table: at(c"worker_table"),
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
-            threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
+            limits: read_limits(number),
             fair_by: RString::convert(ruby, at(c"fair_by")),
             client_source: RString::convert(ruby, at(c"client_source")),
             trusted_proxies: RString::convert(ruby, at(c"trusted_proxies")),
@@ -148,9 +149,9 @@ impl Options {
         let if_told = |told| metrics.as_ref().filter(|_| collections::ARE_TOLD == told);
         let pauses = if_told(true).map(|metrics| collections::measure(gvl, metrics));
         let collections = if_told(false).map(|metrics| Totals::new(gvl, metrics));
-        let limits = self.limits();
+        let limits = self.limits;
         let figures = Figures::new(limits.threads(), board, metrics);
-        figures.set_threads(limits.threads_min);
+        figures.set_threads(limits.threads_max);
         let bell = StandbyBell(engine.handle().bell);
         let roles = Arc::new(Roles::new(bell, figures, limits));
         let engine = Arc::new(SharedEngine::new(engine));
@@ -177,10 +178,6 @@ impl Options {
             deflater: RefCell::default(),
             names: Names::new(gvl),
         }))
-    }
-
-    fn limits(&self) -> Limits {
-        Limits::fixed(u32::try_from(self.threads).unwrap_or(u32::MAX))
     }
 
     fn settings(&self, gvl: Gvl) -> Result<Settings, String> {
@@ -228,6 +225,17 @@ impl Options {
             declared.map_err(|error| error.to_string())?;
         }
         Ok(folders)
+    }
+}
+
+fn read_limits(number: impl Fn(&'static CStr) -> u64) -> Limits {
+    let count = |name| u32::try_from(number(name)).unwrap_or(u32::MAX).min(THREADS_MAX);
+    let threads_max = count(c"threads").max(1);
+    Limits {
+        threads_min: count(c"threads_min").clamp(1, threads_max),
+        threads_max,
+        io_max: count(c"max_io_threads"),
+        waiting_max: count(c"waiting_threads"),
     }
 }
 

@@ -53,7 +53,7 @@ impl Figures {
         self.metrics.is_some()
     }
 
-    /// Sets the number of threads that exist.
+    /// Sets the number of threads that can serve: those that exist, or that start whenever they are needed.
     pub(super) fn set_threads(&self, threads: u32) {
         if let Some(metrics) = &self.metrics {
             metrics.set_threads(threads);

@@ -12,7 +12,9 @@ use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::sender::{self, Sender};
 use super::{process, sockets, worker_group};
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise};
+use crate::ruby::{
+    Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise, thread,
+};
 
 /// Defines `Thruway::Engine`, `Thruway::WorkerTable` and what a supervisor asks of the system.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
@@ -23,6 +25,9 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
     define::singleton_method(gvl, class.value(), c"listen", Method::of_1(listen));
     define::method(gvl, class, c"serve", Method::of_1(serve));
+    define::method(gvl, class, c"wait_for_order", Method::of_0(wait_for_order));
+    define::method(gvl, class, c"arrive", Method::of_1(arrive));
+    define::method(gvl, class, c"mark_as_io_bound", Method::of_0(mark_as_io_bound));
     define::method(gvl, class, c"drain", Method::of_1(drain));
     define::method(gvl, class, c"give_up", Method::of_0(give_up));
     define::method(gvl, class, c"announce_end", Method::of_0(announce_end));
@@ -100,6 +105,38 @@ fn serve(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
         Ok(()) => NIL,
         Err(raised) => raised.resume(ruby),
     }
+}
+
+/// `engine.wait_for_order`: waits until one more thread is to be started; false if none is any more.
+fn wait_for_order(ruby: Protected, this: VALUE) -> VALUE {
+    boolean(TYPE.get(ruby, &this).leadership.wait_for_order(ruby.gvl()))
+}
+
+/// `engine.arrive(is_started)`: the thread that was ordered is started, or cannot be.
+fn arrive(ruby: Protected, this: VALUE, is_started: VALUE) -> VALUE {
+    let leadership = &TYPE.get(ruby, &this).leadership;
+    if is_true(is_started) {
+        leadership.roles().arrive();
+    } else {
+        leadership.roles().cancel_order();
+    }
+    leadership.note_threads();
+    NIL
+}
+
+/// `engine.mark_as_io_bound`: the calling thread's request waits for something else than this server. Whether the
+/// thread has a request that was not marked before.
+fn mark_as_io_bound(ruby: Protected, this: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let thread = thread::current(ruby.gvl());
+    let has_request =
+        |context: &&Context| context.thread.get() == thread && context.ticket.get().is_some();
+    let context = engine.contexts.iter().find(has_request);
+    let is_new = context.is_some_and(|context| !context.is_marked.replace(true));
+    if is_new {
+        engine.leadership.roles().mark_waiting(true);
+    }
+    boolean(is_new)
 }
 
 /// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their responses.
