@@ -113,8 +113,8 @@ module Thruway
       @settings.thread_limits.values_at(:threads, :max_io_threads, :waiting_threads).sum
     end
 
-    # Starts a thread that forwards the engine's orders to `run`. The engine orders a thread when all
-    # others wait and a request is ready.
+    # Starts a thread that forwards the engine's orders to `run`. The engine orders a thread when
+    # all others wait and a request is ready.
     def forward_orders
       Thread.new do
         Thread.current.name = "thruway-orders"
