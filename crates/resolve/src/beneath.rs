@@ -1,8 +1,9 @@
-//! Opening a path whose links may not lead anywhere: by `openat2`, or a component at a time.
+//! Opens a path whose links must not lead outside: by `openat2`, or component by component.
 //!
-//! `openat2` came with Linux 5.6. QEMU before 8 and the filters of older container engines refuse it. There each
-//! component is opened by itself, without following it, and the text of a link is walked as a path. What the walk has
-//! opened stays open, so `..` leads to the folder that it came from, whatever is renamed meanwhile.
+//! `openat2` appeared in Linux 5.6, and QEMU before 8 and the filters of older container engines refuse it.
+//! In that case each component is opened without following links, and the text of a link is walked as a path.
+//! Folders opened on the way stay open, so `..` leads back to the folder that the walk came from, whatever is
+//! renamed in the meantime.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +14,17 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// As many links as the kernel follows.
+/// The kernel's own limit of links in a path.
 const LINKS_MAX: usize = 40;
-/// The mode of a folder in which all users create names, as `/tmp`.
+/// The mode bits of a folder in which all users may create names, such as `/tmp`.
 const STICKY_AND_SHARED: u32 = 0o1002;
-/// The option `nosymfollow` of a mount, as `statfs` reports it.
+/// The mount option `nosymfollow` in the flags of `statfs`.
 const NO_LINKS: u64 = 0x2000;
 
 /// Whether the kernel lacks `openat2`.
 static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
-/// Opens `path`, which begins at `base`, within the limits of `resolve`: `BENEATH` or `IN_ROOT` or neither, with
+/// Opens `path`, relative to `base`, within the limits of `resolve`: `BENEATH`, `IN_ROOT` or neither, with
 /// `NO_MAGICLINKS` or `NO_SYMLINKS`.
 pub(crate) fn open(
     base: impl AsFd,
@@ -34,7 +35,8 @@ pub(crate) fn open(
     if !IS_MISSING.load(Ordering::Relaxed) {
         match fs::openat2(&base, path, flags, Mode::empty(), resolve) {
             Err(Errno::NOSYS) => IS_MISSING.store(true, Ordering::Relaxed),
-            // What a filter answers. If the file itself is refused, the walk says so again.
+            // A seccomp filter answers `EPERM`. If the file itself is not permitted, the walk returns the
+            // same error.
             Err(Errno::PERM) => {}
             opened => return opened,
         }
@@ -42,7 +44,7 @@ pub(crate) fn open(
     walk(base.as_fd(), path, flags, resolve)
 }
 
-/// What `openat2` does, by calls that every Linux has.
+/// Does what `openat2` does, with calls that every Linux has.
 fn walk(
     base: BorrowedFd<'_>,
     path: &[u8],
@@ -77,9 +79,9 @@ fn walk(
 /// A walk along a path.
 struct Walk<'a> {
     base: BorrowedFd<'a>,
-    /// The folders below the base, down to where the walk is.
+    /// The open folders from below the base to the current one.
     opened: Vec<OwnedFd>,
-    /// The components that are left, the last first.
+    /// The components that are left, in reverse order.
     left: Vec<Vec<u8>>,
     links: usize,
     resolve: ResolveFlags,
@@ -90,7 +92,7 @@ impl Walk<'_> {
         self.opened.last().map_or(self.base, AsFd::as_fd)
     }
 
-    /// Puts a path before what is left.
+    /// Puts the components of a path in front of those that are left.
     fn add(&mut self, path: &[u8]) -> Result<(), Errno> {
         if path.is_empty() {
             return Err(Errno::NOENT);
@@ -98,7 +100,7 @@ impl Walk<'_> {
         if path.starts_with(b"/") {
             self.begin_at_root()?;
         }
-        // A slash at the end asks for a folder.
+        // A trailing slash requires a folder.
         if path.ends_with(b"/") {
             self.left.push(b".".to_vec());
         }
@@ -118,7 +120,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes to the folder above.
+    /// Moves to the parent folder.
     fn leave(&mut self) -> Result<(), Errno> {
         let limits = ResolveFlags::BENEATH | ResolveFlags::IN_ROOT;
         if !self.resolve.intersects(limits) {
@@ -130,11 +132,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Opens an entry of the folder. A link's text is put before what is left.
+    /// Opens an entry of the current folder. The text of a link is put in front of the components that are
+    /// left.
     fn enter(&mut self, name: &[u8], flags: OFlags) -> Result<Option<OwnedFd>, Errno> {
         let opened = fs::openat(self.top(), name, flags | OFlags::NOFOLLOW, Mode::empty());
         let is_link = match &opened {
-            // Without NOFOLLOW no flag here could lead to a link, so these are the two errors for one.
+            // With NOFOLLOW these two errors indicate a link.
             Err(Errno::LOOP | Errno::NOTDIR) => true,
             Err(_) => false,
             Ok(opened) => flags.contains(OFlags::PATH) && is_symlink(&fs::fstat(opened)?),
@@ -144,17 +147,17 @@ impl Walk<'_> {
         }
         match fs::readlinkat(self.top(), name, Vec::new()) {
             Ok(text) => self.follow(name, text.as_bytes()).map(|()| None),
-            // It is no link, or none any more.
+            // The entry is not a link, or no longer one.
             Err(Errno::INVAL) => opened.map(Some),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Follows a link of the folder, as far as the kernel would.
+    /// Follows a link of the current folder under the same conditions as the kernel.
     fn follow(&mut self, name: &[u8], text: &[u8]) -> Result<(), Errno> {
         self.links += 1;
         let volume = fs::fstatfs(self.top())?;
-        // Links of /proc may lead elsewhere than their text says.
+        // Links in /proc may lead elsewhere than their text says.
         let is_magic = volume.f_type == PROC_SUPER_MAGIC;
         let is_refused = u64::try_from(volume.f_flags).is_ok_and(|flags| flags & NO_LINKS != 0);
         let none = self.resolve.contains(ResolveFlags::NO_SYMLINKS);
@@ -165,7 +168,7 @@ impl Walk<'_> {
         self.add(text)
     }
 
-    /// In a folder for all, as `/tmp`, only links of one's own and of the folder's owner are followed
+    /// In a shared folder such as `/tmp`, allows only links of this user and of the folder's owner
     /// (`fs.protected_symlinks`).
     fn check_owner(&self, name: &[u8]) -> Result<(), Errno> {
         let folder = fs::fstat(self.top())?;
@@ -178,7 +181,7 @@ impl Walk<'_> {
     }
 }
 
-/// How a folder on the way is opened.
+/// The flags for opening a folder on the way.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 fn is_symlink(stat: &Stat) -> bool {
@@ -210,7 +213,7 @@ mod tests {
         "none",
     ];
 
-    /// The places of links in the tree, and which of the targets each has.
+    /// Generates positions of links in the tree, and the target of each.
     fn links() -> impl Strategy<Value = Vec<(usize, usize)>> {
         prop::collection::vec((0..9_usize, 0..TARGETS.len()), 0..8)
     }
@@ -234,7 +237,7 @@ mod tests {
         [read, FOLDER, OFlags::PATH | OFlags::CLOEXEC]
     }
 
-    /// Folders three deep, files and the links.
+    /// Creates folders three levels deep, with files and links.
     fn tree(root: &Path, links: &[(usize, usize)]) {
         let base = root.join("base");
         std::fs::create_dir_all(base.join("a/b")).unwrap();
@@ -245,7 +248,7 @@ mod tests {
         let folders = ["", "a", "a/b"];
         for (place, target) in links {
             let name = ["up", "b", "a"][place % 3];
-            // What is there already stays.
+            // An existing entry stays.
             let _ = symlink(TARGETS[*target], base.join(folders[place / 3]).join(name));
         }
     }

@@ -1,4 +1,4 @@
-//! Names are opened beneath a folder, once.
+//! Opens names beneath a folder, each by a single look-up.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,11 +11,12 @@ use rustix::io::Errno;
 
 use crate::{DenyList, Error, Name, Refusal, beneath};
 
-/// A folder that names are opened beneath; nothing outside it can be reached through it.
+/// A folder beneath which names are opened. Nothing outside the folder can be reached through it.
 ///
-/// Containment is the kernel's: every open is one `openat2` with `RESOLVE_BENEATH` and
+/// Containment is enforced by the kernel: every open is one `openat2` with `RESOLVE_BENEATH` and
 /// `RESOLVE_NO_MAGICLINKS` (Linux 5.6), so symbolic links are followed only while they stay inside. An
-/// absolute link that leads back inside is followed, too. A kernel without that call opens one component at a time.
+/// absolute link that leads back inside is followed, too. On a kernel without `openat2`, components are
+/// opened one at a time.
 #[derive(Debug)]
 pub struct Boundary {
     base: OwnedFd,
@@ -23,45 +24,45 @@ pub struct Boundary {
     deny: DenyList,
 }
 
-/// An open regular file or directory, with the stat that was taken from the same descriptor.
+/// An open regular file or directory, with the stat of the same descriptor.
 #[derive(Debug)]
 pub struct OpenFile {
     descriptor: OwnedFd,
     stat: Stat,
 }
 
-/// The file that a search opened, and which of the suffixes it was found with.
+/// The file opened by a search, and the suffix by which it was found.
 #[derive(Debug)]
 pub struct Found {
     /// The open file.
     pub file: OpenFile,
-    /// The place of its suffix among those that were asked for.
+    /// The index of the suffix among the given ones.
     pub suffix: usize,
 }
 
-/// What an open file is.
+/// The type of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// Bytes that can be read.
+    /// A regular file, whose bytes can be read.
     Regular,
-    /// A folder that can be listed.
+    /// A directory, whose entries can be listed.
     Directory,
 }
 
-/// One entry of a listing.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// The entry's name: one component.
+    /// The name of the entry: one component.
     pub name: Vec<u8>,
-    /// Whether the directory itself says that it is a directory. A symbolic link is not one.
+    /// Whether the directory reports the entry as a directory. A symbolic link is not one.
     pub is_directory: bool,
 }
 
 impl Boundary {
-    /// Opens the folder at `path`, relative to the current one. Names in `deny` are refused.
+    /// Opens the folder at `path`, relative to the working directory. Names in `deny` are refused.
     ///
     /// # Errors
-    /// Whatever `open` reports: the folder is missing, is a file, or may not be read.
+    /// The system's error: the folder is missing, is not a folder, or must not be read.
     pub fn new(path: &Path, deny: DenyList) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = fs::openat(CWD, path, flags, Mode::empty())
@@ -69,16 +70,16 @@ impl Boundary {
         Ok(Self { base, path: path.to_owned(), deny })
     }
 
-    /// The folder's path as it was given.
+    /// The folder's path, as given.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens `name` beneath the folder: one system call for the open, one for the stat.
+    /// Opens `name` beneath the folder, with one system call to open and one to stat.
     ///
     /// # Errors
-    /// A refusal ([`Error::refusal`]) for a denied name or a name that leads outside, or the system's
+    /// A refusal ([`Error::refusal`]) for a denied name or one that leads outside; otherwise the system's
     /// error ([`Error::errno`]). Anything but a regular file or a directory is `EACCES`.
     pub fn open(&self, name: &Name) -> Result<OpenFile, Error> {
         if self.deny.denies(name) {
@@ -92,11 +93,11 @@ impl Boundary {
         Ok(file)
     }
 
-    /// Opens the first of `name` + suffix that exists as a regular file, in the order given.
+    /// Opens the first `name` + suffix that exists as a regular file, in the given order.
     ///
     /// # Errors
-    /// As [`open`](Self::open), for the last suffix if none exists. An error other than "not found"
-    /// ends the search: a file that may not be read is not passed over for another one.
+    /// See [`open`](Self::open); if no candidate exists, the error is `ENOENT` for `name`. Any error other
+    /// than "not found" ends the search, so that an unreadable file is not replaced by another one.
     pub fn search(&self, name: &Name, suffixes: &[&[u8]]) -> Result<Found, Error> {
         if self.deny.denies(name) {
             return Err(Error::refused(name.as_bytes(), Refusal::Denied));
@@ -119,7 +120,7 @@ impl Boundary {
     }
 
     fn open_bytes(&self, name: &[u8]) -> Result<OpenFile, Error> {
-        // NONBLOCK: the open of a FIFO without a writer must not wait for one.
+        // With NONBLOCK, opening a FIFO does not wait for a writer.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let path = if name.is_empty() { b".".as_slice() } else { name };
@@ -128,19 +129,19 @@ impl Boundary {
             opened => opened,
         };
         let descriptor = opened.map_err(|errno| match errno {
-            // What `openat2` answers for a link that leads out, or for a magic link.
+            // `openat2` returns these errors for links that lead outside and for magic links.
             Errno::XDEV | Errno::LOOP => Error::refused(name, Refusal::OutsideBase),
             errno => Error::system("open", name, errno),
         })?;
         OpenFile::new(descriptor).map_err(|errno| Error::system("open", name, errno))
     }
 
-    /// Opens what a link outside, or an absolute one, leads back to. Where it leads is only looked up; the
-    /// open goes beneath the folder again, and follows no link.
+    /// Opens the target of a link that is absolute or leads through the outside. The target is only located;
+    /// the open starts beneath the folder again and follows no link.
     fn open_by_absolute_link(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let look = OFlags::PATH | OFlags::CLOEXEC;
         let anywhere = ResolveFlags::NO_MAGICLINKS;
-        // What is outside is not told of, whatever it is.
+        // Whether a file outside exists is not revealed.
         let target = beneath::open(&self.base, path, look, anywhere);
         let target = target.map_err(|_| Errno::XDEV)?;
         let (target, base) = (place_of(&target)?, place_of(&self.base)?);
@@ -156,7 +157,8 @@ impl Boundary {
     }
 }
 
-/// Refuses a short name on a file system that has them: it may stand for another name, which may be denied.
+/// Refuses a short name on a file system that has them, because it may stand for another name, which may be
+/// denied.
 fn refuse_short_name(name: &Name, file: &OpenFile) -> Result<(), Error> {
     let is_kept =
         || fs::fstatfs(file).is_ok_and(|system| HAVE_SHORT_NAMES.contains(&system.f_type));
@@ -166,11 +168,12 @@ fn refuse_short_name(name: &Name, file: &OpenFile) -> Result<(), Error> {
     }
 }
 
-/// File systems of Windows, by their magic numbers (statfs(2)): FAT, NTFS by two drivers, and the network's three.
+/// File systems of Windows, by their magic numbers (statfs(2)): FAT, two drivers of NTFS, and three network
+/// file systems.
 const HAVE_SHORT_NAMES: [i64; 6] =
     [0x4d44, 0x5346_544e, 0x7366_746e, 0x517b, 0xff53_4d42, 0xfe53_4d42];
 
-/// Where an open file is, as the system has it.
+/// Returns the path of an open file according to the kernel.
 fn place_of(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(fs::readlinkat(CWD, link, Vec::new())?.into_bytes())
@@ -185,7 +188,7 @@ impl OpenFile {
         }
     }
 
-    /// Whether this is a file or a folder.
+    /// The type of the file.
     #[must_use]
     pub fn kind(&self) -> FileKind {
         match FileType::from_raw_mode(self.stat.st_mode) {
@@ -194,29 +197,29 @@ impl OpenFile {
         }
     }
 
-    /// Size in bytes when it was opened.
+    /// The size when the file was opened, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         u64::try_from(self.stat.st_size).unwrap_or(0)
     }
 
-    /// Time of the last change of its bytes: seconds and nanoseconds since 1970.
+    /// The time of the last modification: seconds and nanoseconds since 1970.
     #[must_use]
     pub fn modified(&self) -> (i64, u32) {
         let nanoseconds = u32::try_from(self.stat.st_mtime_nsec).unwrap_or(0);
         (self.stat.st_mtime, nanoseconds)
     }
 
-    /// Device and inode: the same for every name of the same file.
+    /// The device and inode, which are equal for all names of a file.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// The entries of an open directory, sorted by name, without `.` and `..`.
+    /// Returns the entries of a directory, sorted by name, without `.` and `..`.
     ///
     /// # Errors
-    /// Whatever the system reports, and `EOVERFLOW` beyond `entries_max` entries.
+    /// The system's error; `EOVERFLOW` for more than `entries_max` entries.
     pub fn listing(&self, entries_max: usize) -> Result<Vec<Entry>, Error> {
         let failed = |errno| Error::system("list", b".", errno);
         let mut entries = Vec::new();
@@ -236,9 +239,9 @@ impl OpenFile {
         Ok(entries)
     }
 
-    /// Size in bytes and time of the last change, in seconds since 1970, of an entry of an open directory.
-    /// Links are followed beneath the directory only: none for a link that leads elsewhere, and for what is
-    /// neither a file nor a directory.
+    /// Returns the type, the size in bytes, and the time of the last modification, in seconds since 1970, of
+    /// an entry of a directory. Links are followed beneath the directory only; `None` for links that lead
+    /// outside, and for anything but files and directories.
     #[must_use]
     pub fn look_at(&self, entry: &Entry) -> Option<(FileKind, u64, i64)> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -258,7 +261,7 @@ impl OpenFile {
         Some((kind, u64::try_from(stat.st_size).unwrap_or(0), stat.st_mtime))
     }
 
-    /// The descriptor itself, for `read` and `sendfile`.
+    /// Returns the descriptor as a file, for `read` and `sendfile`.
     #[must_use]
     pub fn into_file(self) -> File {
         File::from(self.descriptor)

@@ -1,4 +1,4 @@
-//! Why a name did not become an open file.
+//! The errors of turning a name into an open file.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use thruway_sys::printable;
 
 use crate::Refusal;
 
-/// A name that did not become an open file, with the name that was asked for.
+/// A name that could not be opened or found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     name: Vec<u8>,
@@ -33,17 +33,17 @@ impl Error {
         Self::code(doing, name, errno.raw_os_error())
     }
 
-    /// As the system numbers its errors: errno, or Windows' own.
+    /// Creates an error from the system's error number: errno, or a Windows error code.
     pub(crate) fn code(doing: &'static str, name: &[u8], code: i32) -> Self {
         Self { name: name.to_vec(), kind: Kind::System { doing, error: SystemError(code) } }
     }
 
-    /// There is no such file.
+    /// Creates the error for a file that does not exist.
     pub(crate) fn not_found(name: &[u8]) -> Self {
         Self::code("find", name, FILE_NOT_FOUND)
     }
 
-    /// The file is there and may not be run.
+    /// Creates the error for a file that exists but must not be executed.
     pub(crate) fn denied(name: &[u8]) -> Self {
         const DENIED: i32 = if cfg!(windows) { 5 } else { 13 };
         Self::code("run", name, DENIED)
@@ -57,13 +57,13 @@ impl Error {
         Self { name: name.to_vec(), kind: Kind::Ruby(message.into()) }
     }
 
-    /// The name that was asked for, as it was asked for.
+    /// The name, as given.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// The rule that refused the name before the system was asked, if one did.
+    /// The rule that refused the name before any query; `None` for other errors.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         match self.kind {
@@ -72,7 +72,7 @@ impl Error {
         }
     }
 
-    /// The system's error number, if the system was asked.
+    /// The system's error number; `None` if the system was not asked.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self.kind {
@@ -81,7 +81,7 @@ impl Error {
         }
     }
 
-    /// Whether there is just no such file: the honest "no", as opposed to trouble.
+    /// Whether the file does not exist, as opposed to any other failure.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self.errno(), Some(FILE_NOT_FOUND | FOLDER_NOT_FOUND))
@@ -100,7 +100,7 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// The rule that refused the name, or the system's own error.
+    /// Returns the rule that refused the name, or the system's error.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::Refused(refusal) => Some(refusal),
@@ -111,8 +111,8 @@ impl std::error::Error for Error {
 }
 
 impl From<Error> for io::Error {
-    /// With the kind of the system's error; what was refused or cannot be a name is invalid input. The text
-    /// is the whole one, with the name.
+    /// Keeps the kind of the system's error and the whole text; a refused or invalid name becomes
+    /// `InvalidInput`.
     fn from(error: Error) -> Self {
         let kind = match &error.kind {
             Kind::Refused(_) | Kind::Ruby(_) => io::ErrorKind::InvalidInput,
@@ -122,18 +122,18 @@ impl From<Error> for io::Error {
     }
 }
 
-/// An error number of the system's, with the system's text.
+/// A system error number, displayed with the system's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SystemError(i32);
 
 impl SystemError {
-    /// The number: errno, or Windows' own.
+    /// The error number: errno, or a Windows error code.
     #[must_use]
     pub fn code(self) -> i32 {
         self.0
     }
 
-    /// What kind of failure it is.
+    /// The kind of error.
     #[must_use]
     pub fn kind(self) -> io::ErrorKind {
         io::Error::from_raw_os_error(self.0).kind()

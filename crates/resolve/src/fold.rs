@@ -1,12 +1,12 @@
-//! Case folding as file systems of Windows do it: unit by unit, to upper case.
+//! Case folding as in Windows file systems: to upper case, unit by unit.
 //!
-//! Their table maps one unit of UTF-16 to one, and only where the way back is the same: `ı`, `ſ` and `µ`
-//! stay as they are. Here it is made of Unicode's mappings by that rule; a test under Wine compares it
-//! with the system's own, character by character.
+//! The table of Windows maps each UTF-16 unit to one unit, and only if the mapping is reversible: `ı`, `ſ`
+//! and `µ` stay unchanged. Here the table is derived from Unicode's mappings by that rule, and a test under
+//! Wine compares it with the system's, character by character.
 
 use std::borrow::Cow;
 
-/// `name` in upper case. Equal results mean equal names on a file system that ignores case.
+/// Returns `name` in upper case. Names with equal results are equal on a file system that ignores case.
 #[must_use]
 pub fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.iter().any(|byte| byte.is_ascii_lowercase() || !byte.is_ascii()) {
@@ -37,13 +37,13 @@ fn fold_character(character: char) -> char {
     upper.filter(is_in_table).unwrap_or(character)
 }
 
-/// The one character of a mapping that has no more.
+/// Returns the only character of a mapping; `None` if there are several.
 fn only(mut characters: impl Iterator<Item = char>) -> Option<char> {
     characters.next().filter(|_| characters.next().is_none())
 }
 
-/// The upper case of a Greek letter with an iota below: one character, where Unicode's full mapping
-/// makes it two.
+/// Returns the upper case of a Greek letter with iota subscript as one character, where Unicode's full
+/// mapping has two.
 fn with_iota(character: char) -> Option<char> {
     let distance = match character {
         '\u{1F80}'..='\u{1FAF}' => 8,
@@ -53,7 +53,7 @@ fn with_iota(character: char) -> Option<char> {
     char::from_u32(u32::from(character) + distance)
 }
 
-/// Letters of Unicode 16 and later, which no table has yet.
+/// Whether a letter is from Unicode 16 or later, which the tables of Windows lack.
 fn is_recent(upper: char) -> bool {
     matches!(upper, '\u{1C89}' | '\u{A7CB}'..='\u{A7CF}' | '\u{A7D2}'..='\u{A7D5}' | '\u{A7DA}'..='\u{A7DC}')
 }

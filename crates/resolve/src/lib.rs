@@ -1,13 +1,13 @@
-//! From a name to an open file.
+//! Turns names into open files.
 //!
-//! A **name** is what a program asked for: unresolved bytes. A **search** tries its candidates
-//! (base × name × suffix) and opens the first that exists. The result is an **open file**, never a
-//! path that has to be looked up again.
+//! A **name** is a sequence of bytes that a program asks for. A **search** tries its candidates (base × name
+//! × suffix) and opens the first that exists. The result is an **open file**, never a path that has to be
+//! looked up again.
 //!
 //! Reading order:
 //!
-//! 1. [`expand`](mod@expand): lexical, never touches the disk.
-//! 2. [`name`]: a URL path becomes a name that cannot leave its base.
+//! 1. [`expand`](mod@expand): lexical expansion, which never touches the disk.
+//! 2. [`name`]: turns a URL path into a name that cannot leave its base.
 //! 3. [`disk`]: a [`Boundary`] opens names beneath a folder.
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub use name::{DenyList, Name, Refusal};
 pub use stamp::Stamp;
 pub use which::{which, which_in};
 
-/// The examples of the README are compiled and run.
+/// Compiles and runs the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,8 +1,9 @@
-//! A URL path becomes a name that cannot leave its base.
+//! Turns a URL path into a name that cannot leave its base.
 //!
-//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than it spells is refused
-//! before any file system is asked. On Windows that is much: devices, streams, drives, short names. On POSIX a name is
-//! any bytes but NUL and `/`, so all of these are ordinary files there. Every host tests the rules of both.
+//! The path's percent-escapes are decoded exactly once. Anything that could denote a different file than it
+//! spells is refused before any file system is asked. On Windows this includes devices, streams, drives and
+//! short names. On POSIX a name may contain any bytes but NUL and `/`, so all of these are ordinary files.
+//! The rules of both systems are tested on every host.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,9 +11,10 @@ use std::fmt;
 use crate::Flavour;
 use crate::expand::device::names_device;
 
-/// A relative name without empty, `.` or `..` components: it cannot leave the base it is opened from.
+/// A relative name without empty, `.` or `..` components, which therefore cannot leave the base beneath which
+/// it is opened.
 ///
-/// The empty name is the base itself.
+/// The empty name denotes the base itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     bytes: Vec<u8>,
@@ -20,20 +22,20 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name that a URL path spells on this system: `/a%20b/../c/` is `c`, and says that it wants a directory.
+    /// Parses a URL path by the rules of this system: `/a%20b/../c/` is `c`, and asks for a directory.
     ///
-    /// `path` is the path of a request target: no scheme, no host, no query. It must begin with `/`.
+    /// `path` is the path of a request target, without scheme, host and query. It must begin with `/`.
     ///
     /// # Errors
-    /// The first rule that refuses it.
+    /// The first rule that refuses the path.
     pub fn from_url_path(path: &[u8]) -> Result<Self, Refusal> {
         Self::from_url_path_of(Flavour::HOST, path)
     }
 
-    /// The name that a URL path spells by the rules of a system.
+    /// Parses a URL path by the rules of the given system.
     ///
     /// # Errors
-    /// The first rule that refuses it.
+    /// The first rule that refuses the path.
     pub fn from_url_path_of(flavour: Flavour, path: &[u8]) -> Result<Self, Refusal> {
         if path.first() != Some(&b'/') {
             return Err(Refusal::NotAbsolute);
@@ -52,19 +54,20 @@ impl Name {
         Ok(name)
     }
 
-    /// Whether a component has the form of a short name, which some file systems take for a longer one.
+    /// Whether a component has the form of a short name, which may stand for a longer one on some file
+    /// systems.
     #[cfg(target_os = "linux")]
     pub(crate) fn has_short_form(&self) -> bool {
         self.components().any(is_short_name)
     }
 
-    /// The name of `path` as seen from `base`, both absolute and in this host's own spelling.
+    /// Returns the name of `path` relative to `base`. Both must be absolute, in the host's own spelling.
     ///
-    /// It is for paths that a program chose (`X-Sendfile`, `to_path`), so names that are merely odd
-    /// are taken as they are. Only what lies outside `base` is refused, by whole components.
+    /// Intended for paths chosen by a program (`X-Sendfile`, `to_path`), so unusual names are accepted. Only
+    /// paths outside `base` are refused, by whole components.
     ///
     /// # Errors
-    /// [`Refusal::OutsideBase`] and [`Refusal::Nul`].
+    /// [`Refusal::OutsideBase`] or [`Refusal::Nul`].
     pub fn beneath(base: &[u8], path: &[u8]) -> Result<Self, Refusal> {
         if path.contains(&0) {
             return Err(Refusal::Nul);
@@ -81,27 +84,27 @@ impl Name {
         }
     }
 
-    /// The bytes, with `/` between components and none at either end.
+    /// The bytes of the name, with `/` between components and none at either end.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether the path ended in `/`, so that only a directory answers it.
+    /// Whether the path ended in `/`, so that only a directory matches.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         self.is_directory
     }
 
-    /// The components in order; none for the base itself.
+    /// Returns the components in order; none for the base itself.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.bytes.split(|byte| *byte == b'/').filter(|component| !component.is_empty())
     }
 
-    /// The name of `component` beneath this one: a file's name such as `index.html`.
+    /// Returns the name of `component`, such as `index.html`, beneath this one.
     ///
     /// # Errors
-    /// [`Refusal::OutsideBase`] and [`Refusal::Nul`] if it is not one plain component.
+    /// [`Refusal::OutsideBase`] or [`Refusal::Nul`] if `component` is not a single ordinary component.
     pub fn join(&self, component: &[u8]) -> Result<Self, Refusal> {
         if component.contains(&0) {
             return Err(Refusal::Nul);
@@ -138,35 +141,35 @@ impl Name {
     }
 }
 
-/// Why a name was refused without asking any file system.
+/// The rule by which a name was refused, without asking any file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The path does not begin with `/`.
     NotAbsolute,
-    /// A `%` without two hexadecimal digits behind it.
+    /// A `%` is not followed by two hexadecimal digits.
     BadEscape,
     /// A NUL byte.
     Nul,
     /// A `\`, a separator on Windows.
     Backslash,
-    /// Not UTF-8, overlong forms and surrogates included.
+    /// Invalid UTF-8, including overlong forms and surrogates.
     NotUtf8,
-    /// `..` at a point where it would leave the base, or a path outside it.
+    /// `..` would leave the base, or the path is outside the base.
     OutsideBase,
     /// A drive letter such as `c:`.
     Drive,
-    /// Two separators at the start: a server's name on Windows (`//host`, `//?/`, `//./`).
+    /// Two separators at the start, which introduce a server on Windows (`//host`, `//?/`, `//./`).
     Unc,
-    /// A `:` inside a component: a stream on NTFS (`index.html::$DATA`).
+    /// A `:` inside a component, which denotes a stream on NTFS (`index.html::$DATA`).
     Stream,
-    /// A component that ends in a dot or a space, which Windows takes away.
+    /// A component that ends in a dot or a space, which Windows strips.
     TrailingDotOrSpace,
-    /// A device's name on Windows, with or without a suffix: `nul.txt`.
+    /// The name of a device on Windows, with or without a suffix: `nul.txt`.
     Device,
     /// A component in the form of a short name, such as `secret~1.txt`.
     ShortName,
-    /// A component that the deny list names.
+    /// A component on the deny list.
     Denied,
 }
 
@@ -192,8 +195,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Names that are never served, whatever lies on the disk: compared a component at a time, after
-/// case folding.
+/// Names that are never served, compared component by component after case folding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DenyList {
     names: Vec<String>,
@@ -201,7 +203,7 @@ pub struct DenyList {
 }
 
 impl DenyList {
-    /// An empty list: nothing is denied.
+    /// Creates an empty list, which denies nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -241,7 +243,7 @@ impl DenyList {
     }
 }
 
-/// Decodes each percent-escape once; what comes out is never looked at for escapes again.
+/// Decodes each percent-escape once. The result is never decoded again.
 fn decode_percent(path: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
     if !path.contains(&b'%') {
         return Ok(Cow::Borrowed(path));
@@ -264,7 +266,7 @@ fn hexadecimal(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// The rules of Windows that need no components.
+/// Applies the rules of Windows that concern the whole path.
 fn refuse_anywhere(path: &str) -> Result<(), Refusal> {
     if path.contains('\\') {
         return Err(Refusal::Backslash);
@@ -275,7 +277,7 @@ fn refuse_anywhere(path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The rules of Windows for one component that is neither empty nor made of dots.
+/// Applies the rules of Windows to a component that is neither empty nor made of dots.
 fn refuse_component(component: &[u8]) -> Result<(), Refusal> {
     if let [letter, b':', ..] = component
         && letter.is_ascii_alphabetic()
@@ -297,9 +299,9 @@ fn refuse_component(component: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Device names of Windows, up to the first dot and without the spaces before it.
+/// Whether a component is the name of a Windows device, up to its first dot and without the spaces before it.
 ///
-/// `CLOCK$` is older than Windows, and `COM0` and `LPT0` are on Microsoft's list of names to avoid.
+/// `CLOCK$` is older than Windows; `COM0` and `LPT0` are on Microsoft's list of names to avoid.
 fn is_device(component: &[u8]) -> bool {
     let stem = component.split(|byte| *byte == b'.').next().unwrap_or(component);
     let stem = stem.trim_ascii_end();
@@ -307,7 +309,7 @@ fn is_device(component: &[u8]) -> bool {
     names_device(stem) || older.iter().any(|name| stem.eq_ignore_ascii_case(name))
 }
 
-/// Whether `component` could be the 8.3 name that Windows made for a longer one: `progra~1`,
+/// Whether `component` could be the 8.3 name that Windows generated for a longer one: `progra~1`,
 /// `secret~2.txt`.
 pub(crate) fn is_short_name(component: &[u8]) -> bool {
     let (stem, suffix) = match component.iter().rposition(|byte| *byte == b'.') {
@@ -325,7 +327,7 @@ mod tests {
     use proptest::prelude::*;
     use thruway_testing::table::{byte_rows, show};
 
-    /// What Windows refuses and POSIX has as ordinary files.
+    /// Names that Windows refuses and that are ordinary files on POSIX.
     #[test]
     fn posix_takes_any_bytes_but_nul_and_no_way_out() {
         let name = |path: &[u8]| Name::from_url_path_of(Flavour::Posix, path);
@@ -361,7 +363,7 @@ mod tests {
     }
 
     /// `tests/vectors/url_path.tsv`, by the rules of Windows: a path, then `ok NAME`, `ok-dir NAME` or the
-    /// refusal's name.
+    /// name of the refusal.
     #[test]
     fn every_vector_gives_its_name_or_its_refusal() {
         for row in byte_rows(include_str!("../tests/vectors/url_path.tsv")) {

@@ -1,4 +1,4 @@
-//! The host's own strings as names, and names as the host's own strings.
+//! Conversion between names and the host's own strings.
 //!
 //! On POSIX both are bytes. On Windows a name is WTF-8, and the host's strings are UTF-16.
 
@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 
 use crate::expand::windows::Form;
 
-/// The bytes of a string of the host's.
+/// Returns the bytes of a host string.
 #[must_use]
 pub fn bytes(text: &OsStr) -> Cow<'_, [u8]> {
     #[cfg(unix)]
@@ -19,7 +19,7 @@ pub fn bytes(text: &OsStr) -> Cow<'_, [u8]> {
     }
 }
 
-/// The string of the host's with these bytes.
+/// Returns the host string with these bytes.
 #[must_use]
 pub fn os_string(bytes: Vec<u8>) -> OsString {
     #[cfg(unix)]
@@ -28,8 +28,8 @@ pub fn os_string(bytes: Vec<u8>) -> OsString {
     return std::os::windows::ffi::OsStringExt::from_wide(&crate::wtf8::to_wide(&bytes));
 }
 
-/// The current folders of drives, which Windows keeps in variables named like `=C:`: what
-/// [`Place::drive_bases`](crate::expand::windows::Place::drive_bases) wants to know.
+/// Returns the working directories of drives, which Windows keeps in variables such as `=C:`, in the form of
+/// [`Place::drive_bases`](crate::expand::windows::Place::drive_bases).
 #[must_use]
 pub fn drive_bases() -> Vec<Vec<u8>> {
     std::env::vars_os()

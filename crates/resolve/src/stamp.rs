@@ -1,4 +1,4 @@
-//! A file's or a folder's stamp: what changes when it does.
+//! Stamps, which change whenever a file or folder does.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,24 +7,26 @@ use rustix::fs::Stat;
 #[cfg(target_os = "linux")]
 use rustix::fs::Statx;
 
-/// Size, times and inode of a file when it was looked at.
+/// The size, times and inode of a file at one moment.
 ///
-/// Two equal stamps mean an unchanged file. A change of bytes, or another file in its
-/// place, changes the change time, and programs cannot set that one back.
+/// Equal stamps mean an unchanged file: a change of the content, or another file in its place, changes the
+/// change time, which programs cannot set back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Stamp {
-    /// Size in bytes.
+    /// The size, in bytes.
     pub size: u64,
-    /// When the content changed: nanoseconds since 1970. Programs may set it to anything.
+    /// The time of the last change of the content, in nanoseconds since 1970. Programs may set it to any
+    /// value.
     pub mtime_ns: i64,
-    /// When content, name or permissions changed: nanoseconds since 1970, set by the kernel.
+    /// The time of the last change of content, name or permissions, in nanoseconds since 1970. Set by the
+    /// kernel only.
     pub ctime_ns: i64,
     /// The inode number.
     pub inode: u64,
 }
 
 impl Stamp {
-    /// The stamp of what was stat'ed.
+    /// Creates the stamp of a `stat` result.
     #[cfg(unix)]
     #[must_use]
     pub fn of(stat: &Stat) -> Self {
@@ -36,7 +38,7 @@ impl Stamp {
         }
     }
 
-    /// The stamp of what was stat'ed by `statx`.
+    /// Creates the stamp of a `statx` result.
     #[cfg(target_os = "linux")]
     #[must_use]
     pub fn of_statx(stat: &Statx) -> Self {
@@ -48,11 +50,12 @@ impl Stamp {
         }
     }
 
-    /// Whether the content could change at `now_ns` or later without the stamp showing it.
+    /// Whether the content could change at `now_ns` (nanoseconds since 1970) or later without a change of the
+    /// stamp.
     ///
-    /// The kernel's clock for file times advances in ticks: 10 ms at most on Linux, 16 on Windows. A stamp that is
-    /// younger than two of them may be shared by another content: git calls such files "racily clean". A change
-    /// time of whole seconds is that of a file system that keeps no more; FAT's seconds are two.
+    /// The kernel's clock for file times advances in ticks of at most 10 ms on Linux and 16 ms on Windows. A
+    /// stamp younger than two ticks may be shared by another content; git calls such files "racily clean".
+    /// Change times in whole seconds indicate a file system with that resolution; FAT's is two seconds.
     #[must_use]
     pub fn is_racy(&self, now_ns: i64) -> bool {
         const TICKS_NS: i64 = if cfg!(windows) { 50_000_000 } else { 20_000_000 };
@@ -63,7 +66,7 @@ impl Stamp {
     }
 }
 
-/// Nanoseconds since 1970.
+/// Returns the current time in nanoseconds since 1970.
 #[must_use]
 pub fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

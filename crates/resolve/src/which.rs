@@ -1,4 +1,4 @@
-//! The search for a command as one call, with what this process knows of itself.
+//! The search for a command in a single call, with the environment of this process.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use crate::search::{Lister, Obstacle, Places, Plan, Rules, Search};
 use crate::{Error, native};
 
-/// The file that starts when this process runs the command `name`: by the rules of this system
-/// ([`Rules::of_host`]), in the folders of the variable `PATH`.
+/// Returns the file that this process would start as command `name`, by the rules of this system
+/// ([`Rules::of_host`]), in the folders of `PATH`.
 ///
-/// The path is as the search made it: relative where an entry of the `PATH` or `name` itself is.
+/// The path is relative if the entry of `PATH` or `name` itself is relative.
 ///
 /// # Errors
-/// There is no such command ([`Error::is_not_found`]); one is there and may not be run; a NUL byte.
+/// The command does not exist ([`Error::is_not_found`]), must not be executed, or its name contains a NUL
+/// byte.
 ///
 /// ```
 /// # #[cfg(unix)] {
@@ -27,10 +28,10 @@ pub fn which(name: impl AsRef<OsStr>) -> Result<PathBuf, Error> {
     find(name.as_ref(), std::env::var_os("PATH").as_deref())
 }
 
-/// The same in the folders of `path`, which is written as the variable `PATH` is.
+/// Like [`which`], in the folders of `path`, which has the form of the variable `PATH`.
 ///
 /// # Errors
-/// As [`which`].
+/// See [`which`].
 ///
 /// ```
 /// # #[cfg(unix)]
@@ -40,7 +41,7 @@ pub fn which_in(name: impl AsRef<OsStr>, path: impl AsRef<OsStr>) -> Result<Path
     find(name.as_ref(), Some(path.as_ref()))
 }
 
-/// `ELOOP`: what Linux reports of scripts that are interpreters of each other.
+/// `ELOOP`, which Linux reports for scripts that are interpreters of each other.
 const TOO_MANY_LEVELS: i32 = if cfg!(target_os = "linux") { 40 } else { 62 };
 
 fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error> {
@@ -94,7 +95,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Searches three folders for `tool`: `a`, `b` and `c`.
+    /// Searches three folders, `a`, `b` and `c`, for `tool`.
     fn found(files: &[(&str, &str, u32)]) -> Result<String, Error> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text, mode) in files {

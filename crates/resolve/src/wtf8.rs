@@ -1,9 +1,9 @@
-//! WTF-8: Windows' names as bytes, without loss.
+//! WTF-8, a lossless encoding of Windows names as bytes.
 //!
-//! A name on Windows is any sequence of 16-bit units; it need not be UTF-16. WTF-8 is UTF-8 in which a
-//! lone surrogate is three bytes, as its number says (simonsapin.github.io/wtf-8).
+//! A name on Windows is any sequence of 16-bit units and need not be valid UTF-16. WTF-8 extends UTF-8 by
+//! encoding a lone surrogate in three bytes (simonsapin.github.io/wtf-8).
 
-/// The bytes of `units`.
+/// Encodes `units`.
 #[must_use]
 pub fn from_wide(units: &[u16]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(units.len());
@@ -23,7 +23,7 @@ fn push_surrogate(bytes: &mut Vec<u8>, unit: u16) {
     bytes.extend([0xED, 0x80 | (high & 0x0F) << 2 | low >> 6, 0x80 | (low & 0x3F)]);
 }
 
-/// The units that `bytes` stand for. What is not WTF-8 becomes U+FFFD, as everywhere on Windows.
+/// Decodes `bytes`. Invalid WTF-8 becomes U+FFFD, as is usual on Windows.
 #[must_use]
 pub fn to_wide(bytes: &[u8]) -> Vec<u16> {
     let mut units = Vec::with_capacity(bytes.len());
@@ -42,7 +42,7 @@ pub fn to_wide(bytes: &[u8]) -> Vec<u16> {
     units
 }
 
-/// Takes a surrogate, or one byte that is nothing, from the start of `bytes`.
+/// Decodes a surrogate, or one invalid byte, at the start of `bytes`.
 fn push_malformed<'a>(units: &mut Vec<u16>, bytes: &'a [u8]) -> &'a [u8] {
     match bytes {
         [] => bytes,

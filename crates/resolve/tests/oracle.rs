@@ -1,6 +1,6 @@
-//! Expansion and folding held against the system's own answers, on random names.
+//! Compares expansion and folding with the system's own results, for random names.
 //!
-//! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
+//! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` sets a million), `THRUWAY_SEED` the seed.
 #![forbid(unsafe_code)]
 
 use thruway_testing::{Random, setting};
@@ -8,15 +8,15 @@ use thruway_testing::{Random, setting};
 #[cfg(unix)]
 use thruway_resolve::expand::{Flavour, expand};
 
-/// Cases of a run in CI.
+/// The number of cases in CI.
 const CASES: u64 = 20_000;
 
-/// One to seven of `tokens`, one after the other.
+/// Returns one to seven of `tokens`, concatenated.
 fn name(random: &mut Random, tokens: &[&str]) -> String {
     (0..=random.below(7)).map(|_| tokens[random.below(tokens.len())]).collect()
 }
 
-/// The components that the standard library sees, with `..` taken away lexically.
+/// Returns the components that the standard library sees, with `..` resolved lexically.
 #[cfg(unix)]
 fn by_std(name: &str, base: &str) -> std::path::PathBuf {
     use std::path::{Component, Path, PathBuf};
@@ -64,7 +64,7 @@ mod windows {
         ":$DATA", "//?/", "\\\\.\\", "srv", "b.c", "x. ", "CONIN$", "é", "😀",
     ];
 
-    /// Where Wine 8 differs from Windows; docs/reference/names.md has the sources.
+    /// Whether Wine 8 differs from Windows; docs/reference/names.md has the sources.
     fn error_of_wine(name: &str) -> Option<&'static str> {
         let is_separator = |character: char| matches!(character, '\\' | '/');
         let mut inner: Vec<_> = name.split(is_separator).collect();
@@ -87,8 +87,8 @@ mod windows {
         None
     }
 
-    /// Whether Wine took a name for a name of the host. It does if the name begins with a slash and the folder
-    /// before its last component is there. Then the drive, and nothing else, is that of the host's root.
+    /// Whether Wine took a name for a name of the host, which it does if the name begins with a slash and the
+    /// folder before its last component exists. Only the drive then differs: it is that of the host's root.
     fn is_of_host(name: &str, ours: Option<&[u8]>, theirs: Option<&[u8]>) -> bool {
         let (Some([_, ours @ ..]), Some([b'Z', theirs @ ..])) = (ours, theirs) else {
             return false;
@@ -96,16 +96,16 @@ mod windows {
         name.starts_with('/') && ours == theirs
     }
 
-    /// What `GetFullPathNameW` answers: the standard library calls it, except for an empty name and for
-    /// a name that begins with `\\?\`, which is therefore spelled `//?/` here.
+    /// Returns the result of `GetFullPathNameW`. The standard library calls it except for an empty name and
+    /// one that begins with `\\?\`, which is therefore spelled `//?/` here.
     fn by_windows(name: &str) -> Option<Vec<u8>> {
         let full = std::path::absolute(name).ok()?;
         let full = native::bytes(full.as_os_str()).into_owned();
         (!full.is_empty()).then_some(full)
     }
 
-    /// The process that compares has a folder of its own on `Z:`, as the variable `=Z:` says, and its
-    /// current folder ends like a file.
+    /// The process that compares has a working directory on `Z:`, set by the variable `=Z:`, and its current
+    /// folder has a name like a file's.
     #[test]
     fn names_on_windows_expand_as_the_system_expands_them() {
         if std::env::var_os("THRUWAY_COMPARES").is_some() {
@@ -164,7 +164,7 @@ mod windows {
     }
 
     /// The standard library compares names of variables as the system compares names of files: by
-    /// `CompareStringOrdinal`, which folds by the same table.
+    /// `CompareStringOrdinal`, which uses the same table.
     fn same_to_windows(one: char, other: char) -> bool {
         let mut command = Command::new("none");
         command.env(String::from(one), "").env(String::from(other), "");

@@ -1,5 +1,6 @@
-//! docs/reference/names.md as a test: each cell that names it as a source has rows in `vectors/search.tsv`. Each of
-//! those rows holds: on Linux in a tree, on Windows on the disk. The test is not packaged: the page is the project's.
+//! Tests docs/reference/names.md: each cell that names this test as its source has rows in
+//! `vectors/search.tsv`. Each row is checked on Linux in a tree and on Windows on the disk. The test is not
+//! packaged, because the page belongs to the project.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -13,11 +14,11 @@ use thruway_testing::table::byte_rows;
 const PAGE: &str = include_str!("../../../docs/reference/names.md");
 const VECTORS: &str = include_str!("vectors/search.tsv");
 
-/// The columns that are about our rules.
+/// The columns for our own rules.
 const RULES: [&str; 4] = ["exec", "cmd", "zig", "rust"];
 
-/// Rows that a search alone cannot show: `crates/spawn/tests`, `tests/it/which.rs` and the lister of NT
-/// have their tests.
+/// Rows that a search alone cannot check: tests in `crates/spawn/tests`, `tests/it/which.rs` and the lister
+/// of NT do.
 const STARTED: [&str; 6] = [
     "`NoDefaultCurrentDirectoryInExePath`",
     "file that may not be run",
@@ -76,7 +77,7 @@ fn link_to_itself(_: &Path) {
 #[cfg(windows)]
 fn set_runnable(_: &Path, _: bool) {}
 
-/// The lister below `root`, and what `@` is there.
+/// Returns the lister below `root`, and the path that `@` stands for.
 #[cfg(target_os = "linux")]
 fn lister(root: &Path, flavour: Flavour) -> (impl Lister, String) {
     let at = if flavour == Flavour::Posix { "" } else { "C:" };
@@ -132,7 +133,7 @@ fn every_row_of_the_vectors_holds() {
     vectors().iter().for_each(|row| check(row));
 }
 
-/// The cells of the first table that say "t": the row's name and the column's rules.
+/// Returns the cells marked "t" in the first table: the row's name and the column's rules.
 fn cells_that_are_tested() -> BTreeSet<(String, &'static str)> {
     let table = PAGE.split("## Finding a command\n").nth(1).expect("the table's heading");
     let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));

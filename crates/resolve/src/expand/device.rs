@@ -1,26 +1,26 @@
-//! Names that mean a device on Windows, wherever they stand: `nul`, `con.txt`, `com1`.
+//! Names of Windows devices: `nul`, `con.txt`, `com1`.
 //!
-//! Source of the rules of both systems: "Special DOS Device names" in the book of the omnipath crate.
-//! Another source of the list of names: Microsoft's "Naming Files, Paths, and Namespaces".
+//! The rules of both systems are from "Special DOS Device names" in the book of the omnipath crate. The list
+//! of names is also in Microsoft's "Naming Files, Paths, and Namespaces".
 
 use super::Unit;
 use super::form::Form;
 
-/// Which names mean a device; Windows 11 changed it.
+/// The rules by which a name denotes a device. Windows 11 changed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Devices {
-    /// Up to Windows 10 and Server 2022: the last component of any name, up to its first dot or colon.
-    /// Names on a share are excepted. `C:\x\nul.txt` is `\\.\nul`.
+    /// Up to Windows 10 and Server 2022: the last component of any name, up to its first dot or colon, except
+    /// on a share. `C:\x\nul.txt` is `\\.\nul`.
     Windows10,
-    /// Since Windows 11: only a name that is nothing else. `C:\x\con` and `nul.txt` are files. `nul`
-    /// alone also counts as the last component (where its folder exists, which is not asked here).
+    /// Since Windows 11: only a name without anything else. `C:\x\con` and `nul.txt` are files. `nul` also
+    /// counts as the last component (if its folder exists, which is not checked here).
     #[default]
     Windows11,
 }
 
 impl Devices {
-    /// The device that `name` means, as `name` spells it, if it means one.
+    /// Returns the device that `name` denotes, as spelled in `name`; `None` if it denotes no device.
     #[must_use]
     pub fn device_of<U: Unit>(self, name: &[U]) -> Option<&[U]> {
         if matches!(Form::of(name), Form::Share | Form::Device | Form::DeviceRoot) {
@@ -46,7 +46,7 @@ impl Devices {
     }
 }
 
-/// Whether `stem` is the name of a device, and nothing more than that.
+/// Whether `stem` is exactly the name of a device.
 pub(crate) fn names_device<U: Unit>(stem: &[U]) -> bool {
     match stem.len() {
         3 => [b"CON", b"PRN", b"AUX", b"NUL"].iter().any(|device| equals(stem, *device)),
@@ -57,7 +57,7 @@ pub(crate) fn names_device<U: Unit>(stem: &[U]) -> bool {
     }
 }
 
-/// `COM` or `LPT` with a digit from 1 to 9, or one of `¹`, `²` and `³`.
+/// Whether `stem` is `COM` or `LPT` with a digit from 1 to 9, or one of `¹`, `²` and `³`.
 fn names_port<U: Unit>(stem: &[U]) -> bool {
     let (port, digit) = stem.split_at(3);
     let is_digit = match digit {
@@ -67,7 +67,7 @@ fn names_port<U: Unit>(stem: &[U]) -> bool {
     is_digit && (equals(port, b"COM") || equals(port, b"LPT"))
 }
 
-/// What stands behind the last separator, or behind the drive.
+/// Returns the part after the last separator, or after the drive.
 fn last_component<U: Unit>(name: &[U]) -> &[U] {
     match name.iter().rposition(|unit| unit.separates()) {
         Some(separator) => &name[separator + 1..],
@@ -78,13 +78,13 @@ fn last_component<U: Unit>(name: &[U]) -> &[U] {
     }
 }
 
-/// Whether `name` spells `ascii`, in any case.
+/// Whether `name` equals `ascii` in any case.
 pub(super) fn equals<U: Unit>(name: &[U], ascii: &[u8]) -> bool {
     name.len() == ascii.len()
         && name.iter().zip(ascii).all(|(unit, byte)| unit.ascii().eq_ignore_ascii_case(byte))
 }
 
-/// `name` without the units at its end that are among `ascii`.
+/// Returns `name` without trailing units that are in `ascii`.
 fn trim_end<'a, U: Unit>(name: &'a [U], ascii: &[u8]) -> &'a [U] {
     let kept = name.iter().rposition(|unit| !ascii.contains(&unit.ascii()));
     &name[..kept.map_or(0, |last| last + 1)]

@@ -1,4 +1,4 @@
-//! What a name on Windows is relative to.
+//! The form of a Windows name, which tells what it is relative to.
 
 use super::Unit;
 
@@ -9,26 +9,26 @@ pub enum Form {
     Share,
     /// `\\.\` or `\\?\`.
     Device,
-    /// `\\.` or `\\?`, and nothing more.
+    /// Exactly `\\.` or `\\?`.
     DeviceRoot,
-    /// `C:\`; the letter is so many units long.
+    /// `C:\`, with a drive letter of this many units.
     Drive {
-        /// Units before the colon.
+        /// The number of units before the colon.
         letter: usize,
     },
-    /// `C:name`, relative to that drive's current folder.
+    /// `C:name`, relative to the working directory of that drive.
     DriveRelative {
-        /// Units before the colon.
+        /// The number of units before the colon.
         letter: usize,
     },
-    /// `\name`, relative to the current folder's drive or share.
+    /// `\name`, relative to the drive or share of the working directory.
     Rooted,
-    /// Everything else.
+    /// Any other name.
     Relative,
 }
 
 impl Form {
-    /// The form of `name`.
+    /// Returns the form of `name`.
     #[must_use]
     pub fn of<U: Unit>(name: &[U]) -> Self {
         match name {
@@ -55,7 +55,7 @@ impl Form {
         }
     }
 
-    /// Whether a name of this form needs nothing else to be complete.
+    /// Whether a name of this form is complete by itself.
     #[must_use]
     pub fn is_absolute(self) -> bool {
         matches!(self, Self::Share | Self::Device | Self::Drive { .. })

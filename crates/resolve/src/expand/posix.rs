@@ -1,6 +1,6 @@
-//! POSIX: `/` separates, and nothing else has a meaning.
+//! Expansion on POSIX, where only `/` has a meaning.
 
-/// As [`expand`](super::expand) with [`Flavour::Posix`](super::Flavour::Posix).
+/// Implements [`expand`](super::expand) for [`Flavour::Posix`](super::Flavour::Posix).
 pub(super) fn expand(name: &[u8], base: &[u8]) -> Vec<u8> {
     let mut expanded = Vec::with_capacity(base.len() + name.len() + 2);
     if name.first() != Some(&b'/') {
@@ -13,7 +13,7 @@ pub(super) fn expand(name: &[u8], base: &[u8]) -> Vec<u8> {
     expanded
 }
 
-/// Appends `/component` for each component of `name`; `..` takes the last one away again.
+/// Appends `/component` for each component of `name`; `..` removes the last component.
 fn push_components(expanded: &mut Vec<u8>, name: &[u8]) {
     for component in name.split(|byte| *byte == b'/') {
         match component {

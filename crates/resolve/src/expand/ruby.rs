@@ -1,29 +1,29 @@
-//! Ruby's `File.expand_path`: what it adds to the rules of either system.
+//! Ruby's `File.expand_path`, which adds rules to those of either system.
 //!
-//! Source: `file.c` and `win32/file.c` of Ruby 3.1 to 3.3, and Ruby's own tests, whose cases are
-//! rows of `tests/vectors/ruby_*.tsv`. Nothing is asked of the system: homes and folders are given.
+//! Sources: `file.c` and `win32/file.c` of Ruby 3.1 to 3.3, and Ruby's own tests, whose cases are rows of
+//! `tests/vectors/ruby_*.tsv`. The system is never asked: the caller passes homes and folders.
 
 use super::windows::{self, Form};
 use super::{Devices, Flavour};
 use crate::Error;
 
-/// What Ruby would ask the system for.
+/// The environment that Ruby would query from the system.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// The current folder: absolute.
+    /// The working directory, which is absolute.
     pub current: &'a [u8],
-    /// `~`: the value of `HOME` (on Windows also what stands in for it), if there is one.
+    /// The value of `HOME` (on Windows, of its substitutes too), if set, for `~`.
     pub home: Option<&'a [u8]>,
-    /// `~user`: the home of a user, if there is such a user. Ruby for Windows knows none.
+    /// Returns the home of a user, if that user exists, for `~user`. Ruby for Windows knows no users.
     pub home_of: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// The current folders of other drives, on Windows.
+    /// The working directories of other drives, on Windows.
     pub drive_bases: &'a [&'a [u8]],
-    /// Which names mean a device, on Windows.
+    /// The rules for device names, on Windows.
     pub devices: Devices,
 }
 
 impl<'a> Surroundings<'a> {
-    /// A current folder, and nothing else: no home, no users, no other drives.
+    /// Creates an environment with a working directory only: no home, no users, no other drives.
     #[must_use]
     pub fn new(current: &'a [u8]) -> Self {
         let devices = Devices::default();
@@ -38,11 +38,10 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// `File.expand_path(name, base)`; without a base, the current folder is it.
+/// Implements `File.expand_path(name, base)`. Without `base`, the working directory is used.
 ///
 /// # Errors
-/// In the words of Ruby's `ArgumentError`: a NUL byte, a home that is not known or not absolute, a user
-/// that does not exist.
+/// Texts of Ruby's `ArgumentError`: a NUL byte, an unknown or relative home, or an unknown user.
 pub fn expand_path(
     flavour: Flavour,
     name: &[u8],
@@ -58,15 +57,15 @@ pub fn expand_path(
     }
 }
 
-/// Splits `~rest` and `~user/rest`: the user (none for the caller's own home), and the rest.
+/// Splits `~rest` and `~user/rest` into the user (empty for the caller's own home) and the rest.
 fn split_tilde(flavour: Flavour, name: &[u8]) -> Option<(&[u8], &[u8])> {
     let after = name.strip_prefix(b"~")?;
     let end = after.iter().position(|byte| flavour.separates(*byte)).unwrap_or(after.len());
     Some(after.split_at(end))
 }
 
-/// On POSIX the folder that a name starts at is taken as it is. Only what is relative to it is
-/// looked at, so `//` at the start of a name and `..` inside `HOME` stay.
+/// Expands a name on POSIX. The folder at which a name starts is taken unchanged, and only the relative part
+/// is examined, so `//` at the start of a name and `..` inside `HOME` stay.
 fn expand_posix(
     name: &[u8],
     base: Option<&[u8]>,
@@ -134,7 +133,7 @@ fn expand_posix_from(mut expanded: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     expanded
 }
 
-/// Takes the last component away, with all slashes before it.
+/// Removes the last component with all slashes before it.
 fn pop_posix(expanded: &mut Vec<u8>) {
     let is_slash = |byte: &u8| *byte == b'/';
     let Some(last) = expanded.iter().rposition(|byte| !is_slash(byte)) else { return };
@@ -143,7 +142,8 @@ fn pop_posix(expanded: &mut Vec<u8>) {
     expanded.truncate(before.map_or(0, |end| end + 1));
 }
 
-/// On Windows the name and its folder are joined as text, and the system's rules see the whole.
+/// Expands a name on Windows, where the name and its folder are joined as text before the system's rules
+/// apply.
 fn expand_windows(
     name: &[u8],
     base: Option<&[u8]>,
@@ -155,12 +155,12 @@ fn expand_windows(
         drive_bases: surroundings.drive_bases,
         devices: surroundings.devices,
     };
-    // Only a name made of spaces has no full path; to Ruby it is the folder, as the empty one is.
+    // Only a name made of spaces has no full path. Ruby treats it like the empty name.
     let full = place.full_path(&joined).unwrap_or_else(|| surroundings.current.to_vec());
     Ok(tidy_windows(full))
 }
 
-/// What is joined: each part may be empty.
+/// The parts to join, any of which may be empty.
 #[derive(Default)]
 struct Parts<'a> {
     home: &'a [u8],
@@ -192,8 +192,8 @@ fn join_windows(
 }
 
 impl<'a> Parts<'a> {
-    /// Takes of the base what the name leaves of it. That is nothing if the name is on another drive. It
-    /// is the base's drive or share if the name begins with a separator.
+    /// Adds the part of the base that remains in effect: nothing if the name is on another drive, only the
+    /// base's drive or share if the name begins with a separator.
     fn add_base(&mut self, base: &'a [u8], surroundings: &Surroundings<'a>) -> Result<(), Error> {
         let form = Form::of(self.name);
         let is_rooted = !matches!(form, Form::Relative | Form::DriveRelative { .. });
@@ -237,7 +237,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Adds a separator where one is needed, and says whether it was.
+/// Adds a separator if necessary. Returns whether it was.
 fn push_separator(joined: &mut Vec<u8>) -> bool {
     let is_needed = !matches!(joined.last(), None | Some(b'\\' | b'/' | b':'));
     if is_needed {
@@ -246,7 +246,8 @@ fn push_separator(joined: &mut Vec<u8>) -> bool {
     is_needed
 }
 
-/// The length of `//host/share` without the separator behind it; of all, if there are not so many.
+/// Returns the length of `//host/share` without the separator after it; the whole length if the name is
+/// shorter.
 fn length_of_share(base: &[u8]) -> usize {
     let is_separator = |(_, byte): &(usize, &u8)| Flavour::Windows.separates(**byte);
     let second = base.iter().enumerate().skip(2).filter(is_separator).nth(1);
@@ -265,7 +266,7 @@ fn windows_home<'a>(name: &[u8], surroundings: &Surroundings<'a>) -> Result<&'a 
     }
 }
 
-/// Takes away a separator or a dot at the end and the default stream, and turns `\` to `/`.
+/// Removes a trailing separator or dot and the default stream, and turns `\` into `/`.
 fn tidy_windows(mut full: Vec<u8>) -> Vec<u8> {
     if let [.., before, b'\\'] = full.as_slice()
         && *before != b':'
@@ -283,7 +284,7 @@ fn tidy_windows(mut full: Vec<u8>) -> Vec<u8> {
     full
 }
 
-/// `a::$DATA` is `a`, and `a:b:$DATA` is `a:b`.
+/// Returns the length without the default stream: `a::$DATA` becomes `a`, and `a:b:$DATA` becomes `a:b`.
 fn length_without_default_stream(full: &[u8]) -> usize {
     const STREAM: &[u8] = b":$DATA";
     let Some(end) = full.len().checked_sub(STREAM.len()).filter(|end| *end > 0) else {

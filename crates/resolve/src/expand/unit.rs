@@ -1,20 +1,20 @@
-//! What a name on Windows is made of: bytes of WTF-8, or units of UTF-16.
+//! The units of Windows names: bytes of WTF-8 or units of UTF-16.
 //!
-//! The rules for Windows are written once and hold for both. So a lone surrogate, which Windows
-//! allows in names, goes through without loss and without a conversion.
+//! The rules for Windows are generic over both. A lone surrogate, which Windows allows in names, is thus
+//! preserved without conversion.
 
 /// One byte of WTF-8 (`u8`) or one unit of UTF-16 (`u16`).
 pub trait Unit: Copy + Eq + std::fmt::Debug + sealed::Sealed {
-    /// The ASCII character that this unit is, if it is one; 0xFF otherwise.
+    /// Returns the ASCII character of this unit; 0xFF if it is not ASCII.
     fn ascii(self) -> u8;
 
-    /// The unit of an ASCII character.
+    /// Returns the unit of an ASCII character.
     fn of(ascii: u8) -> Self;
 
-    /// How many units the first *UTF-16 unit* of `name` takes: a drive's letter is any one of them.
+    /// Returns the length of the first *UTF-16 unit* of `name`, since any one of them can be a drive letter.
     fn letter(name: &[Self]) -> usize;
 
-    /// Whether `name` ends in `¹`, `²` or `³`, and how many units that takes.
+    /// If `name` ends in `¹`, `²` or `³`, returns the length of that character.
     fn superscript(name: &[Self]) -> Option<usize>;
 
     /// Whether this unit separates components.
@@ -44,7 +44,7 @@ impl Unit for u8 {
             None => 0,
             Some(0xC2..=0xDF) => 2,
             Some(0xE0..=0xEF) => 3,
-            // Four bytes are two units of UTF-16; the rest is ASCII, or not WTF-8 at all.
+            // Four bytes encode two UTF-16 units; anything else is ASCII or invalid.
             Some(_) => 1,
         }
     }

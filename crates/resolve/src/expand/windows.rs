@@ -1,24 +1,25 @@
-//! Windows: the full-path rules of `GetFullPathNameW`, without calling it.
+//! Expansion on Windows: the full-path rules of `GetFullPathNameW`, implemented without calling the function.
 //!
-//! Generic over [`Unit`], so that the same rules hold for WTF-8 and for UTF-16. Where Wine's version
-//! of the function differs from Windows, this one follows Windows: docs/reference/names.md lists where.
+//! Generic over [`Unit`], so that the same rules apply to WTF-8 and UTF-16. Where Wine's version of the
+//! function differs from Windows, this implementation follows Windows; docs/reference/names.md lists the
+//! differences.
 
 pub use super::form::Form;
 use super::{Devices, Unit};
 
-/// Where names are expanded: what a process knows of itself, given by the caller.
+/// The folders of a process, relative to which names are expanded.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a, U> {
-    /// The current folder: absolute, on a drive or a share.
+    /// The working directory: absolute, on a drive or a share.
     pub base: &'a [U],
-    /// The current folders of other drives, each beginning with its drive: `D:\x` for `D:name`. A
-    /// drive without one starts at its root.
+    /// The working directories of other drives, each with its drive: `D:\x` for `D:name`. Names on other
+    /// drives start at the root.
     pub drive_bases: &'a [&'a [U]],
-    /// Which names mean a device.
+    /// The rules for device names.
     pub devices: Devices,
 }
 
-/// As [`expand`](super::expand) with [`Flavour::Windows`](super::Flavour::Windows).
+/// Implements [`expand`](super::expand) for [`Flavour::Windows`](super::Flavour::Windows).
 pub(super) fn expand(name: &[u8], base: &[u8]) -> Vec<u8> {
     if Form::of(base).is_absolute() {
         Place::new(base).expand(name)
@@ -27,20 +28,20 @@ pub(super) fn expand(name: &[u8], base: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether `name` begins with `\\?\` or `\\.\`: the system takes it as it is.
+/// Whether `name` begins with `\\?\` or `\\.\`, which the system uses unchanged.
 fn is_final<U: Unit>(name: &[U]) -> bool {
     Form::of(name) == Form::Device && !name[..4].iter().any(|unit| unit.is(b'/'))
 }
 
 impl<'a, U: Unit> Place<'a, U> {
-    /// `base` with no other drives, and the device rules of Windows 11.
+    /// Creates a place with a working directory only, and the device rules of Windows 11.
     #[must_use]
     pub fn new(base: &'a [U]) -> Self {
         Self { base, drive_bases: &[], devices: Devices::default() }
     }
 
-    /// The absolute form of `name`: its [`full_path`](Self::full_path), but the empty name is the base,
-    /// and a name that begins with `\\?\` or `\\.\` stays as it is.
+    /// Returns the absolute form of `name`: its [`full_path`](Self::full_path), except that the empty name is
+    /// the base, and a name that begins with `\\?\` or `\\.\` stays unchanged.
     #[must_use]
     pub fn expand(&self, name: &[U]) -> Vec<U> {
         if is_final(name) {
@@ -50,11 +51,11 @@ impl<'a, U: Unit> Place<'a, U> {
         self.full_path(name).or_else(base).unwrap_or_default()
     }
 
-    /// The full form of `name`, as `GetFullPathNameW` gives it; `None` for a name that is empty or
-    /// made of spaces, which that function refuses.
+    /// Returns the full form of `name`, as `GetFullPathNameW` does; `None` for an empty name or one made of
+    /// spaces, which that function refuses.
     ///
-    /// Separators become `\`, one each; `.` and `..` go; a single dot at the end of an inner component
-    /// goes, and so do all dots and spaces at the end of the name. A separator at the end stays.
+    /// Separators become a single `\`, and `.` and `..` are resolved. A single trailing dot of an inner
+    /// component is stripped, as are all trailing dots and spaces of the name. A trailing separator stays.
     #[must_use]
     pub fn full_path(&self, name: &[U]) -> Option<Vec<U>> {
         if name.iter().all(|unit| unit.is(b' ')) {
@@ -86,7 +87,7 @@ impl<'a, U: Unit> Place<'a, U> {
         Some(full.finish())
     }
 
-    /// The current folder of the drive `letter`, if one is known.
+    /// Returns the working directory of the drive `letter`, if known.
     fn base_of_drive(&self, letter: &[U]) -> Option<&'a [U]> {
         let is_there = |base: &&[U]| match Form::of(base) {
             Form::Drive { letter: length } => same_letters(&base[..length], letter),
@@ -96,7 +97,7 @@ impl<'a, U: Unit> Place<'a, U> {
     }
 }
 
-/// Whether two drives are the same; ASCII letters in any case.
+/// Whether two drive letters are equal, ignoring the case of ASCII letters.
 fn same_letters<U: Unit>(one: &[U], other: &[U]) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).all(|(a, b)| {
@@ -104,12 +105,12 @@ fn same_letters<U: Unit>(one: &[U], other: &[U]) -> bool {
         })
 }
 
-/// `\\.\device`.
+/// Returns `\\.\device`.
 fn device_path<U: Unit>(device: &[U]) -> Vec<U> {
     br"\\.\".iter().map(|byte| U::of(*byte)).chain(device.iter().copied()).collect()
 }
 
-/// How many units at the start of an absolute name `..` cannot take away: `C:\`, `\\host\share\`.
+/// Returns the length of the root of an absolute name, which `..` cannot leave: `C:\`, `\\host\share\`.
 fn root_length<U: Unit>(name: &[U]) -> usize {
     match Form::of(name) {
         Form::Drive { letter } => letter + 2,
@@ -119,7 +120,7 @@ fn root_length<U: Unit>(name: &[U]) -> usize {
     }
 }
 
-/// The length of `\\host\share\`; a share cannot be named `.` or `..`.
+/// Returns the length of `\\host\share\`. A share cannot be named `.` or `..`.
 fn share_length<U: Unit>(name: &[U]) -> usize {
     let host = 2 + component_length(&name[2..]);
     let share = host + separators_length(&name[host..]);
@@ -140,12 +141,12 @@ fn is_dots<U: Unit>(component: &[U]) -> bool {
     matches!(component.len(), 1 | 2) && component.iter().all(|unit| unit.is(b'.'))
 }
 
-/// A full path in the making.
+/// A full path under construction.
 struct FullPath<U> {
     units: Vec<U>,
-    /// What lies below this is the root and stays.
+    /// The length of the root, which stays.
     root: usize,
-    /// The last component was `.` or `..`, and nothing followed it.
+    /// Whether the last component was `.` or `..`.
     ends_in_dots: bool,
 }
 
@@ -154,14 +155,14 @@ impl<U: Unit> FullPath<U> {
         Self { units: Vec::with_capacity(capacity), root: 0, ends_in_dots: false }
     }
 
-    /// The root of a drive that has no current folder.
+    /// Pushes the root of a drive without a working directory.
     fn push_drive(&mut self, letter: &[U]) {
         self.units.extend_from_slice(letter);
         self.units.extend([U::of(b':'), U::of(b'\\')]);
         self.root = self.units.len();
     }
 
-    /// A root, with single `\` after the two that begin a share.
+    /// Pushes a root. Separators become single, except for the two at the start of a share.
     fn push_root(&mut self, root: &[U]) {
         for unit in root {
             if !unit.separates() {
@@ -176,21 +177,20 @@ impl<U: Unit> FullPath<U> {
         self.root = self.units.len();
     }
 
-    /// The drive or share of `base`, for what begins with a separator.
+    /// Pushes the drive or share of `base`, for a name that begins with a separator.
     fn push_root_of(&mut self, base: &[U]) {
         self.push_root(&base[..root_length(base)]);
         self.ensure_separator();
         self.root = self.units.len();
     }
 
-    /// A folder that components follow.
+    /// Pushes a folder that will be followed by components.
     fn push_base(&mut self, base: &[U]) {
         self.push_root_of(base);
         self.push_components(&base[root_length(base)..], true);
     }
 
-    /// Each component of `rest` in its place. The last one is an inner one too if it is `followed` by
-    /// more.
+    /// Pushes the components of `rest`. The last one counts as an inner one if it will be `followed` by more.
     fn push_components(&mut self, mut rest: &[U], followed: bool) {
         loop {
             rest = &rest[separators_length(rest)..];
@@ -218,7 +218,7 @@ impl<U: Unit> FullPath<U> {
         }
     }
 
-    /// An inner component loses one dot at its end, but not one of several.
+    /// Strips the trailing dot of an inner component, but not one of several.
     fn trim_single_dot(&mut self, component: &[U]) {
         if let [.., before, dot] = component
             && dot.is(b'.')
@@ -228,7 +228,7 @@ impl<U: Unit> FullPath<U> {
         }
     }
 
-    /// Takes the last component away, and leaves the separator before it.
+    /// Removes the last component, and keeps the separator before it.
     fn pop(&mut self) {
         let end = self.units.len() - usize::from(self.ends_in_separator());
         let parent = self.units[..end].iter().rposition(|unit| unit.separates());

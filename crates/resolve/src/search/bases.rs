@@ -1,30 +1,30 @@
-//! The folders of a search, in one piece of memory: a `PATH` may have hundreds.
+//! The folders of a search in one allocation, because a `PATH` may have hundreds.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Folders in order, each once: a second look at one would be answered already.
+/// Distinct folders, in order. Searching a folder twice would be useless.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bases {
-    /// One after the other.
+    /// The folders, concatenated.
     text: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Bases {
-    /// How many there are.
+    /// Returns the number of folders.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no folders.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The one at `place`.
+    /// Returns the folder with the index `place`.
     #[must_use]
     pub fn get(&self, place: usize) -> Option<&[u8]> {
         let end = *self.ends.get(place)?;
@@ -32,7 +32,7 @@ impl Bases {
         Some(&self.text[start..end])
     }
 
-    /// All of them.
+    /// Returns all folders, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|place| self.get(place))
     }

@@ -1,9 +1,9 @@
-//! Changes of folders on Linux, as inotify tells them.
+//! Reports changes of folders on Linux, by inotify.
 //!
-//! inotify watches folders and not paths. So each folder that a path leads through is watched for the
-//! one entry that the path goes on with. A symbolic link is followed step by step, and the folders on
-//! its way are watched too. inotify says nothing of a mount over a folder. The table of mounts does,
-//! and is asked in the same call.
+//! inotify watches folders rather than paths. So each folder on the way to a base is watched for the entry
+//! that continues the path. Symbolic links are followed step by step, and the folders on their way are
+//! watched too. inotify does not report a mount over a folder, so the table of mounts is polled in the same
+//! call.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,18 +20,18 @@ use super::interests::{Interests, Onward};
 use super::mounts::Mounts;
 use super::posix::KEEP_STAMPS;
 
-/// Links that one path may lead through, as in the kernel.
+/// The kernel's own limit of links in a path.
 const LINKS_MAX: usize = 40;
 
-/// Room for events that are read at once.
+/// The size of the buffer for events.
 const EVENTS_BYTES: usize = 16 * 1024;
 
-/// Watches folders through inotify.
+/// Watches folders by inotify.
 #[derive(Debug)]
 pub struct Inotify {
     events: OwnedFd,
     mounts: Mounts,
-    /// The bases that are interested in a watch, by watch.
+    /// The bases affected by each watch.
     interests: HashMap<i32, Interests>,
     /// The watches of each base.
     watches: HashMap<usize, Vec<Step>>,
@@ -49,20 +49,20 @@ impl Inotify {
     /// Opens a queue of events.
     ///
     /// # Errors
-    /// There are too many queues, or no `/proc` to tell of mounts.
+    /// There are too many queues, or `/proc` is not available.
     pub fn new() -> io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let mounts = Mounts::new()?;
         Ok(Self { events, mounts, interests: HashMap::new(), watches: HashMap::new() })
     }
 
-    /// The number of the queue's descriptor.
+    /// The queue's descriptor.
     #[cfg(test)]
     pub(super) fn descriptor(&self) -> i32 {
         std::os::fd::AsRawFd::as_raw_fd(&self.events)
     }
 
-    /// Watches every folder on the way to `base`, which is absolute, and then the folder itself.
+    /// Watches every folder on the way to `base`, which is absolute, and then the base itself.
     fn walk(&mut self, number: usize, base: &[u8]) -> Result<(), Errno> {
         let mut folder = Vec::from(b"/");
         let mut rest: Vec<Vec<u8>> = components(base);
@@ -73,7 +73,7 @@ impl Inotify {
                 folder.truncate(parent.max(1));
                 continue;
             }
-            // What is no folder, or gone, is told by the folder that it is in.
+            // If a component is missing or not a folder, its parent's watch reports the change.
             match self.watch_folder(number, &folder, Some(component.clone())) {
                 Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
                 watched => watched?,
@@ -93,9 +93,9 @@ impl Inotify {
                     folder.truncate(if target.starts_with(b"/") { 1 } else { length });
                     rest.extend(components(target));
                 }
-                // What is not there yet will be told by the folder that it will be in.
+                // A missing component will be reported by its parent's watch.
                 Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-                // It is no link.
+                // The component is not a link.
                 Err(Errno::INVAL) => {}
                 Err(errno) => return Err(errno),
             }
@@ -127,20 +127,20 @@ impl Inotify {
         Ok(())
     }
 
-    /// Forgets what was watched for a base alone.
+    /// Removes the watches that only this base needs.
     fn unwatch(&mut self, number: usize) {
         for Step { watch, onward, .. } in self.watches.remove(&number).unwrap_or_default() {
             let Some(interests) = self.interests.get_mut(&watch) else { continue };
             interests.remove(number, onward);
             if interests.is_empty() {
                 self.interests.remove(&watch);
-                // A folder that is gone has taken its watch along.
+                // Fails for a removed folder, whose watch is gone already.
                 let _ = inotify::remove_watch(&self.events, watch);
             }
         }
     }
 
-    /// One call: are there events, and has the table of mounts changed?
+    /// Polls both sources in one call. Returns whether there are events, and whether mounts have changed.
     fn poll(&self) -> (bool, bool) {
         let mut sources = [
             PollFd::new(&self.events, PollFlags::IN),
@@ -152,12 +152,12 @@ impl Inotify {
                 let [events, mounts] = sources.map(|source| source.revents());
                 (!events.is_empty(), mounts.intersects(PollFlags::PRI | PollFlags::ERR))
             }
-            // Interrupted: what is not known is asked for.
+            // After an interruption, events are assumed.
             Err(_) => (true, false),
         }
     }
 
-    /// Bases that lead through a folder on which something was mounted, or is no more.
+    /// Adds the bases that lead through a folder on which something was mounted or unmounted.
     fn read_mounts(&mut self, numbers: &mut Vec<usize>) {
         let Ok(changed) = self.mounts.changed() else {
             return numbers.extend(self.watches.keys());
@@ -178,7 +178,8 @@ impl Inotify {
             let Some(interests) = self.interests.get(&event.wd()) else { continue };
             match event.file_name() {
                 Some(name) => {
-                    // What may be done with an entry is asked when it is looked at.
+                    // A change of permissions does not affect a listing. Permissions are checked when an
+                    // entry is looked at.
                     let is_listed = !event.events().contains(ReadFlags::ATTRIB);
                     numbers.extend(interests.is().filter(|_| is_listed));
                     numbers.extend(interests.through(name.to_bytes()));
@@ -192,7 +193,7 @@ impl Inotify {
 impl Watch for Inotify {
     fn watch(&mut self, number: usize, base: &[u8]) -> bool {
         self.unwatch(number);
-        // A relative base is another one with each change of the current folder.
+        // A relative base changes with the working directory.
         let is_watched = base.starts_with(b"/") && self.walk(number, base).is_ok();
         if !is_watched {
             self.unwatch(number);
@@ -211,7 +212,7 @@ impl Watch for Inotify {
     }
 }
 
-/// The components of a path, the last one first.
+/// Returns the components of a path in reverse order.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     path.rsplit(|byte| *byte == b'/')
         .filter(|component| !matches!(*component, b"" | b"."))

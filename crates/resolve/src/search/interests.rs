@@ -1,15 +1,15 @@
-//! The bases that are interested in a watched folder, by their numbers.
+//! The bases affected by a watched folder, by number.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
-/// The entry of a folder that a base's path goes on with; none if the base is that folder.
+/// The entry of a folder by which a base's path continues; `None` if the folder is the base.
 pub(super) type Onward = Option<Vec<u8>>;
 
-/// Bases that go through a folder, or that are the folder.
+/// Bases that lead through a folder, and bases that are the folder.
 #[derive(Debug, Default)]
 pub(super) struct Interests {
-    /// By the entry that they go on with.
+    /// Bases by the entry with which they continue.
     through: HashMap<Vec<u8>, HashSet<usize>>,
     is: HashSet<usize>,
 }
@@ -39,12 +39,12 @@ impl Interests {
         self.is.is_empty() && self.through.is_empty()
     }
 
-    /// Those that go on with `entry`.
+    /// Returns the bases that continue with `entry`.
     pub(super) fn through(&self, entry: &[u8]) -> impl Iterator<Item = usize> {
         self.through.get(entry).into_iter().flatten().copied()
     }
 
-    /// Those that are the folder.
+    /// Returns the bases that are the folder.
     pub(super) fn is(&self) -> impl Iterator<Item = usize> {
         self.is.iter().copied()
     }

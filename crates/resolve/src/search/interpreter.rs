@@ -1,23 +1,23 @@
-//! The interpreter that a file names: without it, the file does not start.
+//! Checks that the interpreter of a file exists, without which the file does not start.
 //!
-//! `execve` reports a missing interpreter as `ENOENT`, as it does a missing file, and `execvp` then tries the
-//! next candidate. It does so too after `EACCES`, for an interpreter that may not be run. After `ELOOP`, for too many
-//! scripts, it gives up. A search that asks for names alone would end at a file that never starts. The rules are
-//! those of Linux' `fs/exec.c`, `fs/binfmt_script.c` and `fs/binfmt_elf.c`.
+//! `execve` reports a missing interpreter as `ENOENT`, like a missing file, and `execvp` then tries the next
+//! candidate. The same is true after `EACCES`, for an interpreter that must not be executed. After `ELOOP`,
+//! for too many scripts, `execvp` gives up. A search by name alone would stop at a file that never starts.
+//! The rules are those of Linux' `fs/exec.c`, `fs/binfmt_script.c` and `fs/binfmt_elf.c`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::{Obstacle, SCRIPTS_MAX, Trouble};
 
-/// Bytes of a file that Linux looks at (`BINPRM_BUF_SIZE`).
+/// The number of bytes that Linux examines (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: usize = 256;
 
-/// Bytes of an interpreter's name (`PATH_MAX`).
+/// The longest name of an interpreter (`PATH_MAX`).
 const NAME_BYTES_MAX: u64 = 4096;
 
-/// Values of `e_machine` that this processor runs by itself; other programs need an emulator, whose rules
-/// are its own.
+/// The values of `e_machine` that this processor runs natively. Other programs need an emulator with rules of
+/// its own.
 const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
     &[62, 3]
 } else if cfg!(target_arch = "aarch64") {
@@ -26,19 +26,19 @@ const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
     &[]
 };
 
-/// Files as a lister opens them.
+/// A way to open files.
 pub(super) trait Programs {
-    /// Whether this is a file that may be run.
+    /// Checks that the file exists and may be executed.
     fn check(&mut self, path: &[u8]) -> Result<(), Trouble>;
 
-    /// Opens it for reading. What may be run need not be readable.
+    /// Opens a file for reading. An executable file need not be readable.
     fn read(&mut self, path: &[u8]) -> Option<File>;
 }
 
-/// What keeps the program at `path` from starting, as far as its interpreters tell.
+/// Returns the reason why the program at `path` does not start, as far as its interpreters are concerned.
 pub(super) fn obstacle(path: &[u8], programs: &mut impl Programs) -> Option<Obstacle> {
     let mut path = path.to_vec();
-    // The last one of a chain that is too long is looked for, and then not started.
+    // The last interpreter of a chain that is too long is still looked up before the start fails.
     for _ in 0..=SCRIPTS_MAX {
         let interpreter = interpreter_of(&programs.read(&path)?)?;
         match programs.check(&interpreter) {
@@ -61,7 +61,7 @@ fn interpreter_of(file: &File) -> Option<Vec<u8>> {
     }
 }
 
-/// What stands between `#!` and the first blank. A name that the head cuts off is none to the system either.
+/// Returns the name between `#!` and the first blank. The system ignores a name that is cut off by the limit.
 fn of_script(line: &[u8]) -> Option<Vec<u8>> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let is_whole = line.len() + 2 < HEAD_BYTES || line.contains(&b'\n');
@@ -74,7 +74,7 @@ fn of_script(line: &[u8]) -> Option<Vec<u8>> {
     .filter(|name| !name.is_empty())
 }
 
-/// Where the fields of an ELF header and of a program header stand.
+/// The offsets of fields in an ELF header and a program header.
 struct Layout {
     table: usize,
     entry_bytes: usize,
@@ -89,7 +89,7 @@ const ELF32: Layout =
 const ELF64: Layout =
     Layout { table: 32, entry_bytes: 54, entries: 56, offset: 8, length: 32, wide: true };
 
-/// The dynamic linker of a program (`PT_INTERP`).
+/// Returns the dynamic linker of a program (`PT_INTERP`).
 fn of_elf(head: &[u8], file: &File) -> Option<Vec<u8>> {
     const PT_INTERP: u64 = 3;
     const LITTLE_ENDIAN: u8 = 1;
@@ -118,7 +118,7 @@ fn of_elf(head: &[u8], file: &File) -> Option<Vec<u8>> {
     None
 }
 
-/// The text of so many bytes, with its NUL, in a file.
+/// Reads a NUL-terminated name of `length` bytes.
 fn name_at(file: &File, offset: u64, length: u64) -> Option<Vec<u8>> {
     let mut name = vec![0; usize::try_from(length.min(NAME_BYTES_MAX)).ok()?];
     file.read_exact_at(&mut name, offset).ok()?;
@@ -127,7 +127,7 @@ fn name_at(file: &File, offset: u64, length: u64) -> Option<Vec<u8>> {
     (end > 0).then_some(name)
 }
 
-/// The little-endian number of `width` bytes at `at`.
+/// Returns the little-endian number of `width` bytes at `at`.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + width)?;
     Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -138,17 +138,17 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Programs by their names, without a disk; each may be run.
-    struct Planted(BTreeMap<&'static str, Vec<u8>>, tempfile::TempDir);
+    /// Executable programs by name, without a disk.
+    struct FakePrograms(BTreeMap<&'static str, Vec<u8>>, tempfile::TempDir);
 
-    impl Planted {
+    impl FakePrograms {
         fn new(files: &[(&'static str, &[u8])]) -> Self {
             let files = files.iter().map(|(name, bytes)| (*name, bytes.to_vec())).collect();
             Self(files, tempfile::tempdir().unwrap())
         }
     }
 
-    impl Programs for Planted {
+    impl Programs for FakePrograms {
         fn check(&mut self, path: &[u8]) -> Result<(), Trouble> {
             let bytes = self.0.get(std::str::from_utf8(path).unwrap()).ok_or(Trouble::Missing)?;
             if bytes == b"denied" { Err(Trouble::Denied) } else { Ok(()) }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn missing_of(files: &[(&'static str, &[u8])]) -> Option<String> {
-        obstacle(b"/a", &mut Planted::new(files)).map(|obstacle| match obstacle {
+        obstacle(b"/a", &mut FakePrograms::new(files)).map(|obstacle| match obstacle {
             Obstacle::Missing(name) => String::from_utf8(name).unwrap(),
             Obstacle::Denied(name) => format!("denied {}", String::from_utf8(name).unwrap()),
             other => format!("{other:?}"),

@@ -1,25 +1,26 @@
-//! Answers a search's questions, and counts them.
+//! The interface through which a search queries a file system.
 
 use super::{Bases, Wanted};
 
-/// A file system as a search sees it. What answers from memory is a lister too.
+/// A file system as seen by a search, which may also be an index in memory.
 pub trait Lister {
-    /// Which of the wanted names `base` holds.
+    /// Returns which of the wanted names `base` holds.
     ///
     /// # Errors
-    /// What kept the lister from an answer.
+    /// The reason why there is no answer.
     fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble>;
 
-    /// The first base from `from` on that is worth a look. A lister that knows nothing says `from`.
+    /// Returns the index of the first base from `from` on that may hold a wanted name. Without any knowledge,
+    /// returns `from`.
     fn skip_to(&mut self, _bases: &Bases, from: usize, _wanted: &Wanted) -> usize {
         from
     }
 
-    /// How many questions the file system was asked so far.
+    /// The number of file system queries so far.
     fn lookups(&self) -> u64;
 
-    /// What keeps the file at `path` from starting, as far as its interpreters tell. It is asked of a file that was
-    /// found, and is no look-up of the name.
+    /// Returns the reason why the file at `path` does not start, as far as its interpreters are concerned.
+    /// Meant for a file that was found; does not count as a look-up.
     fn obstacle(&mut self, _path: &[u8]) -> Option<Obstacle> {
         None
     }
@@ -43,20 +44,20 @@ impl<L: Lister + ?Sized> Lister for Box<L> {
     }
 }
 
-/// Scripts whose interpreter is a script or a program again: Linux follows so many (`exec_binprm` in `fs/exec.c`).
+/// The most scripts that may be interpreters of each other in Linux (`exec_binprm` in `fs/exec.c`).
 pub const SCRIPTS_MAX: usize = 5;
 
-/// Why a file that was found, and may be run, does not start.
+/// The reason why an executable file does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// This interpreter is not there: `execvp` goes on.
+    /// This interpreter does not exist; `execvp` tries the next candidate.
     Missing(Vec<u8>),
-    /// This interpreter is there and may not be run: it is no file, lacks the right, or its file system is mounted
-    /// `noexec`. `execvp` goes on.
+    /// This interpreter must not be executed: it is not a regular file, lacks permission, or is mounted
+    /// `noexec`. `execvp` tries the next candidate.
     Denied(Vec<u8>),
-    /// It is a script whose interpreters are more than [`SCRIPTS_MAX`] scripts: `execvp` gives up.
+    /// The chain of interpreters has more than [`SCRIPTS_MAX`] scripts; `execvp` gives up.
     Nested,
-    /// This interpreter cannot be looked at, with the system's error number: `execvp` gives up.
+    /// This interpreter cannot be examined, with the system's error number; `execvp` gives up.
     Failed(Vec<u8>, i32),
 }
 
@@ -68,34 +69,35 @@ impl Obstacle {
     }
 }
 
-/// What keeps a lister from an answer.
+/// The reason why a lister has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// There is no such folder.
+    /// The folder does not exist.
     Missing,
-    /// The folder may not be read or searched, or what is there may not be run.
+    /// The folder must not be read or searched, or the file must not be executed.
     Denied,
-    /// Anything else, with the system's error number.
+    /// Any other reason, with the system's error number.
     Failed(i32),
 }
 
-/// Places of suffixes that were found, among the wanted ones.
+/// The indexes of suffixes that were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hits(u64);
 
 impl Hits {
-    /// Adds the suffix at `place`, which is below 64: there are 63 suffixes at most, and the stem.
+    /// Adds the suffix at `place`, which must be less than 64: there are at most 63 suffixes and the bare
+    /// stem.
     pub fn add(&mut self, place: usize) {
         self.0 |= 1 << place;
     }
 
-    /// Whether nothing was found.
+    /// Whether no suffix was found.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Takes the first in the order of the rules.
+    /// Removes and returns the first suffix in the order of the rules.
     pub fn pop(&mut self) -> Option<usize> {
         let first = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
         self.0 &= self.0 - 1;

@@ -1,4 +1,4 @@
-//! Folders that are listed once, and asked for their stamp from then on: one question a folder.
+//! Folders that are listed once and then validated by their stamp, with one query per folder.
 
 use std::collections::HashMap;
 
@@ -6,33 +6,34 @@ use super::{Hits, Lister, Trouble, Wanted};
 use crate::fold::fold;
 use crate::stamp::{Stamp, now_ns};
 
-/// Entries of one folder that are kept; a folder of more is searched each time.
+/// The most entries of a folder that are kept. A larger folder is searched each time.
 pub const ENTRIES_MAX: usize = 100_000;
 
-/// Folders that are kept; further ones are searched each time.
+/// The most folders that are kept. Others are searched each time.
 pub const FOLDERS_MAX: usize = 4096;
 
-/// When a folder's entries changed last. Two equal stamps, taken apart, mean that nothing changed.
+/// The time of the last change of a folder's entries. Equal stamps taken at different times mean that nothing
+/// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderStamp {
-    /// The device, where the system tells it: a mount over the folder is another one.
+    /// The device, if the system reports it. A mount over the folder has a different one.
     device: u64,
     stamp: Stamp,
 }
 
 impl FolderStamp {
-    /// From creation, last write and last change, in units of 100 ns since 1601.
+    /// Creates a stamp from creation, last write and last change, in units of 100 ns since 1601.
     #[must_use]
     pub fn of_nt([created, written, changed]: [i64; 3]) -> Self {
         const UNITS_1601_TO_1970: i64 = 116_444_736_000_000_000;
         let nanoseconds = |units: i64| units.saturating_sub(UNITS_1601_TO_1970).saturating_mul(100);
         let (mtime_ns, ctime_ns) = (nanoseconds(written), nanoseconds(changed));
-        // A folder in the place of another one differs by its creation, as by an inode.
+        // A folder that replaces another one differs by its creation time, as by an inode.
         let stamp = Stamp { size: 0, mtime_ns, ctime_ns, inode: created.cast_unsigned() };
         Self { device: 0, stamp }
     }
 
-    /// From what was stat'ed.
+    /// Creates the stamp of a `stat` result.
     #[cfg(target_os = "linux")]
     #[must_use]
     pub fn of(stat: &rustix::fs::Stat) -> Self {
@@ -40,30 +41,30 @@ impl FolderStamp {
     }
 }
 
-/// A file system whose folders can be listed and stamped.
+/// A file system whose folders can be listed and have stamps.
 pub trait Folders: Lister {
-    /// The stamp of a folder: one question.
+    /// Returns the stamp of a folder, by one query.
     ///
     /// # Errors
-    /// What kept it from an answer.
+    /// The reason why there is no stamp.
     fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, Trouble>;
 
-    /// Whether the file system changes the stamp with every entry. FAT does not, and a network
-    /// file system may tell late.
+    /// Whether the file system updates the stamp with every entry. FAT does not, and a network file system
+    /// may do so late.
     fn keeps_stamps(&mut self, base: &[u8]) -> bool;
 
-    /// Shows every entry, with whether it is a folder.
+    /// Passes every entry to `show`, with whether it is a folder.
     ///
     /// # Errors
-    /// What kept it from an answer.
+    /// The reason why the folder cannot be listed.
     fn list(&mut self, base: &[u8], show: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble>;
 
-    /// Whether an entry is a candidate as soon as it is there. On POSIX it must also be a file that may
-    /// be run, which no listing tells.
+    /// Whether an existing entry is a candidate without further checks. On POSIX it must also be an
+    /// executable file, which a listing does not tell.
     fn list_is_enough(&self) -> bool;
 }
 
-/// A lister that keeps what it has seen of each folder, and checks that nothing changed since.
+/// A lister that keeps the listing of each folder, and validates it before each use.
 #[derive(Debug)]
 pub struct Listings<F> {
     folders: F,
@@ -73,27 +74,27 @@ pub struct Listings<F> {
 /// The entries of a folder, folded and sorted, each with whether it is a folder.
 pub(super) type Entries = Vec<(Vec<u8>, bool)>;
 
-/// What is known of one folder.
+/// The cached state of a folder.
 #[derive(Debug)]
 enum Listing {
-    /// Its entries when it had this stamp. Unsettled ones are listed again.
+    /// The entries at the time of this stamp. If not settled, the folder is listed again.
     Known { stamp: FolderStamp, settled: bool, entries: Entries },
-    /// Its file system keeps no stamps, or it holds too much.
+    /// The folder is not kept, because its file system has no usable stamps or it has too many entries.
     Unkept,
 }
 
 impl<F: Folders> Listings<F> {
-    /// Knows nothing yet.
+    /// Creates an empty cache.
     pub fn new(folders: F) -> Self {
         Self { folders, listings: HashMap::new() }
     }
 
-    /// The file system it asks.
+    /// The underlying file system.
     pub fn folders_mut(&mut self) -> &mut F {
         &mut self.folders
     }
 
-    /// Lists `base` if it has changed since it was listed, and answers from that.
+    /// Lists `base` again if it has changed, and answers from the listing.
     fn look_validated(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
         let now = self.folders.stamp(base)?;
         match self.listings.get(base) {
@@ -115,7 +116,7 @@ impl<F: Folders> Listings<F> {
             return self.look_unkept(base, wanted);
         }
         let settled = !stamp.stamp.is_racy(now_ns());
-        // A folder that may not be read may be searched all the same.
+        // An unreadable folder may still be searchable.
         let entries = match listed(&mut self.folders, base) {
             Ok(Some(entries)) => entries,
             Ok(None) | Err(Trouble::Denied) => return self.look_unkept(base, wanted),
@@ -133,7 +134,7 @@ impl<F: Folders> Listings<F> {
         self.folders.look(base, wanted)
     }
 
-    /// Whether the last listing of `base` holds something that is wanted; it may be out of date.
+    /// Whether the latest listing of `base`, which may be outdated, holds a wanted name.
     fn may_hold(&self, base: &[u8], wanted: &Wanted) -> bool {
         match self.listings.get(base) {
             Some(Listing::Known { entries, .. }) => !hits_among(entries, wanted).is_empty(),
@@ -151,7 +152,7 @@ impl<F: Folders> Lister for Listings<F> {
         if self.folders.list_is_enough() {
             return self.look_validated(base, wanted);
         }
-        // The entry itself has to be asked, so the stamp is asked only where there was none.
+        // A candidate has to be examined anyway, so the stamp is checked only if the listing has none.
         if self.may_hold(base, wanted) {
             return self.folders.look(base, wanted);
         }
@@ -166,7 +167,7 @@ impl<F: Folders> Lister for Listings<F> {
     }
 }
 
-/// The entries of a folder; none, if there are more than are kept.
+/// Lists a folder; `None` if there are more than [`ENTRIES_MAX`] entries.
 pub(super) fn listed(folders: &mut impl Folders, base: &[u8]) -> Result<Option<Entries>, Trouble> {
     let mut entries = Entries::new();
     folders.list(base, &mut |name, is_directory| {
@@ -178,7 +179,7 @@ pub(super) fn listed(folders: &mut impl Folders, base: &[u8]) -> Result<Option<E
     Ok((entries.len() <= ENTRIES_MAX).then_some(entries))
 }
 
-/// What is wanted among the sorted `entries` of a folder.
+/// Returns the wanted names among the sorted `entries` of a folder.
 pub(super) fn hits_among(entries: &[(Vec<u8>, bool)], wanted: &Wanted) -> Hits {
     let stem = wanted.folded();
     let start = entries.partition_point(|(name, _)| name.as_slice() < stem);
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
     use crate::search::{Places, Plan, Rules, Search};
 
-    /// A folder that holds every name, and may be searched but not read.
+    /// A folder that holds every name and is searchable but not readable.
     #[derive(Default)]
     struct Unreadable {
         lookups: u64,

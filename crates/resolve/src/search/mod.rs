@@ -1,12 +1,12 @@
-//! The search for a command: its candidates, in the order that a system's rules give them.
+//! The search for a command among its candidates, in the order given by a system's rules.
 //!
-//! A name has candidates: each base (an entry of the `PATH`) × each suffix. [`Rules`] say which and in
-//! which order. A [`Plan`] is the candidates of one name, before any question is asked. A [`Search`]
-//! asks a [`Lister`] as few questions as it can. It yields the candidates that are there one at a
-//! time, because a start may have to go on to the next.
+//! The candidates of a name are each base (an entry of `PATH`) × each suffix. [`Rules`] determine both and
+//! their order. A [`Plan`] is the list of candidates, before any query. A [`Search`] sends as few queries as
+//! possible to a [`Lister`], and yields existing candidates one at a time, since a start may have to continue
+//! with the next one.
 //!
 //! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, [`nt`], `tree`, and
-//! `listings` and `watched`, which remember what one of them saw.
+//! `listings` and `watched`, which cache the answers of another one.
 
 mod bases;
 #[cfg(target_os = "linux")]
@@ -44,18 +44,18 @@ pub use watched::{Watch, Watched};
 
 use crate::Error;
 
-/// A candidate that is there.
+/// A candidate that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its path: base, name and suffix.
+    /// The path: base, name and suffix.
     pub path: Vec<u8>,
-    /// The place of its base among the plan's.
+    /// The index of the base in the plan.
     pub base: usize,
-    /// The place of its suffix among those that are wanted.
+    /// The index of the suffix among the wanted ones.
     pub suffix: usize,
 }
 
-/// A search that is under way. It ends with `None`; an `Err` is its last word before that.
+/// A search in progress. After an error, the search is over.
 #[derive(Debug)]
 pub struct Search<'a, L> {
     plan: &'a Plan,
@@ -66,23 +66,23 @@ pub struct Search<'a, L> {
 }
 
 impl<'a, L: Lister> Search<'a, L> {
-    /// Nothing is asked before the first candidate is.
+    /// Creates a search. No query is sent before the first candidate is requested.
     pub fn new(plan: &'a Plan, lister: &'a mut L) -> Self {
         Self { plan, lister, base: 0, pending: Hits::default(), denied: Vec::new() }
     }
 
-    /// What was there and could not be looked at or be run: the search went past it, as the rules say.
+    /// The candidates that could not be examined or must not be executed, and that the rules skip.
     #[must_use]
     pub fn denied(&self) -> &[Vec<u8>] {
         &self.denied
     }
 
-    /// What keeps a candidate from starting, as far as its interpreters tell.
+    /// Returns the reason why a candidate does not start, as far as its interpreters are concerned.
     pub fn obstacle(&mut self, found: &Found) -> Option<Obstacle> {
         self.lister.obstacle(&found.path)
     }
 
-    /// Asks bases until one holds a candidate.
+    /// Queries bases until one holds a candidate.
     fn advance(&mut self) -> Result<(), Error> {
         let bases = self.plan.bases();
         while self.pending.is_empty() && self.base < bases.len() {

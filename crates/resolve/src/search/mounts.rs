@@ -1,18 +1,18 @@
-//! The table of mounts, and where it has changed: inotify does not tell that a mount hides a folder.
+//! The table of mounts and its changes. inotify does not report that a mount hides a folder.
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The mounts that this process sees. `poll` tells by its descriptor that there was a change.
+/// The mounts that this process sees. The descriptor signals changes to `poll`.
 #[derive(Debug)]
 pub(super) struct Mounts {
     table: File,
     known: HashSet<Mount>,
 }
 
-/// A mount's number and the folder that it is on.
+/// A mount's number and its folder.
 type Mount = (Vec<u8>, Vec<u8>);
 
 impl Mounts {
@@ -22,7 +22,7 @@ impl Mounts {
         Ok(Self { table, known })
     }
 
-    /// The folders on which something was mounted, or is no more, since the last time.
+    /// Returns the folders on which something was mounted or unmounted since the last call.
     pub(super) fn changed(&mut self) -> io::Result<HashSet<Vec<u8>>> {
         let now = read(&mut self.table)?;
         let before = std::mem::replace(&mut self.known, now);
@@ -43,14 +43,14 @@ fn read(table: &mut File) -> io::Result<HashSet<Mount>> {
     Ok(text.split(|byte| *byte == b'\n').filter_map(mount).collect())
 }
 
-/// Of a line: its first word and its fifth (`man 5 proc`, `/proc/pid/mountinfo`).
+/// Parses a line: its first and fifth words (proc(5), `/proc/pid/mountinfo`).
 fn mount(line: &[u8]) -> Option<Mount> {
     let mut words = line.split(|byte| *byte == b' ');
     let number = words.next()?;
     Some((number.to_vec(), unescaped(words.nth(3)?)))
 }
 
-/// Spaces and their like stand in the table as `\` and three octal digits.
+/// Decodes spaces and other special characters, which the table encodes as `\` and three octal digits.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(word.len());
     let mut rest = word;

@@ -1,4 +1,4 @@
-//! The candidates of one name, before any question is asked.
+//! The candidates of a name, before any query.
 
 use std::borrow::Cow;
 
@@ -9,26 +9,26 @@ use crate::fold::fold;
 use crate::name::is_short_name;
 use crate::{Error, Refusal};
 
-/// Where a search may look: what a process knows of itself, given by the caller.
+/// The folders in which a search may look, passed by the caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Places<'a> {
-    /// The `PATH`, as one text.
+    /// The `PATH`.
     pub path: &'a [u8],
-    /// Folders that come before the `PATH`: for [`Rules::rust`] the application's, the system's.
+    /// Folders before the `PATH`: for [`Rules::rust`], those of the application and of the system.
     pub before: &'a [&'a [u8]],
 }
 
-/// What is wanted of each base: a stem with one of several suffixes.
+/// The names wanted in each base: a stem with one of several suffixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     stem: Vec<u8>,
     folded: Vec<u8>,
-    /// Empty for the stem as it is.
+    /// The suffixes; empty for the bare stem.
     suffixes: Vec<Vec<u8>>,
     accepts_directories: bool,
 }
 
-/// The candidates of one name: every base × every suffix, bases first.
+/// The candidates of a name: every base × every suffix, ordered by base.
 #[derive(Debug, Clone)]
 pub struct Plan {
     rules: Rules,
@@ -37,12 +37,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The candidates of `name`. A name with a folder in it has that folder as its only base.
+    /// Creates the candidates of `name`. A name that contains a folder has that folder as its only base.
     ///
-    /// An entry of the `PATH` that was there before is left out: its answer would be known already.
+    /// Repeated entries of the `PATH` are left out, since they cannot change the result.
     ///
     /// # Errors
-    /// A NUL byte in the name or the `PATH`.
+    /// The name or the `PATH` contains a NUL byte.
     pub fn new(rules: &Rules, name: &[u8], places: &Places<'_>) -> Result<Self, Error> {
         if name.contains(&0) || places.path.contains(&0) {
             return Err(Error::refused(name, Refusal::Nul));
@@ -63,37 +63,37 @@ impl Plan {
         Ok(Self { rules: rules.clone(), bases, wanted })
     }
 
-    /// The rules that it was made by.
+    /// The rules by which the plan was made.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The folders, in order and each once.
+    /// The distinct folders, in order.
     #[must_use]
     pub fn bases(&self) -> &Bases {
         &self.bases
     }
 
-    /// What is wanted of each base.
+    /// The names wanted in each base.
     #[must_use]
     pub fn wanted(&self) -> &Wanted {
         &self.wanted
     }
 
-    /// The path of one candidate.
+    /// Returns the path of a candidate.
     #[must_use]
     pub fn path(&self, base: usize, suffix: usize) -> Vec<u8> {
         self.parts(self.bases.get(base).unwrap_or_default(), suffix).concat()
     }
 
-    /// How many candidates there are.
+    /// Returns the number of candidates.
     #[must_use]
     pub fn count(&self) -> usize {
         self.bases.len() * self.wanted.suffixes.len()
     }
 
-    /// Bytes of the longest candidate's path, or a few more.
+    /// Returns an upper bound of the length of a candidate's path, in bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
         let suffix = self.wanted.suffixes.iter().map(Vec::len).max();
@@ -101,14 +101,14 @@ impl Plan {
         base.unwrap_or(0) + 1 + self.wanted.stem.len() + suffix.unwrap_or(0)
     }
 
-    /// Every candidate's path in order, in parts that follow each other; nothing is asked.
+    /// Returns the path of every candidate in order, as parts to be concatenated. No query is sent.
     pub fn candidates(&self) -> impl Iterator<Item = [&[u8]; 4]> {
         let suffixes = 0..self.wanted.suffixes.len();
         let each = move |base| suffixes.clone().map(move |suffix| self.parts(base, suffix));
         self.bases.iter().flat_map(each)
     }
 
-    /// The base, a separator where it needs one, the stem, and the suffix.
+    /// Returns the base, a separator if necessary, the stem, and the suffix.
     fn parts<'a>(&'a self, base: &'a [u8], suffix: usize) -> [&'a [u8]; 4] {
         let flavour = self.rules.flavour();
         let is_windows = flavour == Flavour::Windows;
@@ -123,32 +123,32 @@ impl Plan {
 }
 
 impl Wanted {
-    /// The stem as it was given.
+    /// The stem, as given.
     #[must_use]
     pub fn stem(&self) -> &[u8] {
         &self.stem
     }
 
-    /// The stem folded ([`fold`]).
+    /// The folded stem ([`fold`]).
     #[must_use]
     pub fn folded(&self) -> &[u8] {
         &self.folded
     }
 
-    /// What may follow the stem, in order; empty for the stem as it is.
+    /// The suffixes in order; empty for the bare stem.
     #[must_use]
     pub fn suffixes(&self) -> &[Vec<u8>] {
         &self.suffixes
     }
 
-    /// Whether a folder is wanted too.
+    /// Whether a folder counts as a match.
     #[must_use]
     pub fn accepts_directories(&self) -> bool {
         self.accepts_directories
     }
 
-    /// Which suffix an entry of a listing was found with, if it is wanted at all. The whole rest is
-    /// compared: an entry may be shorter than the stem, or be there under another name (8.3).
+    /// Returns the index of the suffix by which an entry of a listing matches. The whole rest is compared,
+    /// because an entry may be shorter than the stem or listed because of its short name (8.3).
     #[must_use]
     pub fn suffix_of_entry(&self, name: &[u8]) -> Option<usize> {
         let name = fold(name);
@@ -156,14 +156,14 @@ impl Wanted {
         self.suffixes.iter().position(|suffix| suffix == rest)
     }
 
-    /// Whether the stem has the form of a short name (`PROGRA~1`), which a listing does not show.
+    /// Whether the stem has the form of a short name (`PROGRA~1`), which does not appear in listings.
     #[must_use]
     pub fn may_be_short_name(&self) -> bool {
         is_short_name(&self.stem)
     }
 }
 
-/// The folder of a name, with its separator, and what follows it.
+/// Splits a name into its folder, with the separator, and the rest.
 fn split_name<'a>(rules: &Rules, name: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8]) {
     let flavour = rules.flavour();
     let end = name.iter().rposition(|byte| flavour.separates(*byte)).map(|at| at + 1);
@@ -176,14 +176,14 @@ fn split_name<'a>(rules: &Rules, name: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8])
     ((!is_searched_for).then_some(folder), stem)
 }
 
-/// Whether the folder of a name is a drive's current one (`c:`).
+/// Whether the folder of a name is the working directory of a drive (`c:`).
 fn is_drive(folder: &[u8]) -> bool {
     folder.ends_with(b":")
 }
 
-/// Whether a file can have that name. On Windows some characters cannot be in one, and would mean
-/// something else on the way: a wildcard, a stream. A dot or a space at the end would go away on
-/// the way to the disk. Then another file would be started than was looked at.
+/// Whether a file can have that name. On Windows some characters are not allowed and would have another
+/// meaning: a wildcard, a stream. A trailing dot or space would be stripped, and then a different file would
+/// be started than was examined.
 fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
     match flavour {
         Flavour::Windows => {

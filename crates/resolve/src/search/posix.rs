@@ -1,4 +1,5 @@
-//! The lister of a POSIX system: one look-up a candidate, and on Linux what it finds is open.
+//! The lister of POSIX systems, with one look-up per candidate. On Linux a candidate is examined through an
+//! open descriptor.
 
 use std::fs::File;
 #[cfg(target_os = "linux")]
@@ -16,9 +17,9 @@ use super::interpreter::{self, Programs};
 use super::{FolderStamp, Folders};
 use super::{Hits, Lister, Obstacle, Trouble, Wanted};
 
-/// Looks candidates up one by one, as `execvp` does. On Linux each look-up is an open that reads nothing
-/// (`O_PATH`), and what is found is asked through its descriptor whether it can be run. Elsewhere a candidate
-/// that is there costs two look-ups, by its name.
+/// Looks up candidates one by one, as `execvp` does. On Linux each look-up opens the file without access to
+/// its content (`O_PATH`), and the descriptor tells whether the file can be executed. On other systems an
+/// existing candidate costs two look-ups by name.
 #[derive(Debug, Default)]
 pub struct Posix {
     lookups: u64,
@@ -55,7 +56,7 @@ impl Lister for Posix {
 }
 
 impl Posix {
-    /// Looks for a file that this process may run.
+    /// Finds a file that this process may execute.
     #[cfg(target_os = "linux")]
     fn find(&mut self, path: &[u8]) -> Result<(), Trouble> {
         self.lookups += 1;
@@ -64,7 +65,7 @@ impl Posix {
         is_runnable(&file)
     }
 
-    /// Looks for a file that this process may run.
+    /// Finds a file that this process may execute.
     #[cfg(not(target_os = "linux"))]
     fn find(&mut self, path: &[u8]) -> Result<(), Trouble> {
         self.lookups += 1;
@@ -122,8 +123,8 @@ impl Folders for Posix {
     }
 }
 
-/// File systems of this machine alone that change a folder's times with each of its entries. They are
-/// ext4 and its predecessors, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs, SquashFS, EROFS.
+/// Local file systems that update a folder's times with each change of its entries: ext4 and its
+/// predecessors, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs, SquashFS, EROFS.
 #[cfg(target_os = "linux")]
 pub(super) const KEEP_STAMPS: [i64; 11] = [
     0xEF53,
@@ -139,7 +140,7 @@ pub(super) const KEEP_STAMPS: [i64; 11] = [
     0xE0F5_E1E2,
 ];
 
-/// Asks the descriptor, not the name, whether it is a file that this process may run.
+/// Checks, through the descriptor rather than the name, that a file may be executed by this process.
 #[cfg(target_os = "linux")]
 pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), Trouble> {
     let stat = fs::fstat(file).map_err(trouble)?;
@@ -150,7 +151,7 @@ pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), Trouble> {
         .map_err(|error| trouble(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
 }
 
-/// As `execvp` tells errors apart.
+/// Classifies errors as `execvp` does.
 pub(super) fn trouble(errno: Errno) -> Trouble {
     match errno {
         Errno::ACCESS => Trouble::Denied,
@@ -172,7 +173,7 @@ mod tests {
     const FOLDERS: usize = 211;
     const FILES: usize = 40;
 
-    /// `FOLDERS` folders of `FILES` files; `first` is in the first, `deep` in the 197th.
+    /// Creates `FOLDERS` folders of `FILES` files; `first` is in the first folder, `deep` in the 197th.
     fn folders() -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
         let mut path = Vec::new();

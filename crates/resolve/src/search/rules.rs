@@ -1,47 +1,47 @@
-//! The rules of a search as a value: what is asked, in which order, and when it ends.
+//! The rules of a search as a value: which candidates there are, their order, and when the search ends.
 //!
-//! docs/reference/names.md compares them point by point, with the source of each.
+//! docs/reference/names.md compares the rules point by point and names the source of each.
 
 use std::borrow::Cow;
 
 use crate::expand::Flavour;
 use crate::native;
 
-/// Suffixes that a `PATHEXT` may have; a variable of the environment is no reason to ask more.
+/// The most suffixes of a `PATHEXT`, which limits the queries that an environment variable can cause.
 pub const SUFFIXES_MAX: usize = 63;
 
-/// `PATHEXT` of a fresh system, for programs that find none in their environment.
+/// The `PATHEXT` of a fresh system, for programs without one in their environment.
 pub const PATH_EXT: &[u8] = b".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC";
 
-/// Error numbers after which `execvp` of the GNU C library tries the next candidate: `EACCES`, `ENOENT`,
-/// `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`, as Linux numbers them.
+/// Error numbers of Linux after which `execvp` of the GNU C library tries the next candidate: `EACCES`,
+/// `ENOENT`, `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`.
 #[cfg(any(target_os = "linux", not(unix)))]
 pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 110, 116];
 
-/// The same errors as macOS and the BSDs number them.
+/// The same errors on macOS and the BSDs.
 #[cfg(all(unix, not(target_os = "linux")))]
 pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 60, 70];
 
-/// Bytes of an entry of the `PATH` from which on `execvp` of the GNU C library passes it over.
+/// The length in bytes from which on `execvp` of the GNU C library skips an entry of the `PATH`.
 const ENTRY_BYTES_MAX: usize = 4096;
 
-/// Error numbers of Windows that mean "not there": of a file, of a folder.
+/// Error numbers of Windows for a missing file and a missing folder.
 const NOT_FOUND: [i32; 2] = [2, 3];
 
 /// Error numbers of Windows after which Zig tries the next candidate: those, and "access denied".
 const ZIG_PASSED_OVER: [i32; 3] = [2, 3, 5];
 
-/// Windows' error number for a file that is no valid program.
+/// The error number of Windows for a file that is not a valid program.
 const BAD_PROGRAM: i32 = 193;
 
-/// What `CreateProcessW` can start, directly or through `cmd.exe`.
+/// Suffixes of files that `CreateProcessW` can start, directly or through `cmd.exe`.
 const STARTABLE: [&[u8]; 4] = [b".BAT", b".CMD", b".COM", b".EXE"];
 
-/// By whose rules a name becomes candidates.
+/// The rules by which a name becomes candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     kind: Kind,
-    /// Upper case, each with its dot, in order.
+    /// The suffixes in order: upper case, with the dot.
     suffixes: Vec<Vec<u8>>,
     current_first: bool,
 }
@@ -55,27 +55,27 @@ enum Kind {
 }
 
 impl Rules {
-    /// `execvp` of POSIX, as the GNU C library has it.
+    /// The rules of `execvp` on POSIX, as in the GNU C library.
     ///
-    /// One candidate a base, the name as it is. An empty entry is the current folder. What may not be
-    /// run is passed over, and any other failure than "not there" ends the search.
+    /// There is one candidate per base: the unchanged name. An empty entry is the working directory. Files
+    /// that must not be executed are skipped, and any other failure except "not found" ends the search.
     #[must_use]
     pub fn exec() -> Self {
         Self { kind: Kind::Exec, suffixes: Vec::new(), current_first: false }
     }
 
-    /// `cmd.exe`: every suffix of `path_ext` in each base, and before them the name as it is if it has a
-    /// dot. Entries may be quoted, empty ones are skipped.
+    /// The rules of `cmd.exe`: every suffix of `path_ext` in each base, preceded by the unchanged name if it
+    /// contains a dot. Entries may be quoted, and empty ones are skipped.
     ///
-    /// The current folder comes first only on request ([`current_first`](Self::current_first)): it is
-    /// the classic way to start the wrong program.
+    /// The working directory comes first only on request ([`current_first`](Self::current_first)), because
+    /// searching it is the classic way to start the wrong program.
     #[must_use]
     pub fn cmd(path_ext: &[u8]) -> Self {
         Self { kind: Kind::Cmd, suffixes: split_path_ext(path_ext), current_first: false }
     }
 
-    /// Zig's standard library: the current folder first, the name as it is before its suffixes, of
-    /// which only `.bat`, `.cmd`, `.com` and `.exe` count. Quotes mean nothing.
+    /// The rules of Zig's standard library: the working directory first, and the unchanged name before its
+    /// suffixes, of which only `.bat`, `.cmd`, `.com` and `.exe` count. Quotes have no meaning.
     #[must_use]
     pub fn zig(path_ext: &[u8]) -> Self {
         let mut suffixes = split_path_ext(path_ext);
@@ -83,15 +83,15 @@ impl Rules {
         Self { kind: Kind::Zig, suffixes, current_first: true }
     }
 
-    /// Rust's standard library (1.96) on Windows: `.exe` is added to a name without a dot, and no
-    /// other suffix is known. A folder of that name counts, and fails to start.
+    /// The rules of Rust's standard library (1.96) on Windows: `.exe` is added to a name without a dot, and
+    /// there are no other suffixes. A folder with that name counts, and fails to start.
     #[must_use]
     pub fn rust() -> Self {
         Self { kind: Kind::Rust, suffixes: vec![b".EXE".to_vec()], current_first: false }
     }
 
-    /// The rules of this system: `execvp`, or `cmd.exe` without its search of the current folder and with the
-    /// variable `PATHEXT`.
+    /// The rules of this system: those of `execvp`, or of `cmd.exe` with the variable `PATHEXT` and without
+    /// its search of the working directory.
     #[must_use]
     pub fn of_host() -> Self {
         if cfg!(windows) {
@@ -103,7 +103,7 @@ impl Rules {
         }
     }
 
-    /// Whether the current folder is searched before the `PATH`.
+    /// Sets whether the working directory is searched before the `PATH`.
     #[must_use]
     pub fn current_first(mut self, first: bool) -> Self {
         self.current_first = first;
@@ -116,11 +116,11 @@ impl Rules {
         if self.kind == Kind::Exec { Flavour::Posix } else { Flavour::Windows }
     }
 
-    /// Whether the search goes on after the candidate `path`, which could not be started for a reason
-    /// that the system numbers `code`.
+    /// Whether the search continues after the candidate `path` could not be started with the system's error
+    /// `code`.
     ///
-    /// `cmd.exe` has found its file when it starts it, so the system's "access denied" and "no valid
-    /// program" are its last word. To Zig an `.exe` that is no valid program is one too.
+    /// `cmd.exe` has chosen its file before it starts it, so the errors "access denied" and "not a valid
+    /// program" end its search. Zig's search also ends at an `.exe` that is not a valid program.
     #[must_use]
     pub fn passes_over(&self, path: &[u8], code: i32) -> bool {
         let is_exe = || suffix_of(path).is_some_and(|end| end.eq_ignore_ascii_case(b".exe"));
@@ -133,27 +133,27 @@ impl Rules {
         }
     }
 
-    /// Whether the search takes place in the `PATH` of the program to be, where that differs.
+    /// Whether the `PATH` of the program to be started is searched, if it differs from this process's.
     #[must_use]
     pub fn searches_child_path(&self) -> bool {
         self.kind == Kind::Exec
     }
 
-    /// Whether the folder in which the program is to start is its current folder for the search, too: Zig's
-    /// way on Windows.
+    /// Whether the program's future working directory is also the working directory of the search, as with
+    /// Zig on Windows.
     #[must_use]
     pub fn searches_child_folder(&self) -> bool {
         self.kind == Kind::Zig
     }
 
-    /// What is searched where there is no `PATH` at all.
+    /// Returns the folders to search without any `PATH`.
     #[must_use]
     pub fn default_path(&self) -> &'static [u8] {
         if self.kind == Kind::Exec { b"/bin:/usr/bin" } else { b"" }
     }
 
-    /// Whether the searching program's own folder and those of the system come before its `PATH`. Then
-    /// the `PATH` of the program to be comes before them all. That is Rust's way on Windows.
+    /// Whether the folders of the searching program and of the system are searched before its `PATH`, as with
+    /// Rust on Windows. The `PATH` of the program to be started then comes before all of them.
     #[must_use]
     pub fn searches_own_folders(&self) -> bool {
         self.kind == Kind::Rust
@@ -163,24 +163,23 @@ impl Rules {
         self.current_first
     }
 
-    /// Whether a folder is a candidate.
+    /// Whether a folder counts as a match.
     pub(super) fn accepts_directories(&self) -> bool {
         self.kind == Kind::Rust
     }
 
-    /// Whether a base that cannot be looked at for a reason of its own (a cycle of links, an I/O error)
-    /// is passed over.
+    /// Whether a base that cannot be examined (a cycle of links, an I/O error) is skipped.
     pub(super) fn goes_on_after_failure(&self) -> bool {
         self.kind != Kind::Exec
     }
 
-    /// Whether the drive of `c:name` is lost, and the name searched for: Zig's idea of its last component.
+    /// Whether the drive of `c:name` is dropped and the name searched for, as with Zig.
     pub(super) fn drops_drive(&self) -> bool {
         self.kind == Kind::Zig
     }
 
-    /// What is appended to `stem`, in order; empty for the name as it is. `is_path` says that the name
-    /// was given with a folder.
+    /// Returns the suffixes to append to `stem`, in order; empty for the unchanged name. `is_path` tells
+    /// whether the name contains a folder.
     pub(super) fn suffixes_of(&self, stem: &[u8], is_path: bool) -> Vec<Vec<u8>> {
         let bare = || std::iter::once(Vec::new());
         let suffixes = self.suffixes.iter().cloned();
@@ -195,13 +194,13 @@ impl Rules {
         }
     }
 
-    /// Whether `stem` ends in one of the suffixes: all of what follows its last dot counts, so that
-    /// `a.exec` does not end in `.exe`.
+    /// Whether `stem` ends in one of the suffixes. Everything after the last dot counts, so `a.exec` does not
+    /// end in `.exe`.
     fn has_suffix(&self, stem: &[u8]) -> bool {
         suffix_of(stem).is_some_and(|end| self.suffixes.iter().any(|s| s.eq_ignore_ascii_case(end)))
     }
 
-    /// The folders of a `PATH`, as these rules read it.
+    /// Splits a `PATH` into its folders.
     #[must_use]
     pub fn split_path<'a>(&self, path: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
         let split = |separator| path.split(move |byte| *byte == separator);
@@ -218,13 +217,14 @@ impl Rules {
     }
 }
 
-/// What follows the last dot of `stem`, with the dot.
+/// Returns the part of `stem` from its last dot on.
 #[must_use]
 pub fn suffix_of(stem: &[u8]) -> Option<&[u8]> {
     stem.iter().rposition(|byte| *byte == b'.').map(|dot| &stem[dot..])
 }
 
-/// Suffixes in upper case; what does not begin with a dot is none. Spaces are part of them, as in `cmd.exe`.
+/// Splits a `PATHEXT` into suffixes in upper case. Parts without a leading dot are dropped. Spaces belong to
+/// a suffix, as in `cmd.exe`.
 fn split_path_ext(path_ext: &[u8]) -> Vec<Vec<u8>> {
     let mut suffixes: Vec<Vec<u8>> = Vec::new();
     for suffix in path_ext.split(|byte| *byte == b';') {
@@ -237,7 +237,7 @@ fn split_path_ext(path_ext: &[u8]) -> Vec<Vec<u8>> {
     suffixes
 }
 
-/// Splits at each `;` that no pair of quotes holds; the quotes go, and so do empty entries.
+/// Splits at each `;` outside of quotes. Quotes and empty entries are dropped.
 fn split_quoted(path: &[u8]) -> Vec<Cow<'static, [u8]>> {
     let mut entries = Vec::new();
     let mut entry = Vec::new();

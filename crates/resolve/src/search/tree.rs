@@ -1,4 +1,4 @@
-//! Another system's folders below one of this system's: an image of Linux, or a tree for Windows.
+//! A foreign system's folders below a local folder: an image of Linux, or a tree for Windows.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -15,10 +15,10 @@ use crate::expand::{Flavour, expand};
 use crate::fold::fold;
 use crate::{Error, beneath};
 
-/// A folder that stands for the root: of the file system, and of every drive and share. Symbolic links
-/// stay inside it.
+/// A folder that stands for the root of the file system, and of every drive and share. Symbolic links stay
+/// inside.
 ///
-/// By the rules of Windows, names are found in any case, and every file counts as runnable.
+/// By the rules of Windows, names match in any case, and every file counts as executable.
 #[derive(Debug)]
 pub struct Tree {
     root: OwnedFd,
@@ -30,7 +30,7 @@ impl Tree {
     /// Opens the folder.
     ///
     /// # Errors
-    /// Whatever the system reports: it is missing, is a file, or may not be searched.
+    /// The system's error: the folder is missing, is not a folder, or must not be searched.
     pub fn new(root: &Path, flavour: Flavour) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::openat(CWD, root, flags, Mode::empty())
@@ -38,7 +38,7 @@ impl Tree {
         Ok(Self { root, flavour, lookups: 0 })
     }
 
-    /// One candidate by its exact name.
+    /// Looks up candidates by their exact names.
     fn look_exactly(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
         let mut hits = Hits::default();
         for (place, suffix) in wanted.suffixes().iter().enumerate() {
@@ -53,7 +53,7 @@ impl Tree {
         Ok(hits)
     }
 
-    /// Every entry of the folder, compared without its case.
+    /// Compares every entry of the folder, ignoring case.
     fn look_folded(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
         let mut hits = Hits::default();
         let folder = self.open_folded(base).map_err(trouble)?;
@@ -74,7 +74,7 @@ impl Tree {
         Ok(hits)
     }
 
-    /// What a link's target is; nothing, if it leads nowhere.
+    /// Whether the target of an entry is a directory; `None` for a dangling link.
     fn leads_to_directory(&mut self, folder: &OwnedFd, entry: &fs::DirEntry) -> Option<bool> {
         self.lookups += 1;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -84,7 +84,7 @@ impl Tree {
         Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
-    /// Opens the folder that Windows calls `base`, each component in whatever case it is there.
+    /// Opens the folder that Windows calls `base`, with each component in the case that it has on disk.
     fn open_folded(&mut self, base: &[u8]) -> Result<OwnedFd, Errno> {
         let full = expand(Flavour::Windows, base, br"C:\");
         let mut path = Vec::from(b".");
@@ -105,7 +105,7 @@ impl Tree {
         self.open(&path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// How the folder at `path` spells `component`.
+    /// Returns the spelling of `component` in the folder at `path`.
     fn spelling(&mut self, path: &[u8], component: &[u8]) -> Result<Vec<u8>, Errno> {
         let folder = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         self.lookups += 1;
@@ -148,7 +148,7 @@ impl Lister for Tree {
     }
 }
 
-/// The programs of an image, by the names that they have in it.
+/// The programs of an image, by their names inside the image.
 struct Below<'a> {
     root: &'a OwnedFd,
 }
@@ -171,7 +171,7 @@ impl Programs for Below<'_> {
     }
 }
 
-/// The components of a full path, without the drive and what begins a share or a device.
+/// Returns the components of a full path, without the drive and the prefix of a share or device.
 fn components(full: &[u8]) -> impl Iterator<Item = &[u8]> {
     full.split(|byte| *byte == b'\\')
         .filter(|component| !matches!(*component, [] | b"?" | b"." | [.., b':']))

@@ -1,8 +1,8 @@
-//! An index over folders that the system tells the changes of: no question for a miss, one for a hit.
+//! An index of folders whose changes the system reports. A miss costs no query, a hit one.
 //!
-//! It is for programs that stay: setting it up asks more than one search does. What cannot be watched
-//! (a network's file system, a folder that may not be read) is looked at each time. So an answer is
-//! never older than the question.
+//! Meant for long-running programs, since the setup costs more than a search. Folders that cannot be watched
+//! (on a network file system, or unreadable ones) are queried each time, so an answer is never older than the
+//! request.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,31 +10,31 @@ use std::collections::hash_map::Entry;
 use super::listings::{Entries, hits_among, listed};
 use super::{Bases, Folders, Hits, Lister, Trouble, Wanted};
 
-/// A system's way to tell that a folder has changed.
+/// A mechanism of the system that reports changes of folders.
 pub trait Watch {
-    /// Begins to watch `base`, with all that its path leads through, or begins again. `false`: changes
-    /// will not be told.
+    /// Starts or restarts watching `base` with all folders on its way. Returns `false` if changes will not be
+    /// reported.
     fn watch(&mut self, number: usize, base: &[u8]) -> bool;
 
     /// Adds the numbers of bases that may have changed since they were watched.
     fn changed(&mut self, numbers: &mut Vec<usize>);
 }
 
-/// A lister over folders that are watched.
+/// A lister with an index of watched folders.
 #[derive(Debug)]
 pub struct Watched<F, W> {
     folders: F,
     watch: W,
     bases: Bases,
     numbers: HashMap<Vec<u8>, usize>,
-    /// The entries of each base; none, if it is not watched.
+    /// The entries of each base; `None` for a base that is not watched.
     entries: Vec<Option<Entries>>,
-    /// Which bases hold an entry of that name, in order.
+    /// For each name, the bases that hold an entry with that name, in order.
     holders: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 impl<F: Folders, W: Watch> Watched<F, W> {
-    /// Watches and lists `bases`: those of a [`Plan`](super::Plan).
+    /// Watches and lists `bases`, which are those of a [`Plan`](super::Plan).
     pub fn new(folders: F, watch: W, bases: &Bases) -> Self {
         let mut watched = Self {
             folders,
@@ -48,13 +48,13 @@ impl<F: Folders, W: Watch> Watched<F, W> {
         watched
     }
 
-    /// How many of the bases are watched; the others are looked at each time.
+    /// Returns the number of watched bases. The others are queried each time.
     #[must_use]
     pub fn watched(&self) -> usize {
         self.entries.iter().flatten().count()
     }
 
-    /// Takes in what has changed.
+    /// Updates the index with all reported changes.
     fn refresh(&mut self) {
         let mut changed = Vec::new();
         self.watch.changed(&mut changed);
@@ -63,7 +63,8 @@ impl<F: Folders, W: Watch> Watched<F, W> {
         changed.into_iter().for_each(|number| self.refresh_base(number));
     }
 
-    /// Watches and lists one base again. It is watched first: a change during the listing is told.
+    /// Watches and lists a base again. The watch comes first, so that a change during the listing is
+    /// reported.
     fn refresh_base(&mut self, number: usize) {
         let base = self.bases.get(number).unwrap_or_default();
         let is_watched = self.watch.watch(number, base);
@@ -85,7 +86,7 @@ impl<F: Folders, W: Watch> Watched<F, W> {
         }
     }
 
-    /// A folder that is not there holds nothing; a folder that cannot be listed is not known.
+    /// Lists a base. A missing folder has no entries; a folder that cannot be listed is unknown.
     fn list(&mut self, number: usize) -> Option<Entries> {
         match listed(&mut self.folders, self.bases.get(number).unwrap_or_default()) {
             Ok(entries) => entries,
@@ -94,7 +95,7 @@ impl<F: Folders, W: Watch> Watched<F, W> {
         }
     }
 
-    /// Whether the base is worth a look: it is not watched, or holds an entry of such a name.
+    /// Whether the base may hold a wanted name: it is not watched, or has an entry with such a name.
     fn may_hold(&self, number: usize, names: &[&[usize]]) -> bool {
         self.entries[number].is_none()
             || names.iter().any(|holders| holders.binary_search(&number).is_ok())
@@ -184,7 +185,7 @@ mod tests {
             Plan::new(&Rules::exec(), name.as_bytes(), &places).unwrap()
         }
 
-        /// The folders in which `name` is found, and what the search asked.
+        /// Returns the folders in which `name` is found, and the number of queries.
         fn find(&self, watched: &mut Watched<Posix, Inotify>, name: &str) -> (Vec<usize>, u64) {
             let before = watched.lookups();
             let plan = self.plan(name);
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// In namespaces of its own, where it may mount and no other process sees it.
+    /// Runs in namespaces of its own, where mounting is allowed and invisible to other processes.
     #[test]
     fn a_mount_over_a_folder_is_told_and_another_asks_nothing() {
         const NAME: &str =
@@ -337,8 +338,8 @@ mod tests {
         assert_eq!(setting.find(&mut watched, "x").0, [0]);
     }
 
-    /// Most of them are not there: a disk takes its time for folders, and a watch on what may come is one
-    /// too.
+    /// Most entries are missing: creating folders takes the disk some time, and a watch for a future folder
+    /// is a watch, too.
     #[test]
     fn ten_thousand_entries_are_watched() {
         const ENTRIES: usize = 10_000;

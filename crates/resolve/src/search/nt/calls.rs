@@ -1,20 +1,20 @@
-//! The calls of NT that a search makes, so that a test can play a file system of its own.
+//! The NT calls of a search, as a trait, so that a test can simulate a file system.
 
 #[cfg(windows)]
 use thruway_sys::nt;
 
-/// What is known of a file or folder without opening it.
+/// The attributes of a file or folder, read without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Creation, last write and last change, in units of 100 ns since 1601.
     pub times: [i64; 3],
     /// Whether it is a folder.
     pub is_directory: bool,
-    /// Whether the system goes on elsewhere from it: a symbolic link, a junction.
+    /// Whether it is a symbolic link or a junction.
     pub is_link: bool,
 }
 
-/// The calls, one question each. Errors are numbers of NT (`NTSTATUS`), paths are NT's (`\??\C:\x`).
+/// The NT calls, one query each. Errors are NT status codes (`NTSTATUS`), paths have NT's form (`\??\C:\x`).
 pub trait Calls {
     /// An open folder.
     type Folder;
@@ -22,13 +22,14 @@ pub trait Calls {
     /// Opens a folder for listing.
     ///
     /// # Errors
-    /// The status.
+    /// The NT status.
     fn open(&mut self, path: &[u16]) -> Result<Self::Folder, i32>;
 
-    /// Shows more entries that match `pattern`, with whether they are folders. `false`: no more.
+    /// Passes further entries that match `pattern` to `show`, with whether each is a folder. Returns `false`
+    /// if there are no more.
     ///
     /// # Errors
-    /// The status.
+    /// The NT status.
     fn query(
         &mut self,
         folder: &Self::Folder,
@@ -36,20 +37,19 @@ pub trait Calls {
         show: &mut dyn FnMut(&[u16], bool),
     ) -> Result<bool, i32>;
 
-    /// Whether a folder is of a file system of this machine that keeps stamps: NTFS or ReFS. This is
-    /// two calls.
+    /// Whether a folder is on a local file system that keeps stamps: NTFS or ReFS. Costs two calls.
     ///
     /// # Errors
-    /// The status.
+    /// The NT status.
     fn keeps_stamps(&mut self, folder: &Self::Folder) -> Result<bool, i32>;
 
     /// Closes a folder.
     fn close(&mut self, folder: Self::Folder);
 
-    /// What is known of a path.
+    /// Returns the attributes of a path.
     ///
     /// # Errors
-    /// The status.
+    /// The NT status.
     fn attributes(&mut self, path: &[u16]) -> Result<Attributes, i32>;
 }
 

@@ -1,8 +1,8 @@
-//! Changes of folders on Windows, as `ReadDirectoryChangesW` tells them.
+//! Reports changes of folders on Windows, by `ReadDirectoryChangesW`.
 //!
-//! Each folder on the way to a base is watched for the one entry that the path goes on with, as on
-//! Linux. A path that leads through a link or is spelled with a short name is not watched, because
-//! changes would be told under another name. A change is told a moment after it was made.
+//! Each folder on the way to a base is watched for the entry that continues the path, as on Linux. A path
+//! through a link or with a short name is not watched, because its changes would be reported under another
+//! name. Changes are reported with a slight delay.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,32 +17,32 @@ use crate::search::Watch;
 use crate::search::interests::{Interests, Onward};
 use crate::wtf8;
 
-/// Watches folders through `ReadDirectoryChangesW`, from a thread that has to outlive it.
+/// Watches folders by `ReadDirectoryChangesW`, from a thread that must outlive the value.
 #[derive(Debug, Default)]
 pub struct DirectoryChanges {
     system: System,
-    /// By the folder's path, folded.
+    /// Watched folders by path, folded.
     folders: HashMap<Vec<u8>, Watched>,
-    /// The folders of each base, from the drive's root on.
+    /// The folders of each base, from the root of the drive on.
     ways: HashMap<usize, Vec<(Vec<u8>, Onward)>>,
 }
 
-/// A folder, and the bases that are interested in it.
+/// A folder with the bases that it affects.
 #[derive(Debug)]
 struct Watched {
     changes: Changes,
-    /// By folded entries.
+    /// Affected bases, by folded entry.
     interests: Interests,
 }
 
 impl DirectoryChanges {
-    /// Watches nothing yet.
+    /// Creates a value that watches nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Watches every folder from the drive's root to `base`, which is absolute; nothing, if one of them
+    /// Watches every folder from the root of the drive to `base`, which is absolute; `None` if one of them
     /// cannot be watched.
     fn walk(&mut self, number: usize, base: &[u8]) -> Option<()> {
         let full = Place::new(base).expand(base);
@@ -61,7 +61,7 @@ impl DirectoryChanges {
             match self.system.attributes(&nt_path(&wtf8::to_wide(&folder))) {
                 Ok(found) if found.is_link => return None,
                 Ok(found) if found.is_directory => {}
-                // What is not there yet will be told by the folder that it will be in.
+                // A missing component will be reported by its parent's watch.
                 _ => return Some(()),
             }
         }
@@ -79,7 +79,7 @@ impl DirectoryChanges {
         Some(())
     }
 
-    /// Forgets what was watched for a base alone.
+    /// Removes the watches that only this base needs.
     fn unwatch(&mut self, number: usize) {
         for (key, onward) in self.ways.remove(&number).unwrap_or_default() {
             let Some(watched) = self.folders.get_mut(&key) else { continue };
@@ -92,7 +92,7 @@ impl DirectoryChanges {
 }
 
 impl Watched {
-    /// Begins to watch a folder, if its file system keeps stamps.
+    /// Starts to watch a folder, if its file system keeps stamps.
     fn new(system: &mut System, folder: &[u8]) -> Option<Self> {
         let mut path = wtf8::to_wide(folder);
         let open = system.open(&nt_path(&path)).ok()?;
@@ -103,7 +103,7 @@ impl Watched {
         Some(Self { changes, interests: Interests::default() })
     }
 
-    /// Adds the bases that a change of entries concerns.
+    /// Adds the bases that a change of entries affects.
     fn add_concerned(&self, names: &[Vec<u16>], numbers: &mut Vec<usize>) {
         numbers.extend(self.interests.is());
         for name in names {
@@ -122,8 +122,8 @@ impl Watch for DirectoryChanges {
         is_watched
     }
 
-    /// The bases concerned are no longer watched. A folder that was renamed is still told of by its
-    /// handle, while its path may lead to another one.
+    /// Stops watching the affected bases. A renamed folder is still reported by its handle, while its path
+    /// may lead to another folder.
     fn changed(&mut self, numbers: &mut Vec<usize>) {
         self.folders.retain(|_, watched| match watched.changes.take() {
             Ok(None) => true,
@@ -135,7 +135,7 @@ impl Watch for DirectoryChanges {
                 numbers.extend(watched.interests.all());
                 true
             }
-            // The folder is gone, or the thread that watched it. Watching begins anew.
+            // The folder or the thread that watched it is gone. The watch is set up again.
             Err(_) => {
                 numbers.extend(watched.interests.all());
                 false
@@ -190,7 +190,7 @@ mod tests {
             found.map(|path| String::from_utf8(path[base..].to_vec()).unwrap()).collect()
         }
 
-        /// Waits until the system has told of the change, for a while.
+        /// Waits for the system to report the change, up to a limit.
         fn expect(&self, index: &mut Index, expected: &[&str]) {
             let start = Instant::now();
             while self.find(index) != expected {

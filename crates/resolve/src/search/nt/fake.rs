@@ -1,5 +1,5 @@
-//! A file system of NT to test against, with the habits of FAT. Entries come in the order of their
-//! making, and short names match too. A pattern sticks to its handle, and folders have no stamps.
+//! A simulated NT file system with the habits of FAT: entries come in the order of creation, short names
+//! match too, a pattern sticks to its handle, and folders have no stamps.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::wtf8;
 const NOT_FOUND: i32 = 0xC000_0034_u32.cast_signed();
 const DENIED: i32 = 0xC000_0022_u32.cast_signed();
 
-/// One file or folder: its name, its short name, and whether it is a folder.
+/// A file or folder: its name, its short name, and whether it is a folder.
 pub(crate) struct Entry {
     name: &'static str,
     short: &'static str,
     is_directory: bool,
 }
 
-/// Folders by their NT path in upper case, each with its entries and the time of their last change.
+/// Folders by NT path in upper case, each with its entries and the time of its last change.
 #[derive(Default)]
 pub(crate) struct Fake {
     folders: BTreeMap<Vec<u8>, (Vec<Entry>, i64)>,
@@ -27,7 +27,7 @@ pub(crate) struct Fake {
     pub(crate) open: usize,
 }
 
-/// An open folder: which, the pattern of its first query, and how much was shown.
+/// An open folder: its path, the pattern of its first query, and the number of entries shown.
 pub(crate) struct Handle {
     path: Vec<u8>,
     pattern: std::cell::RefCell<Option<Vec<u8>>>,
@@ -35,7 +35,7 @@ pub(crate) struct Handle {
 }
 
 impl Fake {
-    /// Entries that one query shows.
+    /// The number of entries per query.
     const AT_ONCE: usize = 2;
 
     pub(crate) fn new(file_system: &'static str) -> Self {
@@ -47,8 +47,7 @@ impl Fake {
         self
     }
 
-    /// Adds a file to the folder at `path`, a tenth of a second later; a name that ends in `\` is a
-    /// folder.
+    /// Adds a file to the folder at `path`, a tenth of a second later. A name that ends in `\` is a folder.
     pub(crate) fn add(&mut self, path: &str, name: &'static str, short: &'static str) -> &mut Self {
         let (entries, time) = self.folders.get_mut(&*fold(path.as_bytes())).expect("a folder");
         let is_directory = name.ends_with('\\');
@@ -119,7 +118,7 @@ impl Calls for Fake {
         let path = fold(&wtf8::from_wide(path)).into_owned();
         let keeps_stamps = self.file_system == "NTFS";
         if let Some((_, time)) = self.folders.get(&path) {
-            // Some time after the beginning of 1970.
+            // A time after the beginning of 1970.
             let time = if keeps_stamps { 116_444_736_000_000_000 + *time } else { 0 };
             return Ok(Attributes { times: [0, time, time], is_directory: true, is_link: false });
         }

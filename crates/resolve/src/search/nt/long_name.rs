@@ -1,14 +1,14 @@
-//! The one question that expansion cannot answer without the disk: the long form of a short name.
+//! The long form of a short name, the only question of expansion that needs the disk.
 
 use super::{Calls, Nt, SEPARATOR};
 use crate::wtf8;
 
 impl<C: Calls> Nt<C> {
-    /// `path` with its last component as the disk spells it, if that may be a short (8.3) name. It stays
-    /// as it is if it cannot be one, or if nothing of that name is there. Ruby's `File.expand_path` adds
-    /// this to the lexical rules on Windows.
+    /// Returns `path` with its last component as spelled on disk, if the component may be a short (8.3) name.
+    /// Other components, and those that do not exist, stay unchanged. Ruby's `File.expand_path` adds this to
+    /// the lexical rules on Windows.
     ///
-    /// A name that cannot be a short one costs no look-up; another one three or four.
+    /// A name that cannot be a short one costs no look-up; any other costs three or four.
     pub fn long_name(&mut self, path: &[u8]) -> Vec<u8> {
         let is_separator = |byte: &u8| matches!(byte, b'\\' | b'/' | b':');
         let start = path.iter().rposition(is_separator).map_or(0, |separator| separator + 1);
@@ -18,7 +18,7 @@ impl<C: Calls> Nt<C> {
         }
         let mut long = None;
         let base = if folder.is_empty() { b"." } else { folder };
-        // A folder that is not there or may not be read knows no other name.
+        // A folder that is missing or unreadable offers no other name.
         let _ = self.query(base, Some(&wtf8::to_wide(name)), &mut |found, _| {
             long.get_or_insert_with(|| wtf8::from_wide(found));
         });
@@ -26,8 +26,8 @@ impl<C: Calls> Nt<C> {
     }
 }
 
-/// Whether `name` has the length of a short name and could be on a disk: `PROGRA~1`, but also `a.b`,
-/// since a short name need not have a tilde.
+/// Whether `name` is short enough for a short name and could exist on disk: `PROGRA~1`, but also `a.b`, since
+/// a short name need not have a tilde.
 fn may_be_short(name: &[u8]) -> bool {
     const NAME_MAX: usize = 8 + 1 + 3;
     const SUFFIX_MAX: usize = 3;

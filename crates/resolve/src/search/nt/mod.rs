@@ -1,9 +1,8 @@
-//! The lister of Windows: one wildcard query a folder, whatever the number of suffixes.
+//! The lister of Windows, with one wildcard query per folder for all suffixes.
 //!
-//! A folder is opened, asked for `name*` until it has no more, and closed. That is three calls for a
-//! folder without a match. A look-up for each suffix would be five or more. What comes back is in no
-//! particular order (NTFS sorts, FAT does not), and may match by its short name only. So every match
-//! is compared in full before it counts.
+//! A folder is opened, queried for `name*` until there are no more entries, and closed: three calls for a
+//! folder without a match, where a look-up per suffix would cost five or more. The results come in any order
+//! (NTFS sorts, FAT does not) and may match by their short name only, so each is compared in full.
 
 mod calls;
 #[cfg(windows)]
@@ -24,7 +23,7 @@ use crate::expand::windows::{Form, Place};
 use crate::native;
 use crate::wtf8;
 
-/// Searches folders by NT's own calls, and counts each of them.
+/// Searches folders with NT's own calls, and counts each of them.
 #[derive(Debug)]
 pub struct Nt<C> {
     calls: C,
@@ -35,10 +34,10 @@ pub struct Nt<C> {
 
 #[cfg(windows)]
 impl Nt<System> {
-    /// This system, as this process sees it now: its current folders.
+    /// Creates a lister for this system, with the current working directories of this process.
     ///
     /// # Errors
-    /// There is no current folder.
+    /// There is no working directory.
     pub fn of_this_process() -> std::io::Result<Self> {
         let current = native::bytes(std::env::current_dir()?.as_os_str()).into_owned();
         Ok(Self::new(System::default(), current, native::drive_bases()))
@@ -46,19 +45,19 @@ impl Nt<System> {
 }
 
 impl<C: Calls> Nt<C> {
-    /// Bases that are not absolute start at `current`, or at their drive's folder in `drive_bases`.
+    /// Creates a lister. Relative bases start at `current`, or at their drive's folder in `drive_bases`.
     pub fn new(calls: C, current: Vec<u8>, drive_bases: Vec<Vec<u8>>) -> Self {
         Self { calls, current, drive_bases, lookups: 0 }
     }
 
-    /// The NT path of `name`.
+    /// Returns the NT path of `name`.
     fn path(&self, name: &[u8]) -> Vec<u16> {
         let drive_bases: Vec<_> = self.drive_bases.iter().map(Vec::as_slice).collect();
         let place = Place { drive_bases: &drive_bases, ..Place::new(&self.current) };
         nt_path(&wtf8::to_wide(&place.expand(name)))
     }
 
-    /// Shows what matches, in whatever order it comes.
+    /// Passes all matching entries to `show`, in any order.
     fn query(
         &mut self,
         base: &[u8],
@@ -77,7 +76,7 @@ impl<C: Calls> Nt<C> {
         more.map(|_| ()).map_err(trouble)
     }
 
-    /// One wildcard query for all suffixes.
+    /// Looks up all suffixes by one wildcard query.
     fn look_by_pattern(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
         let mut pattern = wtf8::to_wide(wanted.stem());
         pattern.push(u16::from(b'*'));
@@ -91,7 +90,7 @@ impl<C: Calls> Nt<C> {
         Ok(hits)
     }
 
-    /// One question for each suffix.
+    /// Looks up each suffix by one query.
     fn look_exactly(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
         let mut path = self.path(base);
         if path.last() != Some(&SEPARATOR) {
@@ -117,7 +116,7 @@ impl<C: Calls> Nt<C> {
 
 impl<C: Calls> Lister for Nt<C> {
     fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
-        // A query costs three calls at least, and its answers do not show short names.
+        // A wildcard query costs at least three calls, and its results do not show short names.
         const QUERY: usize = 3;
         if wanted.suffixes().len() < QUERY || wanted.may_be_short_name() {
             self.look_exactly(base, wanted)
@@ -139,7 +138,7 @@ impl<C: Calls> Folders for Nt<C> {
     }
 
     fn keeps_stamps(&mut self, base: &[u8]) -> bool {
-        // Open, two questions, close.
+        // Open, two queries, close.
         self.lookups += 4;
         let path = self.path(base);
         let Ok(folder) = self.calls.open(&path) else { return false };
@@ -159,7 +158,7 @@ impl<C: Calls> Folders for Nt<C> {
     }
 }
 
-/// Windows' own folders of programs, in the order in which `CreateProcessW` searches them.
+/// Returns the system's own folders of programs, in the order in which `CreateProcessW` searches them.
 #[cfg(windows)]
 #[must_use]
 pub fn system_folders() -> Vec<Vec<u8>> {
@@ -170,7 +169,7 @@ pub fn system_folders() -> Vec<Vec<u8>> {
 
 const SEPARATOR: u16 = b'\\' as u16;
 
-/// Where NT keeps an absolute name: `\??\C:\x`, `\??\UNC\host\share`.
+/// Returns the NT path of an absolute name: `\??\C:\x`, `\??\UNC\host\share`.
 fn nt_path(full: &[u16]) -> Vec<u16> {
     let (prefix, rest): (&[u8], _) = match Form::of(full) {
         Form::Share => (br"\??\UNC\", &full[2..]),
@@ -186,7 +185,7 @@ fn nt_path(full: &[u16]) -> Vec<u16> {
     path
 }
 
-/// As NT numbers what is not there, and what is not allowed.
+/// Classifies the status codes of NT.
 fn trouble(status: i32) -> Trouble {
     /// `STATUS_NO_SUCH_FILE`, `OBJECT_NAME_INVALID`, `OBJECT_NAME_NOT_FOUND`, `OBJECT_PATH_INVALID`,
     /// `OBJECT_PATH_NOT_FOUND`, `OBJECT_PATH_SYNTAX_BAD`, `BAD_NETWORK_PATH`, `BAD_NETWORK_NAME`,
@@ -204,7 +203,7 @@ fn trouble(status: i32) -> Trouble {
         0xC000_0013,
     ];
     const ACCESS_DENIED: u32 = 0xC000_0022;
-    /// Marks an `NTSTATUS` among Windows' other error numbers.
+    /// The flag that marks an `NTSTATUS` among other Windows error numbers.
     const FROM_NT: u32 = 0x1000_0000;
     match status.cast_unsigned() {
         status if MISSING.contains(&status) => Trouble::Missing,
