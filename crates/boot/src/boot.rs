@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use thruway_pack::printable;
-use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place, now_ns};
+use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, WriteOutcome, check_place, now_ns};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::cache_path;
@@ -151,7 +151,7 @@ impl Boot {
     }
 
     /// Records that Ruby has built its own form of the code. Pages of the pack are released after every
-    /// [`LOADED_BYTES_MAX`].
+    /// `LOADED_BYTES_MAX`.
     pub fn loaded(&self, code: &[u8]) {
         let sum = self.loaded_bytes.fetch_add(code.len(), Ordering::Relaxed) + code.len();
         if let (Some(file), true) = (self.file, sum >= LOADED_BYTES_MAX) {
@@ -275,7 +275,7 @@ impl Boot {
     ///
     /// # Errors
     /// See [`thruway_pack::replace`].
-    pub fn finish(&self) -> Result<Option<Written>, Error> {
+    pub fn finish(&self) -> Result<Option<WriteOutcome>, Error> {
         let Some(path) = self.pack_path.as_deref().filter(|_| self.may_write) else {
             return Ok(None);
         };
@@ -295,7 +295,7 @@ impl Boot {
             learned.keep(&pack, &mut builder);
         }
         let written = thruway_pack::replace(path, &builder, now_ns())?;
-        if matches!(written, Written::Replaced { .. }) {
+        if matches!(written, WriteOutcome::Replaced { .. }) {
             learned.forget();
             cache_path::remove_oldest_beside(path);
         }

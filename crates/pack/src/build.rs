@@ -1,4 +1,4 @@
-//! Making the bytes of a pack.
+//! Builds the bytes of a pack.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use crate::layout::{
 };
 use crate::{Entry, Stamp};
 
-/// What a new pack will hold.
+/// The entries of a new pack.
 ///
-/// The same contents give the same bytes, whatever the order in which they were put in.
+/// Equal contents give equal bytes, whatever the order of insertion.
 #[derive(Debug)]
 pub struct Builder<'a> {
     identity: Vec<u8>,
     items: BTreeMap<(u32, Cow<'a, [u8]>), Item<'a>>,
 }
 
-/// An entry's stamp, flags and data.
+/// The stamp, flags and data of an entry.
 #[derive(Debug, Clone)]
 pub struct Item<'a> {
     stamp: Stamp,
@@ -26,12 +26,12 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Data that was made from a file with that stamp.
+    /// Creates an item whose data was derived from a file with this stamp.
     pub fn new(stamp: Stamp, data: impl Into<Cow<'a, [u8]>>) -> Self {
         Self { stamp, flags: 0, data: data.into() }
     }
 
-    /// With these flags.
+    /// Sets the flags.
     #[must_use]
     pub fn flags(mut self, flags: u32) -> Self {
         self.flags = flags;
@@ -40,44 +40,43 @@ impl<'a> Item<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// An empty pack for that identity.
+    /// Creates an empty pack with this identity.
     #[must_use]
     pub fn new(identity: &[u8]) -> Self {
         Self { identity: identity.to_vec(), items: BTreeMap::new() }
     }
 
-    /// Puts an item in, in the place of one with the same kind and name.
+    /// Inserts an item. Replaces an item with the same kind and name.
     pub fn insert(&mut self, kind: u32, name: impl Into<Cow<'a, [u8]>>, item: Item<'a>) {
         self.items.insert((kind, name.into()), item);
     }
 
-    /// Takes an entry over from another pack, unless there is one with its kind and name already, or
-    /// its data is damaged.
+    /// Copies an entry of another pack, unless its data is damaged or its kind and name are present already.
     pub fn keep(&mut self, entry: &Entry<'a>) {
         self.keep_as(entry, entry.stamp());
     }
 
-    /// As [`keep`](Self::keep), with another stamp.
+    /// Like [`keep`](Self::keep), with a different stamp.
     pub fn keep_as(&mut self, entry: &Entry<'a>, stamp: Stamp) {
         let Some(data) = entry.data() else { return };
         let item = Item::new(stamp, data).flags(entry.flags());
         self.items.entry((entry.kind(), entry.name().into())).or_insert(item);
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The bytes of the pack, as written at `now_ns`; `None` if a limit of [`layout`](crate::layout)
-    /// is exceeded.
+    /// Returns the bytes of the pack, with `now_ns` (nanoseconds since 1970) as its time of writing; `None`
+    /// if a limit of [`layout`](crate::layout) is exceeded.
     #[must_use]
     pub fn finish(&self, now_ns: i64) -> Option<Vec<u8>> {
         let names_bytes: usize = self.items.keys().map(|(_, name)| name.len()).sum();
@@ -106,14 +105,14 @@ impl<'a> Builder<'a> {
         Some(bytes)
     }
 
-    /// Slots, entries, names and data.
+    /// Fills in slots, entries, names and data.
     fn fill(&self, bytes: &mut [u8], header: &Header) {
         let Some(sections) = header.sections() else { return };
         let (mut name_at, mut data_at) = (0, sections.data);
         for (place, ((kind, name), item)) in self.items.iter().enumerate() {
             let record = Record {
                 hash: hash(*kind, name),
-                // Both fit: names take less than PACK_BYTES_MAX together.
+                // Both casts are lossless: all names together take less than PACK_BYTES_MAX.
                 name_at: name_at as u32,
                 name_bytes: name.len() as u32,
                 kind: *kind,
@@ -138,7 +137,8 @@ fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
     bytes[at..at + part.len()].copy_from_slice(part);
 }
 
-/// Takes the first empty slot for the entry at `place`; at least half of them are empty.
+/// Puts the entry at `place` into the first empty slot. At least half of the slots are empty, so the loop
+/// ends.
 fn put_in_slot(table: &mut [u8], slots: u32, hash: u64, place: usize) {
     let mask = slots as usize - 1;
     let mut slot = hash as usize & mask;

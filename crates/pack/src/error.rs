@@ -1,4 +1,4 @@
-//! Why a file is not a pack that can be used.
+//! The errors of opening and writing packs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::RawMode;
 use thruway_sys::printable;
 
-/// A file that is not used as a pack, and why.
+/// A file that cannot be used or written as a pack.
 #[derive(Debug)]
 pub struct Error {
     path: PathBuf,
@@ -39,25 +39,25 @@ impl Error {
         Self::new(path, Kind::System { doing, error: error.into() })
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is just no such file: a pack that has not been written yet.
+    /// Whether the file does not exist, because no pack has been written yet.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(&self.kind, Kind::System { error, .. } if error.kind() == std::io::ErrorKind::NotFound)
     }
 
-    /// Whether the pack is whole but was made for another program (a Ruby of another version, say).
+    /// Whether the pack is intact but belongs to another program, such as another version of Ruby.
     #[must_use]
     pub fn is_other_identity(&self) -> bool {
         matches!(self.kind, Kind::OtherIdentity)
     }
 
-    /// Whether the file is left alone because another user could have written it.
+    /// Whether the file is ignored because another user could have written it.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
         matches!(self.kind, Kind::OwnedByAnother { .. } | Kind::WritableByOthers { .. })

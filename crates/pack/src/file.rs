@@ -1,4 +1,4 @@
-//! Packs on disk: which files are trusted, and how one is replaced.
+//! Packs on disk: which files are trusted, and how a pack is replaced.
 
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Read, Write};
@@ -14,14 +14,14 @@ use crate::layout::MAGIC;
 use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
 
-/// How much of a pack is written at a time. The page cache keeps what one call wrote together. A process
-/// that reads a byte of it gets all of it into its memory: up to two megabytes.
+/// The amount of a pack written at a time, in bytes. The page cache keeps the bytes of one write together in
+/// a large folio, and a process that reads one of them gets the whole folio mapped: up to two megabytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The rights of a folder that is made for a pack, as of a user's cache (XDG Base Directory).
+/// The mode of a folder created for a pack, as for a user's cache (XDG Base Directory Specification).
 const FOLDER_MODE: u32 = 0o700;
 
-/// A pack that stays mapped while this value lives, whatever happens to its name.
+/// A mapped pack. The mapping stays valid while this value lives, even if the file is replaced or removed.
 #[derive(Debug)]
 pub struct PackFile {
     path: PathBuf,
@@ -30,26 +30,26 @@ pub struct PackFile {
     inode: (Dev, u64),
 }
 
-/// What became of a new pack.
+/// The outcome of writing a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// It is in its place.
+pub enum WriteOutcome {
+    /// The new pack is in place.
     Replaced {
-        /// Its size in bytes.
+        /// The size of the pack, in bytes.
         bytes: usize,
     },
-    /// Another process is replacing the same pack at this moment; this one has been left out.
+    /// Another process was replacing the same pack, so this one was dropped.
     Busy,
 }
 
 impl PackFile {
     /// Maps the pack at `path`.
     ///
-    /// The file is trusted if it belongs to this user or to root, and no group or other user may
-    /// write it. The opened file is asked, not its name.
+    /// The file is trusted if it belongs to this user or to root, and neither group nor others may write it.
+    /// The open file is examined, not its name.
     ///
     /// # Errors
-    /// It is missing, may not be trusted, or is not a pack of this format.
+    /// The file is missing, must not be trusted, or is not a pack of this format.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = fs::openat(CWD, path, flags, Mode::empty())
@@ -62,10 +62,10 @@ impl PackFile {
         Ok(Self { path: path.to_owned(), map, layout, inode: (stat.st_dev, stat.st_ino) })
     }
 
-    /// As [`open`](Self::open), and only if the pack has that identity.
+    /// Like [`open`](Self::open), for a pack with the given identity.
     ///
     /// # Errors
-    /// As [`open`](Self::open), or the identity differs ([`Error::is_other_identity`]).
+    /// See [`open`](Self::open). Also fails if the identity differs ([`Error::is_other_identity`]).
     pub fn open_for(path: &Path, identity: &[u8]) -> Result<Self, Error> {
         let file = Self::open(path)?;
         if file.pack().identity() == identity {
@@ -75,30 +75,30 @@ impl PackFile {
         }
     }
 
-    /// Its contents.
+    /// The content of the pack.
     #[must_use]
     pub fn pack(&self) -> Pack<'_> {
         Pack::new(&self.map, self.layout)
     }
 
-    /// Keeps the map until the process ends, for contents that are used to the very end.
+    /// Keeps the pack mapped until the process ends.
     #[must_use]
     pub fn leak(self) -> &'static Self {
         Box::leak(Box::new(self))
     }
 
-    /// Gives the memory of all data back to the system; what is read again comes from the file again.
+    /// Releases the memory of all data. Data that is used again is read from the file again.
     pub fn release_data(&self) {
         self.map.release(self.layout.data_at());
     }
 
-    /// The file's path.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Device and inode: what tells this pack from its successor.
+    /// The device and inode, which distinguish this pack from its successor.
     #[must_use]
     pub fn inode(&self) -> (Dev, u64) {
         self.inode
@@ -119,19 +119,19 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
     Ok(())
 }
 
-/// Writes a new pack and puts it at `path` in one step; folders on the way are made. The folder of the
-/// pack is made for this user alone: a pack tells what files say that others may not read.
+/// Writes a new pack and moves it to `path` atomically. Missing folders are created. The folder of the pack
+/// is created for this user alone, since a pack reveals the content of files that others may not be able to
+/// read.
 ///
-/// The bytes go to `path` + `.partial` first, are synced, and take their place by a rename. A reader
-/// finds the old pack or the new one, whole. The partial file is locked while it is written: of many
-/// processes one writes at a time, and the others get [`Written::Busy`]. What a killed process left
-/// of it is overwritten by the next. The new file has the mode 0444, so that nothing edits it in
-/// place while others have it mapped.
+/// The bytes are written to `path` + `.partial`, synced, and moved into place by a rename, so a reader sees
+/// either the old or the new pack. The partial file is locked: of several processes one writes, and the
+/// others get [`WriteOutcome::Busy`]. The leftovers of a killed process are overwritten by the next one. The
+/// new file has the mode 0444, so that nothing edits it in place while others have it mapped.
 ///
 /// # Errors
-/// What is there is no pack ([`check_place`]), the folder may not be written, the disk is full, or a
-/// limit of [`layout`](crate::layout) is exceeded. The old file is still in its place then.
-pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<Written, Error> {
+/// The file at `path` is not a pack ([`check_place`]), the folder is not writable, the disk is full, or a
+/// limit of [`layout`](crate::layout) is exceeded. The old file stays in place.
+pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<WriteOutcome, Error> {
     check_place(path)?;
     let bytes = builder.finish(now_ns).ok_or_else(|| Error::new(path, Kind::TooLarge))?;
     let partial = partial(path);
@@ -140,19 +140,19 @@ pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<Writte
         make_folder(folder).map_err(failed("make the folder of"))?;
     }
     let Some(mut file) = lock(&partial, OFlags::CREATE).map_err(failed("write"))? else {
-        return Ok(Written::Busy);
+        return Ok(WriteOutcome::Busy);
     };
     let written = fill(&mut file, &bytes).and_then(|()| std::fs::rename(&partial, path));
     if written.is_err() {
-        // What is left of it is of no use; if it stays, the next writer overwrites it.
+        // The incomplete file is useless. If removing it fails, the next writer overwrites it.
         let _ = std::fs::remove_file(&partial);
     }
     written.map_err(failed("write"))?;
-    Ok(Written::Replaced { bytes: bytes.len() })
+    Ok(WriteOutcome::Replaced { bytes: bytes.len() })
 }
 
-/// Removes what a killed process left of the pack that it was writing for `path`. A file that its writer
-/// still has, or that is not the beginning of a pack, stays.
+/// Removes the partial file that a killed process left when it was writing the pack at `path`. A file that is
+/// still being written, or does not begin like a pack, stays.
 ///
 /// # Errors
 /// The file cannot be opened, locked or removed.
@@ -170,10 +170,10 @@ pub fn remove_partial(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Makes sure that no other file is lost if a pack is put at `path`.
+/// Checks that writing a pack to `path` does not destroy another file.
 ///
 /// # Errors
-/// There is something else than a pack of any format, whole or not, or an empty file.
+/// The path holds something other than a pack of any format or an empty file.
 pub fn check_place(path: &Path) -> Result<(), Error> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match fs::openat(CWD, path, flags, Mode::empty()) {
@@ -190,14 +190,14 @@ pub fn check_place(path: &Path) -> Result<(), Error> {
     if start.is_empty() || start == MAGIC { Ok(()) } else { Err(Error::new(path, Kind::NotAPack)) }
 }
 
-/// The name that a pack has while it is written.
+/// Returns the name of a pack while it is written.
 fn partial(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");
     name.into()
 }
 
-/// Makes the folder, for this user alone, and those above it as the umask says.
+/// Creates the folder for this user alone, and missing parents with the mode of the umask.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     let make = || DirBuilder::new().mode(FOLDER_MODE).create(folder);
     let made = match (make(), folder.parent()) {
@@ -213,7 +213,7 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Opens the partial file for this process alone; `None` if another one has it.
+/// Opens and locks the partial file; `None` if another process has it locked.
 fn lock(partial: &Path, create: OFlags) -> std::io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
     let file = fs::openat(CWD, partial, flags, Mode::RUSR | Mode::WUSR)?;
@@ -222,7 +222,7 @@ fn lock(partial: &Path, create: OFlags) -> std::io::Result<Option<File>> {
         Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     }
-    // Between open and lock, the file's last owner may have renamed it into its place.
+    // Between opening and locking, the previous owner may have moved the file into place.
     let (locked, named) = (fs::fstat(&file)?, fs::lstat(partial));
     let is_same = named.is_ok_and(|named| named.st_ino == locked.st_ino);
     Ok(is_same.then(|| File::from(file)))
@@ -258,7 +258,7 @@ mod tests {
         let path = folder.path().join("tmp/cache/a.pack");
         let written = replace(&path, &builder("one"), 0).unwrap();
         let file = PackFile::open_for(&path, b"id").unwrap();
-        assert_eq!(written, Written::Replaced { bytes: file.pack().bytes() });
+        assert_eq!(written, WriteOutcome::Replaced { bytes: file.pack().bytes() });
         assert_eq!(text(&file), "one");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
@@ -359,9 +359,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pack");
         let held = lock(&partial(&path), OFlags::CREATE).unwrap().unwrap();
-        assert_eq!(replace(&path, &builder("one"), 0).unwrap(), Written::Busy);
+        assert_eq!(replace(&path, &builder("one"), 0).unwrap(), WriteOutcome::Busy);
         drop(held);
-        assert_ne!(replace(&path, &builder("one"), 0).unwrap(), Written::Busy);
+        assert_ne!(replace(&path, &builder("one"), 0).unwrap(), WriteOutcome::Busy);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where everything is in a pack, format 1. All numbers are little-endian.
+//! The layout of a pack, format 1. All numbers are little-endian.
 //!
 //! ```text
 //! header      80 bytes, see `Header`
@@ -9,14 +9,13 @@
 //! data        each item at a multiple of 16
 //! ```
 //!
-//! No offset of a section is stored: all follow from the counts in the header. A slot holds 0 for
-//! "nothing", or one more than the place of an entry. An entry is searched from the slot that the
-//! low bits of its hash name, and on to the next until an empty one.
+//! The offsets of the sections are not stored, but follow from the counts in the header. A slot holds 0 if
+//! empty, or else the index of an entry plus one. The search for an entry begins at the slot given by the low
+//! bits of its hash, and continues with the next slot until an empty one.
 //!
-//! Checksums are XXH3, 64 bits: a flipped bit or a torn write is found with certainty or missed once
-//! in 2⁶⁴. They run at more than 10 GB/s, so the 11 MB of a Rails application cost one millisecond.
-//! They keep accidents out, not attackers; against those a pack is trusted by its owner and mode
-//! only.
+//! Checksums are 64-bit XXH3, so a flipped bit or a torn write is missed with a probability of 2⁻⁶⁴. At more
+//! than 10 GB/s, the 11 MB of a Rails application take one millisecond. Checksums protect against accidents,
+//! not attackers: against those, the owner and the mode of a pack decide.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -24,19 +23,19 @@ use crate::Stamp;
 
 /// The first bytes of every pack.
 pub const MAGIC: [u8; 8] = *b"THRUPACK";
-/// The format that is described here; any other is left alone.
+/// The format described here. Packs of other formats are not read.
 pub const FORMAT: u32 = 1;
-/// What the start of an item of data is a multiple of: Ruby reads compiled code in place.
+/// The alignment of an item's data, since Ruby reads compiled code in place.
 pub const ALIGNMENT: usize = 16;
-/// Most entries of a pack: ten times the files of the largest known Ruby application.
+/// The most entries of a pack: ten times the files of the largest known Ruby application.
 pub const ENTRIES_MAX: usize = 1 << 20;
-/// Most bytes of a pack: beyond it, a pack costs more than it saves.
+/// The most bytes of a pack. A larger pack would cost more than it saves.
 pub const PACK_BYTES_MAX: usize = 1 << 30;
 
 pub(crate) const HEADER_BYTES: usize = 80;
 pub(crate) const RECORD_BYTES: usize = 88;
 
-/// The first part of the file.
+/// The header of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) identity_bytes: u32,
@@ -48,7 +47,7 @@ pub(crate) struct Header {
     pub(crate) identity_checksum: u64,
 }
 
-/// One entry as it is stored, without its name and data.
+/// A stored entry without its name and data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) hash: u64,
@@ -62,7 +61,7 @@ pub(crate) struct Record {
     pub(crate) data_checksum: u64,
 }
 
-/// Where the sections start.
+/// The offsets of the sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sections {
     pub(crate) slots: usize,
@@ -72,7 +71,7 @@ pub(crate) struct Sections {
 }
 
 impl Header {
-    /// The sections; `None` if their sizes contradict each other or the limits.
+    /// Returns the offsets of the sections; `None` if the counts contradict each other or exceed the limits.
     pub(crate) fn sections(&self) -> Option<Sections> {
         let (slots, entries) = (self.slots as usize, self.entries as usize);
         let sound = slots.is_power_of_two() && entries < slots && entries <= ENTRIES_MAX;
@@ -106,7 +105,7 @@ impl Header {
         bytes
     }
 
-    /// The header after magic and format, which the caller has looked at; `None` if damaged.
+    /// Decodes a header whose magic and format the caller has checked; `None` if it is damaged.
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let end = HEADER_BYTES - 8;
         if u64_at(bytes, end) != checksum(&bytes[..end]) {
@@ -146,7 +145,7 @@ impl Record {
         bytes
     }
 
-    /// The fields as they stand; nothing is checked but by [`is_intact`](Self::is_intact).
+    /// Decodes the fields without any check; see [`is_intact`](Self::is_intact).
     pub(crate) fn decode(bytes: &[u8; RECORD_BYTES]) -> Self {
         Self {
             hash: u64_at(bytes, 0),
@@ -166,14 +165,14 @@ impl Record {
         }
     }
 
-    /// Whether the stored record and its name are those that were written.
+    /// Whether a stored record and its name match the record's checksum.
     pub(crate) fn is_intact(bytes: &[u8; RECORD_BYTES], name: &[u8]) -> bool {
         let end = RECORD_BYTES - 8;
         u64_at(bytes, end) == record_checksum(&bytes[..end], name)
     }
 }
 
-/// Names of different kinds do not meet: the kind is the seed.
+/// Hashes a name. The kind is the seed, so that equal names of different kinds have different hashes.
 pub(crate) fn hash(kind: u32, name: &[u8]) -> u64 {
     xxh3_64_with_seed(name, u64::from(kind))
 }
@@ -186,12 +185,12 @@ fn record_checksum(record: &[u8], name: &[u8]) -> u64 {
     xxh3_64_with_seed(record, xxh3_64(name))
 }
 
-/// The number at `at`; 0 beyond the end, so that no caller can be made to panic.
+/// Returns the number at `at`; 0 beyond the end, so that no caller can panic.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |four| u32::from_le_bytes(*four))
 }
 
-/// The number at `at`; 0 beyond the end.
+/// Returns the number at `at`; 0 beyond the end.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes
         .get(at..)
@@ -199,7 +198,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, |eight| u64::from_le_bytes(*eight))
 }
 
-/// Puts fields one after the other.
+/// Writes consecutive fields.
 struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,

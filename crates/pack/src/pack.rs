@@ -1,4 +1,4 @@
-//! Looking things up in the bytes of a pack. Nothing here can fail in any way but "not found".
+//! Look-ups in the bytes of a pack. Damage never causes anything worse than a miss.
 
 use thruway_sys::printable;
 
@@ -16,14 +16,14 @@ pub struct Pack<'a> {
     layout: Layout,
 }
 
-/// The checked header of a pack, and what follows from it.
+/// The checked header of a pack, with the offsets that follow from it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     header: Header,
     sections: Sections,
 }
 
-/// One entry, whose record and name have been checked; its data is checked by [`data`](Self::data).
+/// An entry whose record and name have been checked. The data is checked by [`data`](Self::data).
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     bytes: &'a [u8],
@@ -53,14 +53,14 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Where the data begins.
+    /// The offset of the data.
     pub(crate) fn data_at(&self) -> usize {
         self.sections.data
     }
 }
 
 impl<'a> Pack<'a> {
-    /// The pack in bytes that have that layout. Other bytes are safe, and answer nothing of use.
+    /// Creates a pack of bytes with this layout. With other bytes all look-ups are safe, but useless.
     pub(crate) fn new(bytes: &'a [u8], layout: Layout) -> Self {
         Self { bytes, layout }
     }
@@ -68,50 +68,50 @@ impl<'a> Pack<'a> {
     /// Reads a pack from memory.
     ///
     /// # Errors
-    /// Says in one lower-case line why the bytes are not a pack.
+    /// The bytes are not an intact pack of this format.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, crate::Error> {
         Layout::of(bytes)
             .map(|layout| Self::new(bytes, layout))
             .map_err(|kind| crate::Error::new("(memory)".as_ref(), kind))
     }
 
-    /// Whose pack it is: whatever its writer must agree on with its reader.
+    /// The identity: whatever the pack's writer and reader must have in common.
     #[must_use]
     pub fn identity(&self) -> &'a [u8] {
         let length = self.layout.header.identity_bytes as usize;
         self.bytes.get(HEADER_BYTES..HEADER_BYTES + length).unwrap_or_default()
     }
 
-    /// When it was written: nanoseconds since 1970.
+    /// The time of writing, in nanoseconds since 1970.
     #[must_use]
     pub fn written_ns(&self) -> i64 {
         self.layout.header.written_ns
     }
 
-    /// How many entries it holds.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.layout.header.entries as usize
     }
 
-    /// Whether it holds none.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.layout.header.entries == 0
     }
 
-    /// Size of the whole file in bytes.
+    /// The size of the file, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The entry of that kind and name. A damaged one is as good as none.
+    /// Returns the entry with this kind and name. A damaged entry counts as missing.
     #[must_use]
     pub fn find(&self, kind: u32, name: &[u8]) -> Option<Entry<'a>> {
         let wanted = hash(kind, name);
         let slots = self.layout.header.slots as usize;
-        // The mask keeps the low bits, so the cast loses nothing that is used.
+        // The cast may truncate, because the mask only keeps the low bits.
         let mut slot = wanted as usize & (slots - 1);
         for _ in 0..slots {
             let place = u32_at(self.bytes, self.layout.sections.slots + slot * 4).checked_sub(1)?;
@@ -124,13 +124,13 @@ impl<'a> Pack<'a> {
         None
     }
 
-    /// All entries that are not damaged, in the order of kind and name.
+    /// Returns all intact entries, ordered by kind and name.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
         let pack = *self;
         (0..self.len()).filter_map(move |place| pack.entry(place))
     }
 
-    /// The entry at that place, if it is not damaged.
+    /// Returns the entry with this index, if it is intact.
     #[must_use]
     pub fn entry(&self, place: usize) -> Option<Entry<'a>> {
         let record = self.record(place)?;
@@ -139,7 +139,7 @@ impl<'a> Pack<'a> {
         Record::is_intact(stored, name).then_some(Entry { bytes: self.bytes, record, name })
     }
 
-    /// What is damaged, in words; nothing for a pack that is whole.
+    /// Describes each damage; empty for an intact pack.
     #[must_use]
     pub fn damages(&self) -> Vec<String> {
         let mut damages = Vec::new();
@@ -178,38 +178,38 @@ impl<'a> Pack<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// What kind of thing it is, in its writer's numbering.
+    /// The kind, in the writer's numbering.
     #[must_use]
     pub fn kind(&self) -> u32 {
         self.record.kind
     }
 
-    /// Its name.
+    /// The name.
     #[must_use]
     pub fn name(&self) -> &'a [u8] {
         self.name
     }
 
-    /// Its writer's flags.
+    /// The writer's flags.
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.record.flags
     }
 
-    /// The stamp of the file that it was made from.
+    /// The stamp of the file that the entry was derived from.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         self.record.stamp
     }
 
-    /// Length of its data in bytes.
+    /// The length of the data, in bytes.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.record.data_bytes
     }
 
-    /// Its data, which starts at a multiple of 16 in the file; `None` if a byte of it is not as it was
-    /// written. Every call reads all of it.
+    /// Returns the data, which starts at a multiple of 16 in the file; `None` if the data is damaged. Every
+    /// call reads all of the data for its checksum.
     #[must_use]
     pub fn data(&self) -> Option<&'a [u8]> {
         let start = usize::try_from(self.record.data_at).ok()?;
@@ -268,7 +268,7 @@ mod tests {
         assert!(pack.is_empty() && pack.find(1, b"").is_none());
     }
 
-    /// Whether every answer of the pack was put in.
+    /// Whether every answer of the pack equals an entry that was inserted.
     fn tells_the_truth(pack: &Pack<'_>) -> bool {
         pack.entries().all(|entry| match entry.data() {
             Some(data) if entry.kind() == 1 => data == entry.name().repeat(9),
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A hostile pack: its checksums are right, its numbers are anything.
+    /// Forges a pack: its checksums are right, but a number is arbitrary.
     fn forge(mut bytes: Vec<u8>, at: usize, value: u64) -> Vec<u8> {
         let at = at % (bytes.len() - 8);
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());

@@ -1,8 +1,7 @@
-//! Forged packs: whatever their bytes say, the reader answers with what was checked, or not at all.
+//! Reads forged packs: whatever the bytes are, the reader returns only checked data.
 //!
-//! The corpus holds packs as format 1 has them, and inputs that were worth keeping; all of it is
-//! replayed, and then changed at random. `THRUWAY_CASES` says how often (`cargo x fuzz` asks for a
-//! million), `THRUWAY_SEED` how.
+//! The corpus holds packs of format 1 and inputs that were worth keeping. All are replayed, and then changed
+//! at random: `THRUWAY_CASES` times (`cargo x fuzz` sets a million), with the seed `THRUWAY_SEED`.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -13,17 +12,17 @@ use thruway_pack::{Builder, Item, Pack, Stamp};
 use thruway_testing::{Random, setting};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Cases of a run in CI.
+/// The number of cases in CI.
 const CASES: u64 = 50_000;
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus");
-/// Sizes of the header and of an entry, and where the header has its counts: format 1.
+/// The sizes of the header and of an entry, and the offsets of the header's counts, in format 1.
 const HEADER: usize = 80;
 const RECORD: usize = 88;
 const IDENTITY_BYTES: usize = 12;
 const SLOTS: usize = 16;
 const ENTRIES: usize = 20;
 
-/// A number at an edge of something, or any.
+/// Returns a number close to a limit, or any number.
 fn number(random: &mut Random) -> u64 {
     let edges: [u64; 10] =
         [0, 1, 7, 16, 87, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 30, 1 << 62];
@@ -34,7 +33,7 @@ fn number(random: &mut Random) -> u64 {
     }
 }
 
-/// Every file of the corpus.
+/// Returns every file of the corpus.
 fn corpus() -> Vec<Vec<u8>> {
     let files = fs::read_dir(CORPUS).expect("there is a corpus").flatten();
     let mut paths: Vec<_> = files.map(|file| file.path()).collect();
@@ -52,7 +51,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
             1 => bytes.extend_from_slice(&number),
             2 if !bytes.is_empty() => bytes[at] ^= number[0],
             wide => {
-                // Numbers of the format are at multiples of 4.
+                // The format's numbers are at multiples of 4.
                 let (at, length) = (at & !3, if wide < 6 { 4 } else { 8 });
                 if let Some(place) = bytes.get_mut(at..at + length) {
                     place.copy_from_slice(&number[..length]);
@@ -73,8 +72,7 @@ fn put(bytes: &mut [u8], at: usize, number: u64) {
     }
 }
 
-/// Makes the checksums of the header and of every entry right, so that the reader gets to what is
-/// behind them.
+/// Corrects the checksums of the header and of every entry, so that the reader gets past them.
 fn seal(bytes: &mut [u8]) {
     let identity_bytes = u32_at(bytes, IDENTITY_BYTES);
     let identity = bytes.get(HEADER..HEADER.saturating_add(identity_bytes)).map(xxh3_64);
@@ -95,7 +93,7 @@ fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// Asks for everything, and makes a new pack of what is sound in it. Says whether it was a pack.
+/// Exercises every look-up and builds a new pack of all intact entries. Returns whether the bytes are a pack.
 fn explore(bytes: &[u8]) -> bool {
     let Ok(pack) = Pack::from_bytes(bytes) else { return false };
     let mut builder = Builder::new(pack.identity());
