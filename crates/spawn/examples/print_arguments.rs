@@ -1,4 +1,4 @@
-//! Prints its arguments, one a line, so that one sees what a program gets.
+//! Prints its arguments, one per line, to show the command line as a program receives it.
 #![forbid(unsafe_code)]
 
 use std::io::Write;

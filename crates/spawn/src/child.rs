@@ -11,27 +11,27 @@ use crate::posix::Process;
 #[cfg(windows)]
 use crate::windows::Process;
 
-/// A program that was started. Dropping it neither waits for the program nor ends it.
+/// A running program. Dropping the value neither waits for the program nor ends it.
 #[derive(Debug)]
 pub struct Child {
-    /// The other end of its standard input, if that is a pipe.
+    /// The writing end of the program's standard input, if that is a pipe.
     pub stdin: Option<File>,
-    /// The other end of its standard output, if that is a pipe.
+    /// The reading end of the program's standard output, if that is a pipe.
     pub stdout: Option<File>,
-    /// The other end of its standard error, if that is a pipe.
+    /// The reading end of the program's standard error, if that is a pipe.
     pub stderr: Option<File>,
     process: Process,
     status: Option<ExitStatus>,
 }
 
-/// What a program that has ended wrote.
+/// The output and the status of a program that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// What it wrote to its standard output, if that was a pipe.
+    /// The bytes written to standard output, if that was a pipe; otherwise empty.
     pub stdout: Vec<u8>,
-    /// What it wrote to its standard error, if that was a pipe.
+    /// The bytes written to standard error, if that was a pipe; otherwise empty.
     pub stderr: Vec<u8>,
 }
 
@@ -40,17 +40,17 @@ impl Child {
         Self { stdin, stdout, stderr, process, status: None }
     }
 
-    /// The number of the process.
+    /// The process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits for its end, after closing its standard input.
+    /// Closes the program's standard input and waits for the program to end. Later calls return the same
+    /// status.
     ///
     /// # Errors
-    /// Whatever the system reports: another thread has waited for it, or this process ignores
-    /// `SIGCHLD`.
+    /// The system's error: another thread has waited for the process, or this process ignores `SIGCHLD`.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         match self.status {
@@ -59,10 +59,10 @@ impl Child {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the program has ended, without waiting.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// See [`wait`](Self::wait).
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {
             self.status = self.process.try_wait()?;
@@ -70,18 +70,18 @@ impl Child {
         Ok(self.status)
     }
 
-    /// Ends it at once (`SIGKILL`, `TerminateProcess`). A process that has ended is left alone.
+    /// Ends the program at once (`SIGKILL`, `TerminateProcess`). Has no effect on a program that has ended.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// The system's error.
     pub fn kill(&mut self) -> io::Result<()> {
         if self.status.is_some() { Ok(()) } else { self.process.kill() }
     }
 
-    /// Reads both of its outputs to their end, and waits for it.
+    /// Reads both outputs to their ends and waits for the program.
     ///
     /// # Errors
-    /// Whatever the system reports.
+    /// The error of reading or waiting.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
@@ -89,7 +89,8 @@ impl Child {
             let mut bytes = Vec::new();
             pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes)).map(|_| bytes)
         };
-        // Each pipe has a thread that reads it: a program that has filled one would wait for the other.
+        // One thread reads each pipe. Otherwise a program that fills one pipe would block while the other is
+        // being read.
         let (stdout, stderr) = std::thread::scope(|scope| {
             let errors = scope.spawn(|| read(stderr));
             let output = read(stdout);

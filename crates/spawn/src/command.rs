@@ -1,4 +1,4 @@
-//! What is started, and how.
+//! The description of a command to start.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::stdio::{Direction, Ends};
 use crate::{Error, Stdio};
 
-/// A command to start: built step by step, started as often as wanted.
+/// A command to start. Built step by step, and started any number of times.
 #[derive(Debug)]
 pub struct Command {
     pub(crate) name: OsString,
@@ -25,16 +25,17 @@ pub struct Command {
     path: Option<OsString>,
 }
 
-/// What is handed to the system: the command, and the program's ends of its streams.
-pub(crate) struct Prepared<'a> {
+/// A command that is ready for the system, with the program's ends of its streams.
+pub(crate) struct PreparedCommand<'a> {
     pub(crate) command: &'a Command,
     pub(crate) name: Vec<u8>,
     pub(crate) stdio: [Ends; 3],
 }
 
 impl Command {
-    /// The command `name`, without arguments, in this process's folder and environment, by the rules
-    /// of this system: `execvp`, or `cmd.exe` without its search of the current folder.
+    /// Creates the command `name` without arguments, in this process's working directory and environment. The
+    /// program is found by the rules of this system: those of `execvp`, or of `cmd.exe` without its search of
+    /// the working directory.
     #[must_use]
     pub fn new(name: impl AsRef<OsStr>) -> Self {
         Self {
@@ -49,7 +50,7 @@ impl Command {
         }
     }
 
-    /// Adds an argument. It reaches the program as it is.
+    /// Adds an argument, which reaches the program unchanged.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
@@ -63,82 +64,82 @@ impl Command {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable of the program.
     #[must_use]
     pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.change(key.as_ref(), Some(value.as_ref()));
         self
     }
 
-    /// Takes a variable out of its environment.
+    /// Removes an environment variable of the program.
     #[must_use]
     pub fn env_remove(mut self, key: impl AsRef<OsStr>) -> Self {
         self.environment.change(key.as_ref(), None);
         self
     }
 
-    /// Starts with an empty environment; what is set afterwards is added.
+    /// Clears the environment of the program. Variables that are set afterwards are added.
     #[must_use]
     pub fn env_clear(mut self) -> Self {
         self.environment.clear();
         self
     }
 
-    /// Its current folder. On POSIX, relative candidates start there too; by the rules of Zig, names and
-    /// relative candidates do, but not the `PATH`.
+    /// Sets the program's working directory. On POSIX, relative candidates start there too. By the rules of
+    /// Zig, names and relative candidates start there, but `PATH` entries do not.
     #[must_use]
     pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.folder = Some(folder.as_ref().to_owned());
         self
     }
 
-    /// Its standard input: this process's, unless it is set.
+    /// Sets the standard input, which is inherited by default.
     #[must_use]
     pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.stdio[0] = stdin.into();
         self
     }
 
-    /// Its standard output: this process's, unless it is set.
+    /// Sets the standard output, which is inherited by default.
     #[must_use]
     pub fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
         self.stdio[1] = stdout.into();
         self
     }
 
-    /// Its standard error: this process's, unless it is set.
+    /// Sets the standard error, which is inherited by default.
     #[must_use]
     pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stdio[2] = stderr.into();
         self
     }
 
-    /// The process group it joins; 0 is a new one of its own (on Windows the only one there is: it
-    /// gets no Ctrl-C).
+    /// Sets the process group to join. 0 creates a new group, the only possibility on Windows, where the
+    /// program then gets no Ctrl-C.
     #[must_use]
     pub fn process_group(mut self, group: i32) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// The rules by which the program is found.
+    /// Sets the rules by which the program is found.
     #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// The folders to search, as one text, whatever the environments say.
+    /// Sets the folders to search, in the form of `PATH`, in place of any environment's.
     #[must_use]
     pub fn search_path(mut self, path: impl AsRef<OsStr>) -> Self {
         self.path = Some(path.as_ref().to_owned());
         self
     }
 
-    /// Its candidates, in order; nothing is looked up.
+    /// Returns the candidates in order, without touching the disk.
     ///
     /// # Errors
-    /// A NUL byte in the name or in the folders to search.
+    /// The name or the folders contain a NUL byte.
     pub fn plan(&self) -> Result<Plan, Error> {
         let mut name = native::bytes(&self.name);
         let mut before = self.folders_before_path();
@@ -157,7 +158,7 @@ impl Command {
         Plan::new(&rules, &name, &places).map_err(|error| Error::search(&name, error))
     }
 
-    /// The folders to search: `PATH` of the environment that the rules search in.
+    /// Returns the folders to search: `PATH` of the environment that the rules name.
     fn path(&self) -> OsString {
         if let Some(path) = &self.path {
             return path.clone();
@@ -170,7 +171,7 @@ impl Command {
         path.unwrap_or_else(|| native::os_string(self.rules.default_path().to_vec()))
     }
 
-    /// What comes before the `PATH`, where the rules say so.
+    /// Returns the folders that the rules search before `PATH`.
     fn folders_before_path(&self) -> Vec<Vec<u8>> {
         if self.path.is_some() || !self.rules.searches_own_folders() {
             return Vec::new();
@@ -181,12 +182,12 @@ impl Command {
         folders.chain(own_folders()).collect()
     }
 
-    /// The `PATH` of the program to be, if it was changed.
+    /// Returns the program's own `PATH`, if it was changed.
     fn child_path(&self) -> Option<Option<&OsStr>> {
         self.environment.changed("PATH")
     }
 
-    pub(crate) fn prepare(&self) -> Result<Prepared<'_>, Error> {
+    pub(crate) fn prepare(&self) -> Result<PreparedCommand<'_>, Error> {
         let [stdin, stdout, stderr] = &self.stdio;
         let ends = |stdio: &Stdio, direction| {
             stdio.ends(direction).map_err(|error| self.failed("open a stream", error))
@@ -196,7 +197,7 @@ impl Command {
             ends(stdout, Direction::Writes)?,
             ends(stderr, Direction::Writes)?,
         ];
-        Ok(Prepared { command: self, name: native::bytes(&self.name).into_owned(), stdio })
+        Ok(PreparedCommand { command: self, name: native::bytes(&self.name).into_owned(), stdio })
     }
 
     pub(crate) fn failed(&self, doing: &'static str, error: std::io::Error) -> Error {
@@ -204,7 +205,7 @@ impl Command {
     }
 }
 
-/// The folder of this program and, on Windows, the system's own.
+/// Returns the folder of this program and, on Windows, those of the system.
 fn own_folders() -> impl Iterator<Item = Vec<u8>> {
     let program = std::env::current_exe().ok();
     let own = program.as_ref().and_then(|program| program.parent());
@@ -214,7 +215,7 @@ fn own_folders() -> impl Iterator<Item = Vec<u8>> {
     #[cfg(not(windows))]
     return own.into_iter();
 }
-/// Every variable that the program of `command` will find.
+/// Returns every environment variable of the command's program.
 #[must_use]
 pub fn variables_of(command: &Command) -> Vec<(OsString, OsString)> {
     command.environment.variables()

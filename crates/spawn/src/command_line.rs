@@ -1,13 +1,13 @@
-//! Command lines of Windows: arguments as one text, quoted so that the program gets them back.
+//! Command lines of Windows: arguments in a single text, quoted so that the program gets them back.
 //!
-//! A program splits its command line itself, almost always as Microsoft's C runtime does ("Parsing C
-//! command-line arguments"). A batch file does not: `cmd.exe` reads the line first, with rules of its
-//! own, under which a quoted argument can still start another program (CVE-2024-24576). For these there
-//! is one fixed way, and what cannot be passed on it is refused.
+//! A program splits its command line itself, almost always with the rules of Microsoft's C runtime ("Parsing
+//! C command-line arguments"). A batch file does not: `cmd.exe` parses the line first, with rules under which
+//! even a quoted argument can start another program (CVE-2024-24576). Batch files therefore get one fixed
+//! form, and arguments that cannot be passed in that form are refused.
 
 use std::fmt;
 
-/// Why arguments cannot be passed on.
+/// The reason why arguments cannot be passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Nul,
@@ -16,21 +16,22 @@ pub(crate) enum Refusal {
     TooLong { units_max: usize },
 }
 
-/// Units that `CreateProcessW` takes, the NUL at the end among them.
+/// The limit of `CreateProcessW` in UTF-16 units, including the NUL at the end.
 const UNITS_MAX: usize = 32_767;
 
-/// Units that `cmd.exe` reads ("Command prompt line string limitation" in Microsoft's documentation).
+/// The limit of `cmd.exe` in UTF-16 units ("Command prompt line string limitation" in Microsoft's
+/// documentation).
 const BATCH_UNITS_MAX: usize = 8191;
 
-/// `/d` runs no program that the registry names, `/e:ON` is needed for the substring below, and
-/// `/v:OFF` leaves `!` alone. All that follows `/c` is in quotes of its own, which `cmd.exe` takes off.
+/// The start of the command line: `/d` skips the registry's autorun commands, `/e:ON` enables the substring
+/// below, and `/v:OFF` leaves `!` alone. `cmd.exe` removes the outer quotes around the text after `/c`.
 const BATCH_PREFIX: &str = "cmd.exe /d /e:ON /v:OFF /c \"";
 
-/// A per cent sign that begins no variable: an empty part of the variable `cd`, which always exists,
-/// stands between it and what follows.
+/// A per cent sign that starts no variable: an empty substring of the variable `cd`, which always exists,
+/// separates it from the following text.
 const PER_CENT: &str = "%%cd:~,%";
 
-/// The command line of a program, as Microsoft's C runtime splits it.
+/// Builds a program's command line in the form that Microsoft's C runtime splits.
 pub(crate) fn of_program(name: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, Refusal> {
     if name.contains(&QUOTE) {
         return Err(Refusal::QuoteInPath);
@@ -45,7 +46,7 @@ pub(crate) fn of_program(name: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16
     finish(line, UNITS_MAX)
 }
 
-/// The command line of `cmd.exe` that runs the batch file at the absolute path `script`.
+/// Builds the command line of `cmd.exe` that runs the batch file at the absolute path `script`.
 pub(crate) fn of_batch_file(script: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, Refusal> {
     if script.contains(&QUOTE) || script.last() == Some(&BACKSLASH) {
         return Err(Refusal::QuoteInPath);
@@ -78,7 +79,7 @@ fn finish(mut line: Vec<u16>, units_max: usize) -> Result<Vec<u16>, Refusal> {
     if line.len() > units_max { Err(Refusal::TooLong { units_max }) } else { Ok(line) }
 }
 
-/// Backslashes are doubled where a quote follows them, and quotes get one more before them.
+/// Appends an argument. Backslashes before a quote are doubled, and a quote is preceded by one more.
 fn push_argument(line: &mut Vec<u16>, argument: &[u16]) {
     let is_blank = |unit: &u16| matches!(*unit, SPACE | 0x09 | 0x0A | 0x0B);
     let quoted = argument.is_empty() || argument.iter().any(is_blank);
@@ -99,20 +100,21 @@ fn push_argument(line: &mut Vec<u16>, argument: &[u16]) {
     }
 }
 
-/// Whatever is not known to be harmless to `cmd.exe` is quoted, and what ends in a backslash.
+/// Whether an argument must be quoted for `cmd.exe`: it is empty, ends in a backslash, or has a character
+/// that is not known to be harmless.
 fn needs_batch_quotes(argument: &[u16]) -> bool {
     const HARMLESS: &[u8] = br"#$*+-./:?@\_";
     let is_harmless = |unit: &u16| match u8::try_from(*unit) {
         Ok(byte) if byte.is_ascii() => byte.is_ascii_alphanumeric() || HARMLESS.contains(&byte),
-        // Latin-1's control characters, and its space that is not one of ASCII's.
+        // The control characters of Latin-1 and its no-break space are not harmless.
         Ok(byte) => byte > 0xA0,
         Err(_) => true,
     };
     matches!(argument.last(), None | Some(&BACKSLASH)) || !argument.iter().all(is_harmless)
 }
 
-/// A quote is doubled, which both `cmd.exe` and the C runtime read as one inside quotes. A per cent
-/// sign is kept from being a variable's.
+/// Appends an argument for `cmd.exe`. A quote is doubled, which both `cmd.exe` and the C runtime read as a
+/// quote inside quotes. A per cent sign is prevented from starting a variable.
 fn push_batch_argument(line: &mut Vec<u16>, argument: &[u16], quoted: bool) {
     if quoted {
         line.push(QUOTE);

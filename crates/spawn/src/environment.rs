@@ -1,15 +1,15 @@
-//! A program's environment: this process's, with changes.
+//! The environment of a program: this process's environment with changes.
 
 use std::ffi::{OsStr, OsString};
 
 #[cfg(windows)]
 use thruway_resolve::{fold::fold, native};
 
-/// Changes to the environment, in the order in which they were made.
+/// Changes to the environment, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     cleared: bool,
-    /// Without a value the variable goes.
+    /// The new value of each variable; `None` removes the variable.
     changes: Vec<(OsString, Option<OsString>)>,
 }
 
@@ -24,13 +24,13 @@ impl Environment {
         self.changes.push((key.to_owned(), value.map(OsStr::to_owned)));
     }
 
-    /// Whether the program finds what this process has.
+    /// Whether the program gets this process's environment unchanged.
     #[cfg(windows)]
     pub(crate) fn is_unchanged(&self) -> bool {
         !self.cleared && self.changes.is_empty()
     }
 
-    /// What the program will find under `key`, if it was changed here.
+    /// Returns the program's value of `key` if it was changed here. The inner `None` means removed.
     pub(crate) fn changed(&self, key: &str) -> Option<Option<&OsStr>> {
         let change = self.changes.iter().find(|(changed, _)| same(changed, OsStr::new(key)));
         match change {
@@ -39,7 +39,7 @@ impl Environment {
         }
     }
 
-    /// Every variable that the program will find.
+    /// Returns all variables of the program.
     pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         let own = || std::env::vars_os().filter(|(key, _)| !self.is_changed(key));
         let mut variables: Vec<_> = if self.cleared { Vec::new() } else { own().collect() };
@@ -53,7 +53,7 @@ impl Environment {
     }
 }
 
-/// Whether two names of variables are one: on Windows their case is no difference.
+/// Whether two names denote the same variable. Windows ignores case.
 fn same(one: &OsStr, other: &OsStr) -> bool {
     #[cfg(unix)]
     return one == other;

@@ -1,36 +1,36 @@
-//! Why a command was not started.
+//! The errors of starting a command.
 
 use std::fmt;
 use std::io;
 
 use thruway_sys::printable;
 
-/// A command that was not started, with everything that was tried.
+/// A command that could not be started, with every candidate that was tried.
 #[derive(Debug)]
 pub struct Error {
     name: Vec<u8>,
     kind: Kind,
 }
 
-/// A candidate that was tried, and what became of it.
+/// A candidate that was tried without success.
 #[derive(Debug)]
-pub struct Tried {
-    /// Its path.
+pub struct TriedCandidate {
+    /// The path of the candidate.
     pub path: Vec<u8>,
-    /// Why it was not started.
+    /// The reason why the candidate was not started.
     pub error: io::Error,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A step that has nothing to do with the candidates.
+    /// A step that does not depend on the candidate failed.
     Step(&'static str, io::Error),
-    /// The name, an argument or a variable cannot be passed on.
+    /// The name, an argument or a variable cannot be passed to the system.
     Input(String),
-    /// The search itself failed.
+    /// The search failed.
     Search(thruway_resolve::Error),
-    /// None of them was started, of so many folders.
-    Candidates { tried: Vec<Tried>, folders: usize },
+    /// No candidate could be started. `folders` is the number of searched folders.
+    Candidates { tried: Vec<TriedCandidate>, folders: usize },
 }
 
 impl Error {
@@ -46,50 +46,50 @@ impl Error {
         Self { name: name.to_vec(), kind: Kind::Search(error) }
     }
 
-    pub(crate) fn candidates(name: &[u8], tried: Vec<Tried>, folders: usize) -> Self {
+    pub(crate) fn candidates(name: &[u8], tried: Vec<TriedCandidate>, folders: usize) -> Self {
         Self { name: name.to_vec(), kind: Kind::Candidates { tried, folders } }
     }
 
-    /// The name of the command, as it was given.
+    /// The name of the command, as given.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Every candidate that was tried, in order, with its error. Where the search looked before it
-    /// tried (on Windows, and with a lister), these are the candidates that were there.
+    /// The candidates that were tried, in order, with their errors. A search that checks for existence first
+    /// (on Windows, or with a lister) tries only candidates that exist.
     #[must_use]
-    pub fn tried(&self) -> &[Tried] {
+    pub fn tried(&self) -> &[TriedCandidate] {
         match &self.kind {
             Kind::Candidates { tried, .. } => tried,
             _ => &[],
         }
     }
 
-    /// Whether there is just no such program: the honest "no", as opposed to trouble.
+    /// Whether the program does not exist, as opposed to a program that could not be started.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match &self.kind {
-            Kind::Candidates { tried, .. } => tried.iter().all(Tried::is_missing),
+            Kind::Candidates { tried, .. } => tried.iter().all(TriedCandidate::is_missing),
             _ => false,
         }
     }
 
-    /// The system's error number, as `execvp` reports it. It is that of the candidate that was
-    /// there and could not be started, or else of the last one.
+    /// The system's error number, as `execvp` reports it: that of the candidate that exists but could not be
+    /// started, or else that of the last candidate.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match &self.kind {
             Kind::Step(_, error) => error.raw_os_error(),
             Kind::Search(error) => error.errno(),
             Kind::Input(_) => None,
-            Kind::Candidates { tried, .. } => told(tried)?.error.raw_os_error(),
+            Kind::Candidates { tried, .. } => reported_candidate(tried)?.error.raw_os_error(),
         }
     }
 }
 
-impl Tried {
-    /// What is there and may not be run, or not be looked at.
+impl TriedCandidate {
+    /// Creates the entry of a candidate that exists but must not be executed or examined.
     pub(crate) fn denied(path: &[u8]) -> Self {
         Self { path: path.to_vec(), error: io::ErrorKind::PermissionDenied.into() }
     }
@@ -100,7 +100,7 @@ impl Tried {
 }
 
 impl fmt::Display for Error {
-    /// One line; `{:#}` adds a line for each candidate.
+    /// Formats the error in one line; `{:#}` adds a line for each candidate.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = printable::bytes(&self.name);
         match &self.kind {
@@ -124,44 +124,43 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for TriedCandidate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", printable::bytes(&self.path), self.error)
     }
 }
 
 impl std::error::Error for Error {
-    /// The system's error, of the candidate that [`raw_os_error`](Error::raw_os_error) tells of; or that of
+    /// Returns the error of the candidate that [`raw_os_error`](Error::raw_os_error) describes, or that of
     /// the search.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::Step(_, error) => Some(error),
             Kind::Search(error) => Some(error),
             Kind::Input(_) => None,
-            Kind::Candidates { tried, .. } => {
-                told(tried).map(|one| &one.error as &(dyn std::error::Error + 'static))
-            }
+            Kind::Candidates { tried, .. } => reported_candidate(tried)
+                .map(|one| &one.error as &(dyn std::error::Error + 'static)),
         }
     }
 }
 
 impl From<Error> for io::Error {
-    /// With the kind of the system's error, and the whole text.
+    /// Keeps the kind of the system's error and the whole text.
     fn from(error: Error) -> Self {
         let kind = match &error.kind {
             Kind::Step(_, error) => error.kind(),
             Kind::Search(error) => Self::from(error.clone()).kind(),
             Kind::Input(_) => io::ErrorKind::InvalidInput,
             Kind::Candidates { tried, .. } => {
-                told(tried).map_or(io::ErrorKind::NotFound, |one| one.error.kind())
+                reported_candidate(tried).map_or(io::ErrorKind::NotFound, |one| one.error.kind())
             }
         };
         Self::new(kind, error)
     }
 }
 
-/// The candidate that was there and could not be started, if any; else the last one.
-fn told(tried: &[Tried]) -> Option<&Tried> {
+/// Returns the candidate to report: the first that exists, or else the last one.
+fn reported_candidate(tried: &[TriedCandidate]) -> Option<&TriedCandidate> {
     tried.iter().find(|one| !one.is_missing()).or(tried.last())
 }
 
@@ -172,7 +171,8 @@ mod tests {
 
     #[test]
     fn an_error_leads_to_its_cause_and_becomes_one_of_the_standard_library() {
-        let tried = |kind: io::ErrorKind| Tried { path: b"/a".to_vec(), error: kind.into() };
+        let tried =
+            |kind: io::ErrorKind| TriedCandidate { path: b"/a".to_vec(), error: kind.into() };
         let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
         let error = Error::candidates(b"a", kinds.map(tried).into(), 2);
         assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()));

@@ -1,11 +1,11 @@
 //! Starts a command by its name.
 //!
-//! [`Command`] is built as `std::process::Command` is, and differs in what it promises. Whose rules
-//! find the program is a value ([`Rules`]). A program that cannot be started makes way for the next
-//! candidate where those rules say so. One new process tries them all, and an error knows every
-//! candidate that was tried. Arguments never meet a shell.
+//! [`Command`] is built like `std::process::Command` but makes stronger promises. The rules by which the
+//! program is found are a value ([`Rules`]). If a candidate cannot be started, the next one is tried where
+//! the rules say so. A single new process tries all candidates, and an error lists each of them. Arguments
+//! never pass through a shell.
 //!
-//! Reading order: `command`, `start`, then `linux` and `windows`, which hand it to the system (the latter with
+//! Reading order: `command`, `start`, then `linux` and `windows`, which call the system (the latter with
 //! `command_line`, where batch files are made safe), `child`, `error`.
 #![forbid(unsafe_code)]
 
@@ -26,11 +26,11 @@ mod windows;
 
 pub use child::{Child, Output};
 pub use command::{Command, variables_of};
-pub use error::{Error, Tried};
+pub use error::{Error, TriedCandidate};
 pub use stdio::Stdio;
 pub use thruway_resolve::search::Rules;
 
-/// The examples of the README are compiled and run.
+/// Compiles and runs the examples of the README.
 #[cfg(all(doctest, unix))]
 #[doc = include_str!("../README.md")]
 struct Readme;

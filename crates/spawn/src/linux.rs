@@ -1,4 +1,4 @@
-//! Starting programs on Linux: one new process tries every candidate.
+//! Starts programs on Linux. A single new process tries every candidate.
 
 use std::ffi::CString;
 use std::io;
@@ -9,17 +9,17 @@ use std::process::ExitStatus;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
 use thruway_resolve::search::{EXEC_PASSED_OVER, Plan};
-pub(crate) use thruway_sys::start::StartedProcess as Started;
+pub(crate) use thruway_sys::start::StartedProcess;
 use thruway_sys::start::{Candidates, Failure, Start, Step, Texts};
 
-use crate::command::Prepared;
-use crate::{Command, Error, Tried};
+use crate::command::PreparedCommand;
+use crate::{Command, Error, TriedCandidate};
 
 impl Command {
-    /// Runs it in place of this program: the same process, and nothing of this program remains. It
-    /// returns only if that fails; streams, group and folder are the program's then.
+    /// Replaces this program by the command, in the same process. Returns only on failure, in which case the
+    /// streams, process group and working directory may already be the command's.
     ///
-    /// Destructors are not run, and what is still buffered is lost.
+    /// Destructors are not run, and buffered output is lost.
     pub fn replace(&self) -> Error {
         let replace = || {
             let plan = self.plan()?;
@@ -33,9 +33,9 @@ impl Command {
     }
 }
 
-impl Prepared<'_> {
+impl PreparedCommand<'_> {
     /// Starts the first candidate that can be started.
-    pub(crate) fn start_any(&self, plan: &Plan) -> Result<Started, Error> {
+    pub(crate) fn start_any(&self, plan: &Plan) -> Result<StartedProcess, Error> {
         if plan.bases().is_empty() {
             return Err(Error::candidates(&self.name, Vec::new(), 0));
         }
@@ -45,8 +45,9 @@ impl Prepared<'_> {
         started.map_err(|failure| self.explain(failure, plan))
     }
 
-    /// Starts one candidate; what kept it from starting, apart from what has nothing to do with it.
-    pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<Started>, Error> {
+    /// Starts one candidate. The inner error is the candidate's own, the outer one would affect every
+    /// candidate.
+    pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<StartedProcess>, Error> {
         let strings = Strings::new(self)?;
         let mut parts = std::iter::once([path, b"", b"", b""]);
         let candidates = Candidates { parts: &mut parts, count: 1, longest: path.len() };
@@ -66,7 +67,7 @@ impl Prepared<'_> {
             Failure::Candidates(errors) => {
                 let errors = errors.into_iter().map(io::Error::from_raw_os_error);
                 let tried = plan.candidates().map(|parts| parts.concat()).zip(errors);
-                let tried = tried.map(|(path, error)| Tried { path, error }).collect();
+                let tried = tried.map(|(path, error)| TriedCandidate { path, error }).collect();
                 Error::candidates(&self.name, tried, plan.bases().len())
             }
         }
@@ -82,7 +83,7 @@ fn doing(step: Step) -> &'static str {
     }
 }
 
-/// The candidates of a plan, each put together when its turn comes.
+/// Returns the candidates of a plan, each assembled when its turn comes.
 fn candidates<'a, 'parts>(
     plan: &Plan,
     parts: &'a mut dyn Iterator<Item = [&'parts [u8]; 4]>,
@@ -90,7 +91,7 @@ fn candidates<'a, 'parts>(
     Candidates { parts, count: plan.count(), longest: plan.longest() }
 }
 
-/// What the kernel wants to see, each text with a NUL at its end.
+/// The strings for the kernel, each with a NUL at its end.
 struct Strings {
     arguments: Texts,
     environment: Texts,
@@ -98,8 +99,8 @@ struct Strings {
 }
 
 impl Strings {
-    fn new(prepared: &Prepared<'_>) -> Result<Self, Error> {
-        let Prepared { command, name, .. } = prepared;
+    fn new(prepared: &PreparedCommand<'_>) -> Result<Self, Error> {
+        let PreparedCommand { command, name, .. } = prepared;
         let refused = |what: &str| Error::input(name, format!("a NUL byte in {what}"));
         let push = |texts: &mut Texts, parts: &[&[u8]], what| {
             if texts.push(parts) { Ok(()) } else { Err(refused(what)) }
@@ -123,7 +124,7 @@ impl Strings {
         Ok(strings)
     }
 
-    fn start<'a>(&'a self, prepared: &'a Prepared<'_>) -> Start<'a> {
+    fn start<'a>(&'a self, prepared: &'a PreparedCommand<'_>) -> Start<'a> {
         Start {
             arguments: &self.arguments,
             environment: &self.environment,
@@ -135,14 +136,14 @@ impl Strings {
     }
 }
 
-/// A process, held by its descriptor: its number is not used again meanwhile.
+/// A process, held by a descriptor so that its ID is not reused.
 #[derive(Debug)]
 pub(crate) struct Process {
-    started: Started,
+    started: StartedProcess,
 }
 
 impl Process {
-    pub(crate) fn new(started: Started) -> Self {
+    pub(crate) fn new(started: StartedProcess) -> Self {
         Self { started }
     }
 
@@ -180,7 +181,7 @@ impl Process {
     }
 }
 
-/// The status as `wait` encodes it.
+/// Returns the status in the encoding of `wait`.
 fn raw_status(ended: &WaitIdStatus) -> i32 {
     const DUMPED_CORE: i32 = 0x80;
     match (ended.exit_status(), ended.terminating_signal()) {

@@ -1,7 +1,7 @@
-//! Starting programs on a POSIX system other than Linux: by the standard library, a candidate at a time.
+//! Starts programs on POSIX systems other than Linux, with the standard library, one candidate at a time.
 //!
-//! A candidate costs a process there. What fails before the program runs (streams, group, folder) is told
-//! apart from the candidate's own failure only where the folder is missing.
+//! Each candidate costs a process. Failures before the program runs (streams, group, folder) are
+//! distinguished from the candidate's own only if the folder is missing.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -12,18 +12,17 @@ use std::process::{Command as System, ExitStatus, Stdio};
 
 use thruway_resolve::search::Plan;
 
-use crate::command::Prepared;
+use crate::command::PreparedCommand;
 use crate::stdio::Ends;
-use crate::{Command, Error, Tried};
+use crate::{Command, Error, TriedCandidate};
 
-/// A program that was started.
-pub(crate) type Started = std::process::Child;
+/// A process that was started.
+pub(crate) type StartedProcess = std::process::Child;
 
 impl Command {
-    /// Runs it in place of this program: the same process, and nothing of this program remains. It
-    /// returns only if that fails.
+    /// Replaces this program by the command, in the same process. Returns only on failure.
     ///
-    /// Destructors are not run, and what is still buffered is lost.
+    /// Destructors are not run, and buffered output is lost.
     pub fn replace(&self) -> Error {
         let replace = || {
             let (plan, prepared) = (self.plan()?, self.prepare()?);
@@ -42,13 +41,13 @@ impl Command {
     }
 }
 
-impl Prepared<'_> {
+impl PreparedCommand<'_> {
     /// Starts the first candidate that can be started.
-    pub(crate) fn start_any(&self, plan: &Plan) -> Result<Started, Error> {
+    pub(crate) fn start_any(&self, plan: &Plan) -> Result<StartedProcess, Error> {
         self.try_each(plan, |path| self.start(path))
     }
 
-    /// Tries the candidates in their order, as `execvp` does, until one brings something.
+    /// Tries the candidates in order, as `execvp` does, until `start` succeeds.
     fn try_each<T>(
         &self,
         plan: &Plan,
@@ -61,7 +60,7 @@ impl Prepared<'_> {
                 Err(error) => error,
             };
             let goes_on = plan.rules().passes_over(&path, error.raw_os_error().unwrap_or(0));
-            tried.push(Tried { path, error });
+            tried.push(TriedCandidate { path, error });
             if !goes_on {
                 break;
             }
@@ -69,8 +68,9 @@ impl Prepared<'_> {
         Err(Error::candidates(&self.name, tried, plan.bases().len()))
     }
 
-    /// Starts one candidate; what kept it from starting, apart from what has nothing to do with it.
-    pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<Started>, Error> {
+    /// Starts one candidate. The inner error is the candidate's own, the outer one would affect every
+    /// candidate.
+    pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<StartedProcess>, Error> {
         let started = match self.system(path)?.spawn() {
             Err(error) if is_no_program(&error) => self.script(path)?.spawn(),
             started => started,
@@ -89,7 +89,7 @@ impl Prepared<'_> {
         Error::step(&self.name, "enter the current folder", error)
     }
 
-    /// A NUL ends a text for the system.
+    /// Checks that no text contains a NUL, at which the system would cut it off.
     fn check_texts(&self) -> Result<(), Error> {
         let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
         let refused = |what: &str| Err(Error::input(&self.name, format!("a NUL byte in {what}")));
@@ -107,23 +107,23 @@ impl Prepared<'_> {
         }
     }
 
-    /// The program at `path`.
+    /// Returns the program at `path` as a command of the standard library.
     fn system(&self, path: &[u8]) -> Result<System, Error> {
-        // A path without a separator would be searched for.
+        // The standard library would search for a path without a separator.
         let path = if path.contains(&b'/') { path.to_vec() } else { [b"./", path].concat() };
         let mut system = System::new(OsStr::from_bytes(&path));
         system.arg0(&self.command.name).args(&self.command.arguments);
         self.settle(system)
     }
 
-    /// The shell that `execvp` gives a file to that is no program.
+    /// Returns the shell to which `execvp` passes a file without a known format.
     fn script(&self, path: &[u8]) -> Result<System, Error> {
         let mut system = System::new("/bin/sh");
         system.arg(OsStr::from_bytes(path)).args(&self.command.arguments);
         self.settle(system)
     }
 
-    /// Environment, folder, group and streams, as the standard library wants them.
+    /// Sets environment, folder, group and streams.
     fn settle(&self, mut system: System) -> Result<System, Error> {
         self.check_texts()?;
         let command = self.command;
@@ -147,19 +147,20 @@ impl Prepared<'_> {
     }
 }
 
-/// Whether the system knows no format of this file: `ENOEXEC`, of the same number everywhere.
+/// Whether the system does not know the format of the file: `ENOEXEC`, which has the same number on all
+/// systems.
 fn is_no_program(error: &io::Error) -> bool {
     error.raw_os_error() == Some(8)
 }
 
-/// A process that this one waits for.
+/// A child process of this process.
 #[derive(Debug)]
 pub(crate) struct Process {
-    started: Started,
+    started: StartedProcess,
 }
 
 impl Process {
-    pub(crate) fn new(started: Started) -> Self {
+    pub(crate) fn new(started: StartedProcess) -> Self {
         Self { started }
     }
 

@@ -1,23 +1,23 @@
-//! Starting a command, and what its caller gets.
+//! The public functions that start a command.
 
 use std::process::ExitStatus;
 
 use thruway_resolve::search::{Lister, Plan, Search};
 
-use crate::command::Prepared;
+use crate::command::PreparedCommand;
 #[cfg(target_os = "linux")]
-use crate::linux::{Process, Started};
+use crate::linux::{Process, StartedProcess};
 #[cfg(all(unix, not(target_os = "linux")))]
-use crate::posix::{Process, Started};
+use crate::posix::{Process, StartedProcess};
 #[cfg(windows)]
-use crate::windows::{Process, Started};
-use crate::{Child, Command, Error, Output, Stdio, Tried};
+use crate::windows::{Process, StartedProcess};
+use crate::{Child, Command, Error, Output, Stdio, TriedCandidate};
 
 impl Command {
-    /// Starts it.
+    /// Starts the command.
     ///
     /// # Errors
-    /// What kept it from being started, with every candidate that was tried.
+    /// The reason why the command could not be started, with every candidate that was tried.
     pub fn spawn(&self) -> Result<Child, Error> {
         let plan = self.plan()?;
         let prepared = self.prepare()?;
@@ -25,10 +25,10 @@ impl Command {
         Ok(prepared.into_child(started))
     }
 
-    /// Starts it from what `lister` finds, such as an index that is kept up to date.
+    /// Starts the command with candidates from `lister`, such as an index that is kept up to date.
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn); candidates that the lister passed over are not among those tried.
+    /// See [`spawn`](Self::spawn). Candidates that the lister skipped do not count as tried.
     pub fn spawn_by(&self, lister: &mut impl Lister) -> Result<Child, Error> {
         let plan = self.plan()?;
         let prepared = self.prepare()?;
@@ -36,19 +36,19 @@ impl Command {
         Ok(prepared.into_child(started))
     }
 
-    /// Starts it and waits for its end.
+    /// Starts the command and waits for it to end.
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn), and whatever the system reports of the wait.
+    /// See [`spawn`](Self::spawn); also the error of waiting.
     pub fn status(&self) -> Result<ExitStatus, Error> {
         self.spawn()?.wait().map_err(|error| self.failed("wait", error))
     }
 
-    /// Starts it, with pipes for its outputs unless they are set, and reads them to their end. Its
-    /// standard input is empty unless it is set.
+    /// Starts the command, reads its outputs to their ends, and waits for it. Unless set otherwise, the
+    /// outputs are pipes and the input is empty.
     ///
     /// # Errors
-    /// As [`status`](Self::status).
+    /// See [`status`](Self::status).
     pub fn output(mut self) -> Result<Output, Error> {
         let unset = [Stdio::Null, Stdio::Pipe, Stdio::Pipe];
         for (stdio, unset) in self.stdio.iter_mut().zip(unset) {
@@ -60,13 +60,13 @@ impl Command {
     }
 }
 
-impl Prepared<'_> {
+impl PreparedCommand<'_> {
     /// Starts the first candidate that `lister` finds and that can be started.
     pub(crate) fn start_found(
         &self,
         plan: &Plan,
         lister: &mut impl Lister,
-    ) -> Result<Started, Error> {
+    ) -> Result<StartedProcess, Error> {
         let mut tried = Vec::new();
         let mut search = Search::new(plan, lister);
         for found in search.by_ref() {
@@ -76,18 +76,18 @@ impl Prepared<'_> {
                 Err(error) => {
                     let code = error.raw_os_error().unwrap_or(0);
                     let goes_on = plan.rules().passes_over(&path, code);
-                    tried.push(Tried { path, error });
+                    tried.push(TriedCandidate { path, error });
                     if !goes_on {
                         break;
                     }
                 }
             }
         }
-        tried.extend(search.denied().iter().map(|path| Tried::denied(path)));
+        tried.extend(search.denied().iter().map(|path| TriedCandidate::denied(path)));
         Err(Error::candidates(&self.name, tried, plan.bases().len()))
     }
 
-    fn into_child(self, started: Started) -> Child {
+    fn into_child(self, started: StartedProcess) -> Child {
         Child::new(Process::new(started), self.stdio.map(|ends| ends.ours))
     }
 }

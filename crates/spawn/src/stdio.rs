@@ -1,19 +1,19 @@
-//! What a program's standard input, output and error are.
+//! The standard streams of a program.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 
-/// One of a program's three standard streams.
+/// A standard stream of a program.
 #[derive(Debug, Default)]
 pub enum Stdio {
-    /// This process's own.
+    /// Inherits this process's stream.
     #[default]
     Inherit,
-    /// Nothing to read; what is written goes nowhere.
+    /// An empty input, or an output that is discarded.
     Null,
-    /// A pipe; its other end is in the [`Child`](crate::Child).
+    /// A pipe, whose other end is in the [`Child`](crate::Child).
     Pipe,
-    /// A file, or whatever else the system reads and writes like one.
+    /// A file, or anything that the system treats like one.
     File(File),
 }
 
@@ -23,14 +23,14 @@ impl From<File> for Stdio {
     }
 }
 
-/// The two ends of a stream: the program's (none if it is inherited), and this process's.
+/// The two ends of a stream: the program's (`None` if inherited) and this process's.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     pub(crate) theirs: Option<File>,
     pub(crate) ours: Option<File>,
 }
 
-/// What a program does with a stream.
+/// The direction in which the program uses a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Reads,
@@ -38,7 +38,7 @@ pub(crate) enum Direction {
 }
 
 impl Stdio {
-    /// The device that is empty and swallows everything.
+    /// The null device.
     const NULL: &str = if cfg!(windows) { r"\\.\NUL" } else { "/dev/null" };
 
     pub(crate) fn ends(&self, direction: Direction) -> io::Result<Ends> {

@@ -1,4 +1,5 @@
-//! Starting programs on Windows: candidates as the search finds them, batch files on their one way.
+//! Starts programs on Windows. Candidates come from a search of existing files, and batch files are started
+//! through `cmd.exe`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,29 +16,30 @@ use thruway_sys::create_process::{self, Create};
 use thruway_sys::windows_folders;
 
 use crate::Error;
-use crate::command::Prepared;
+use crate::command::PreparedCommand;
 use crate::command_line::{self, Refusal};
 
-/// A program that was started.
-pub(crate) type Started = create_process::Process;
+/// A process that was started.
+pub(crate) type StartedProcess = create_process::Process;
 
-impl Prepared<'_> {
-    /// Starts the first candidate that is there and can be started.
-    pub(crate) fn start_any(&self, plan: &Plan) -> Result<Started, Error> {
+impl PreparedCommand<'_> {
+    /// Starts the first candidate that exists and can be started.
+    pub(crate) fn start_any(&self, plan: &Plan) -> Result<StartedProcess, Error> {
         let nt = Nt::of_this_process();
         let mut nt =
             nt.map_err(|error| Error::step(&self.name, "find the current folder", error))?;
         self.start_found(plan, &mut nt)
     }
 
-    /// Starts one candidate; what kept it from starting, apart from what has nothing to do with it.
-    pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<Started>, Error> {
+    /// Starts one candidate. The inner error is the candidate's own, the outer one would affect every
+    /// candidate.
+    pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<StartedProcess>, Error> {
         let text = Text { prepared: self };
         let path = text.full_path(path)?;
-        let (application, command_line) = match Kind::of(&path) {
-            Kind::Program => (path.clone(), text.program()?),
-            Kind::BatchFile => (text.command_processor()?, text.batch_file(&path)?),
-            Kind::Document => return Ok(Err(unsupported())),
+        let (application, command_line) = match StartMethod::of(&path) {
+            StartMethod::Program => (path.clone(), text.program()?),
+            StartMethod::BatchFile => (text.command_processor()?, text.batch_file(&path)?),
+            StartMethod::Document => return Ok(Err(unsupported())),
         };
         let (environment, folder) = (text.environment()?, text.folder()?);
         let create = Create {
@@ -55,7 +57,7 @@ impl Prepared<'_> {
         Ok(started)
     }
 
-    /// The system reports a folder that is not there as it reports a program that is not there.
+    /// Checks the working directory, because the system reports a missing one as a missing program.
     fn check_folder(&self) -> Result<(), Error> {
         let Some(folder) = &self.command.folder else { return Ok(()) };
         let error = match std::fs::metadata(folder) {
@@ -67,17 +69,17 @@ impl Prepared<'_> {
     }
 }
 
-/// What is to be done with a file, by its suffix.
-enum Kind {
-    /// `CreateProcessW` starts it, whatever its suffix.
+/// The way in which a file is started, by its suffix.
+enum StartMethod {
+    /// Started by `CreateProcessW`, whatever the suffix.
     Program,
-    /// Only `cmd.exe` runs it.
+    /// Run by `cmd.exe` only.
     BatchFile,
-    /// A suffix that is in `PATHEXT` because some program is registered for it.
+    /// A suffix that is in `PATHEXT` because a program is registered for it.
     Document,
 }
 
-impl Kind {
+impl StartMethod {
     fn of(path: &[u8]) -> Self {
         let file = path.rsplit(|byte| matches!(byte, b'\\' | b'/')).next().unwrap_or(path);
         let suffix = suffix_of(file).unwrap_or_default().to_ascii_uppercase();
@@ -92,15 +94,15 @@ impl Kind {
     }
 }
 
-/// As the system says of a file that is no program.
+/// Returns the system's error for a file that is not a program.
 fn unsupported() -> io::Error {
     const ERROR_BAD_EXE_FORMAT: i32 = 193;
     io::Error::from_raw_os_error(ERROR_BAD_EXE_FORMAT)
 }
 
-/// The command as texts of Windows.
+/// The texts of a command for the system.
 struct Text<'a> {
-    prepared: &'a Prepared<'a>,
+    prepared: &'a PreparedCommand<'a>,
 }
 
 impl Text<'_> {
@@ -112,7 +114,7 @@ impl Text<'_> {
         Error::step(&self.prepared.name, doing, error)
     }
 
-    /// The absolute path, so that there is no second search for what was found.
+    /// Returns the absolute path, so that the system does not search for the file again.
     fn full_path(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
         let current = std::env::current_dir();
         let current = current.map_err(|error| self.step("find the current folder", error))?;
@@ -123,7 +125,7 @@ impl Text<'_> {
         Ok(place.expand(path))
     }
 
-    /// The one program that may be given a batch file, by its full path.
+    /// Returns the full path of `cmd.exe`, the only program that may be given a batch file.
     fn command_processor(&self) -> Result<Vec<u8>, Error> {
         let system = windows_folders::system();
         let system = system.map_err(|error| self.step("find cmd.exe", error))?;
@@ -146,7 +148,7 @@ impl Text<'_> {
         line.map_err(|refusal: Refusal| self.input(refusal))
     }
 
-    /// The block of variables, sorted by their names in upper case as the system wants it.
+    /// Returns the block of variables, sorted by their names in upper case, as the system requires.
     fn environment(&self) -> Result<Option<Vec<u16>>, Error> {
         if self.prepared.command.environment.is_unchanged() {
             return Ok(None);
@@ -193,14 +195,14 @@ fn with_nul(mut units: Vec<u16>) -> Vec<u16> {
     units
 }
 
-/// A process, held by its handle.
+/// A process, held by a handle.
 #[derive(Debug)]
 pub(crate) struct Process {
-    started: Started,
+    started: StartedProcess,
 }
 
 impl Process {
-    pub(crate) fn new(started: Started) -> Self {
+    pub(crate) fn new(started: StartedProcess) -> Self {
         Self { started }
     }
 
@@ -218,7 +220,7 @@ impl Process {
 
     pub(crate) fn kill(&self) -> io::Result<()> {
         match self.started.terminate() {
-            // It has ended already.
+            // The process has ended already.
             Err(error) if self.started.try_wait()?.is_none() => Err(error),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! What a program sees, and what a caller is told, on Linux.
+//! The program's and the caller's view of a start, on Linux.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -10,8 +10,8 @@ use std::path::Path;
 use thruway_resolve::search::Posix;
 use thruway_spawn::{Command, Stdio};
 
-/// A folder with programs. Another process writes them. A descriptor open for writing here would be in
-/// every process that another test starts meanwhile, and the program would be busy (ETXTBSY).
+/// Returns a folder with programs, written by another process. A descriptor open for writing here would be
+/// inherited by processes that other tests start at the same time, and the program would be busy (ETXTBSY).
 fn programs(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (file, script) in files {
@@ -210,7 +210,7 @@ fn a_thousand_starts_leave_nothing_behind() {
         assert!(Command::new("true").status().unwrap().success());
         assert!(Command::new("thruway-no-such-program").spawn().is_err());
     }
-    // Other tests run meanwhile, and hold a few of their own.
+    // Other tests run at the same time, and hold a few descriptors of their own.
     assert!(descriptors() < before + 100, "{before} before, {} after", descriptors());
 }
 

@@ -1,7 +1,7 @@
-//! What a program sees, and what a caller is told, on Windows.
+//! The program's and the caller's view of a start, on Windows.
 //!
-//! Wine's `cmd.exe` differs from Windows' where a comment says so; the command lines themselves are
-//! tested as texts in `command_line`.
+//! Comments tell where Wine's `cmd.exe` differs from Windows'. The command lines themselves are tested as
+//! texts in `command_line`.
 #![cfg(windows)]
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use thruway_resolve::search::{Listings, Nt};
 use thruway_spawn::{Command, Rules, Stdio};
 
-/// The example that prints its arguments, which cargo builds with the tests.
+/// Returns the path of the example that prints its arguments, which cargo builds with the tests.
 fn print_arguments() -> PathBuf {
     let tests = std::env::current_exe().expect("this program has a path");
     let profile = tests.parent().and_then(Path::parent).expect("it lies in deps");
@@ -86,7 +86,7 @@ fn a_batch_file_gets_its_arguments_and_no_other_program_starts() {
 #[test]
 fn a_batch_file_may_hand_its_arguments_on() {
     let folder = folder(&[("print.exe", "program"), ("on.cmd", "@\"%~dp0print.exe\" %*\n")]);
-    // Wine's cmd.exe expands a variable in spite of `%%cd:~,%`, so there is no per cent sign here.
+    // Wine's cmd.exe expands a variable despite `%%cd:~,%`, so there is no per cent sign here.
     let arguments = ["", "a b", "é😀", "a\"b", "a\\", "&", "x&y|z", "^", "'", "a,b;c=d"];
     let on = Command::new("on").search_path(folder.path()).args(arguments);
     assert_eq!(stdout(on), shown(&arguments));
@@ -155,7 +155,7 @@ fn a_file_that_is_no_program_is_passed_over_by_zig_unless_it_is_an_exe() {
     assert_eq!(stdout(tool.search_path(path(folder.path(), &["a", "b"]))), "\"z\"\n");
 }
 
-/// The program that runs the tests has no other program beside it, but its folder is there.
+/// There is no other program beside the one that runs the tests, but its folder exists.
 #[test]
 fn rust_searches_the_new_path_then_its_own_folders_then_its_own_path() {
     let plan =
