@@ -224,7 +224,7 @@ fn the_request_is_as_it_was_asked_for() {
     let server = HttpServer::answering(HELLO);
     for (options, part) in [
         (&["-H", "no colon"][..], "cannot send \"no colon\": a header is written as Name: value"),
-        (&["--method", "GE T"], "cannot send \"GE T\": it is not a method"),
+        (&["--method", "GE T"], "cannot send \"GE T\": not a valid method"),
         (&["--body", "@/no/such/file"], "cannot read /no/such/file: "),
         (&["--mix", "rude=1"], "\"rude\" is no kind of client: it is greedy, "),
         (&["--mix", "greedy=1,depth=2"], "options of a class are for --class"),

@@ -1,25 +1,26 @@
-//! What a client has asked, and what it had of that.
+//! The requests of a client and the responses to them.
 
 use crate::exchange::Answer;
 use crate::pending::PendingRequest;
 use crate::plan::ClientKind;
 use crate::tally::{TallyByUrl, Trouble};
 
-/// One client's account. Times are nanoseconds since the start of the run.
+/// The account of one client. Times are nanoseconds since the start of the run.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// The place of its class in the plan.
+    /// The index of its class in the plan.
     pub(crate) class: usize,
     pub(crate) kind: ClientKind,
     pub(crate) asked: u64,
     pub(crate) tallies: TallyByUrl,
     pub(crate) last_response_ns: u64,
-    /// Since when the oldest pending request has the server's attention to itself.
+    /// The time since which the oldest pending request could have been served.
     pub(crate) waiting_ns: u64,
 }
 
 impl Account {
-    /// Of a client of the plan's `class`th class that asks several of so many URLs, or only the `first` of them.
+    /// Creates the account of a client of class number `class`. `urls` is the number of URLs; a client with a
+    /// single URL asks only the one at index `first`.
     pub(crate) fn new(class: usize, kind: ClientKind, urls: usize, first: usize) -> Self {
         let tallies = TallyByUrl::new(urls, first);
         Self { class, kind, asked: 0, tallies, last_response_ns: 0, waiting_ns: 0 }
@@ -33,7 +34,7 @@ impl Account {
         (self.last_response_ns, self.waiting_ns) = (now_ns, now_ns);
     }
 
-    /// Counts a request that is lost while its connection is not.
+    /// Counts a request that was lost while its connection continues.
     pub(crate) fn lose(&mut self, request: PendingRequest, trouble: Trouble, now_ns: u64) {
         let tally = self.tallies.of_mut(request.url);
         tally.trouble(trouble);
@@ -41,7 +42,7 @@ impl Account {
         (self.last_response_ns, self.waiting_ns) = (now_ns, now_ns);
     }
 
-    /// Counts trouble with a connection, which costs all that was pending on it.
+    /// Counts trouble with a connection, and all requests lost with it.
     pub(crate) fn fail(&mut self, trouble: Trouble, pending: &[PendingRequest], now_ns: u64) {
         match pending.first() {
             Some(oldest) if trouble != Trouble::Connect => self.tallies.of_mut(oldest.url),
@@ -52,7 +53,7 @@ impl Account {
         self.last_response_ns = now_ns;
     }
 
-    /// Counts bytes that came.
+    /// Counts received bytes.
     pub(crate) fn receive(&mut self, url: Option<usize>, bytes: usize) {
         let tally = match url {
             Some(url) => self.tallies.of_mut(url),

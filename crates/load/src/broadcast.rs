@@ -1,4 +1,4 @@
-//! Broadcasts: messages of which every client is to get one.
+//! Broadcasts: messages that every client should receive.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,14 @@ use crate::Histogram;
 use crate::plan::Class;
 use crate::schedule::Schedule;
 
-/// Where a message has its number.
+/// The placeholder for the number of a message.
 pub(crate) const PLACE: &str = "{id}";
-/// Digits of a number.
+/// The number of digits of a number.
 const DIGITS: usize = 16;
-/// How many broadcasts of an open loop may be under way; more are due and late.
+/// The most broadcasts of an open loop that may be under way. Further ones are due, and count as late.
 const OPEN_MAX: usize = 1024;
 
-/// The name of a run, by which its messages are known among others.
+/// A mark that distinguishes the messages of this run from others.
 #[derive(Debug, Clone)]
 pub(crate) struct Marker {
     prefix: String,
@@ -24,7 +24,7 @@ impl Marker {
         Self { prefix: format!("load-{run:08x}-") }
     }
 
-    /// The message with its number.
+    /// Returns the message with its number.
     pub(crate) fn mark(&self, message: &[u8], number: u64) -> Vec<u8> {
         let mark = format!("{}{number:0DIGITS$}", self.prefix);
         let place = message.windows(PLACE.len()).position(|part| part == PLACE.as_bytes());
@@ -35,7 +35,7 @@ impl Marker {
         [before, mark.as_bytes(), after].concat()
     }
 
-    /// The number in a message.
+    /// Returns the number in a message.
     pub(crate) fn find(&self, message: &[u8]) -> Option<u64> {
         let prefix = self.prefix.as_bytes();
         let at = message.windows(prefix.len()).position(|part| part == prefix)?;
@@ -44,36 +44,36 @@ impl Marker {
     }
 }
 
-/// One broadcast that some clients did not get yet.
+/// A broadcast that some clients have not received yet.
 #[derive(Debug)]
 struct Round {
     due_ns: u64,
     left: usize,
-    /// Whether no client lost it.
+    /// Whether no client has lost the broadcast.
     is_whole: bool,
 }
 
 /// All broadcasts of a run.
 #[derive(Debug)]
 pub(crate) struct Broadcasts {
-    /// How many clients get them.
+    /// The number of clients that receive broadcasts at the moment.
     pub(crate) subscribed: usize,
     clients: usize,
     schedule: Schedule,
     depth: usize,
     last_ns: u64,
-    /// When every client was subscribed for the first time: the schedule counts from there.
+    /// When every client was subscribed for the first time, which is the start of the schedule.
     start_ns: Option<u64>,
-    /// Those under way; the first has the number `whole`.
+    /// Broadcasts under way. The first of them has the number `first`.
     open: VecDeque<Round>,
     first: u64,
-    /// How many every client got, and how long that took.
+    /// The number of broadcasts that every client received, and their latency.
     pub(crate) whole: u64,
     pub(crate) latency: Histogram,
 }
 
 impl Broadcasts {
-    /// Those of a class, each to so many clients.
+    /// Creates the broadcasts of a class, each to this number of clients.
     pub(crate) fn new(class: &Class, clients: usize) -> Self {
         let one = Class { connections: 1, ..*class };
         let schedule = one.schedule(0);
@@ -92,12 +92,12 @@ impl Broadcasts {
         }
     }
 
-    /// How many were sent.
+    /// Returns the number of broadcasts sent.
     pub(crate) fn sent(&self) -> u64 {
         self.first + self.open.len() as u64
     }
 
-    /// When the next is due, if there may be another.
+    /// Returns when the next broadcast is due; `None` if none may be sent now.
     pub(crate) fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
         if self.subscribed < self.clients || self.open.len() >= self.depth {
             return None;
@@ -108,7 +108,7 @@ impl Broadcasts {
         Some(start_ns + due_ns)
     }
 
-    /// Begins another: its number.
+    /// Starts a broadcast. Returns its number.
     pub(crate) fn begin(&mut self, due_ns: u64) -> u64 {
         let number = self.sent();
         self.open.push_back(Round { due_ns, left: self.clients, is_whole: true });
@@ -116,7 +116,7 @@ impl Broadcasts {
         number
     }
 
-    /// A client got it, or never will.
+    /// Records that a client received the broadcast, or never will.
     pub(crate) fn end(&mut self, number: u64, is_delivered: bool, now_ns: u64) {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let Some(round) = place.and_then(|place| self.open.get_mut(place)) else { return };

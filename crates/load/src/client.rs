@@ -1,4 +1,4 @@
-//! One client: a connection, what it has asked, and what came back.
+//! A client: a connection, its requests and their responses.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -17,30 +17,30 @@ use crate::socket::{Intake, Socket};
 use crate::tally::Trouble;
 use crate::websocket::WebSocket;
 
-/// Rest before a connection is tried again that could not be made.
+/// The delay before the next attempt after a failed connect.
 const RECONNECT_NS: u64 = 100_000_000;
-/// Rest before a new connection, if the last one broke without a single response.
+/// The delay before a new connection if the last one broke without any response.
 const RETRY_NS: u64 = 10_000_000;
 
-/// A client and all that it counted. Times are nanoseconds since the start of the run.
+/// A client with its counts. Times are nanoseconds since the start of the run.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Its place among the clients, and its name in epoll.
+    /// The index among the clients, which is also the token in epoll.
     token: usize,
     account: Account,
     schedule: Schedule,
     rotation: Rotation,
-    /// How many requests may be pending at a time.
+    /// The most requests that may be pending at once.
     depth: usize,
     socket: Socket,
     conversation: Conversation,
     pace: Pace,
-    /// The earliest wake-up that is set.
+    /// The earliest timer that is set.
     wake_ns: u64,
 }
 
 impl Client {
-    /// The `number`th client of the plan's `class`th class; `token` is its place among all.
+    /// Creates client `number` of class `class`; `token` is its index among all clients.
     pub(crate) fn new(
         plan: &Plan,
         class: usize,
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// What it has asked, and what it had.
+    /// The requests and responses so far.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
@@ -75,12 +75,12 @@ impl Client {
         self.conversation.is_empty()
     }
 
-    /// How many responses each of its streams had; none but of HTTP/2.
+    /// The number of responses for each stream; empty unless the protocol is HTTP/2.
     pub(crate) fn served(&self) -> &[u64] {
         self.conversation.served()
     }
 
-    /// How many requests wait for a response, and for how long the oldest has.
+    /// Returns the number of requests that wait for a response, and how long the oldest has waited.
     pub(crate) fn waiting(&self, now_ns: u64) -> (u64, u64) {
         let (overdue, due_ns) =
             self.schedule.overdue(self.account.asked, now_ns).unwrap_or((0, now_ns));
@@ -88,7 +88,7 @@ impl Client {
         (self.conversation.len() as u64 + overdue, now_ns.saturating_sub(oldest_ns))
     }
 
-    /// Does what is due now: asks, connects, sends.
+    /// Does whatever is due now: asks, connects, sends.
     pub(crate) fn advance(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         self.ask(now_ns, context);
         match self.socket {
@@ -103,13 +103,13 @@ impl Client {
         }
     }
 
-    /// A wake-up that was set has come.
+    /// Handles a timer.
     pub(crate) fn wake(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         self.wake_ns = u64::MAX;
         self.advance(now_ns, context);
     }
 
-    /// The socket has something to say.
+    /// Handles an event of the socket.
     pub(crate) fn ready(&mut self, flags: EventFlags, context: &mut RunContext<'_>) {
         match self.socket {
             Socket::Closed { .. } => {}
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Gives a request up that has waited too long.
+    /// Gives up requests that have waited for longer than `timeout_ns`.
     pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64, context: &mut RunContext<'_>) {
         while let Some(request) = self.conversation.expire(now_ns, timeout_ns) {
             self.account.lose(request, Trouble::TimedOut, now_ns);
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// The broadcast of that number is to come to it.
+    /// Expects the broadcast with this number.
     pub(crate) fn expect(&mut self, number: u64, due_ns: u64, now_ns: u64) {
         if self.conversation.is_empty() {
             self.account.waiting_ns = now_ns;
@@ -152,7 +152,7 @@ impl Client {
         self.conversation.push(PendingRequest { due_ns, url: 0, number });
     }
 
-    /// Sends the broadcast of that number to the server.
+    /// Sends the broadcast with this number to the server.
     pub(crate) fn say(&mut self, number: u64, now_ns: u64, context: &mut RunContext<'_>) {
         self.conversation.websocket().into_iter().for_each(|socket| socket.say(number));
         self.send(now_ns, context);
@@ -218,7 +218,7 @@ impl Client {
         self.fail(Trouble::Connect, now_ns, context);
     }
 
-    /// Sends what there is room for; requests of several URLs one after another.
+    /// Sends as much as the socket takes. Requests for different URLs are sent one after another.
     fn send(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         let is_slow = matches!(self.account.kind, ClientKind::Trickle { .. });
         self.conversation.prepare(&context.requests, now_ns);
@@ -248,18 +248,18 @@ impl Client {
         }
     }
 
-    /// How many bytes a trickling client may send: one in its time.
+    /// Returns the number of bytes that a trickling client may send now: one per interval.
     fn sendable(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> usize {
         let is_time = self.pace.step(now_ns);
         if is_time {
-            // The request is not given up while the client does something.
+            // A client that makes progress must not run into the timeout.
             self.account.waiting_ns = now_ns;
         }
         self.wake_at(self.pace.next_ns, context);
         usize::from(is_time)
     }
 
-    /// Has a client that takes its responses slowly take a few bytes, if it is time.
+    /// Lets a slow reader read a few bytes if they are due.
     fn sip(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         if let ClientKind::SlowRead { bytes, .. } = self.account.kind {
             if self.pace.step(now_ns) {
@@ -270,10 +270,10 @@ impl Client {
         }
     }
 
-    /// Takes up to `bytes_max` bytes of responses.
+    /// Receives up to `bytes_max` bytes of responses.
     fn receive(&mut self, bytes_max: usize, context: &mut RunContext<'_>) {
         let bytes_max = bytes_max.min(context.buffer.len());
-        // Nothing looks at the bytes of a body that fills the buffer, so they need not be copied.
+        // The bytes of a body that fills the buffer are not examined, so they need not be copied.
         let discard = self.conversation.body_bytes_left() >= bytes_max as u64;
         let received = self.socket.receive(&mut context.buffer, bytes_max, discard);
         let now_ns = context.now_ns();
@@ -297,7 +297,8 @@ impl Client {
         }
     }
 
-    /// Reads the responses in the first bytes of the buffer; whether the connection can be used on.
+    /// Reads the responses in the first `bytes` of the buffer. Returns whether the connection can be used
+    /// further.
     fn digest(
         &mut self,
         bytes: usize,
@@ -321,7 +322,7 @@ impl Client {
         is_usable
     }
 
-    /// Counts what came; whether the connection can be used on.
+    /// Counts an event. Returns whether the connection can be used further.
     fn take(&mut self, event: Event, now_ns: u64, context: &mut RunContext<'_>) -> bool {
         match event {
             Event::Partial => true,
@@ -345,7 +346,7 @@ impl Client {
         }
     }
 
-    /// The server closed, which may be what ends the response.
+    /// Handles the end of the connection, which may also be the end of a response.
     fn closed(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> Result<bool, Trouble> {
         if let Some(trouble) = self.socket.tls_trouble(context) {
             return Err(trouble);
@@ -355,7 +356,7 @@ impl Client {
         Ok(false)
     }
 
-    /// Broadcasts do not reach it until it is connected again.
+    /// Records that broadcasts do not reach the client until it is connected again.
     fn unsubscribe(&mut self, context: &mut RunContext<'_>) {
         let was_open = self.conversation.websocket().is_some_and(WebSocket::leave);
         if let Some(broadcasts) = context.broadcasts.as_mut().filter(|_| was_open) {
@@ -363,7 +364,7 @@ impl Client {
         }
     }
 
-    /// Counts the trouble with all that was pending, and begins again after a rest.
+    /// Counts the trouble and all pending requests as lost, and reconnects after a delay.
     fn fail(&mut self, trouble: Trouble, now_ns: u64, context: &mut RunContext<'_>) {
         let pending = self.conversation.take();
         self.account.fail(trouble, &pending, now_ns);

@@ -1,4 +1,4 @@
-//! What a connection speaks, and what it has pending.
+//! The protocol of a connection, with its pending requests.
 
 use crate::broadcast::Marker;
 use crate::exchange::{Event, Step};
@@ -6,7 +6,7 @@ use crate::http1::Http1;
 use crate::http2::Http2;
 use crate::pending::PendingRequest;
 use crate::plan::{Plan, Protocol};
-use crate::run_context::Prepared;
+use crate::run_context::PreparedRequest;
 use crate::tally::Trouble;
 use crate::websocket::WebSocket;
 
@@ -18,7 +18,7 @@ pub(crate) enum Conversation {
 }
 
 impl Conversation {
-    /// One of the plan, with up to `depth` requests pending.
+    /// Creates the plan's protocol with up to `depth` pending requests.
     pub(crate) fn new(plan: &Plan, depth: usize, marker: &Marker) -> Self {
         let request = &plan.urls[0].request;
         let keeps_alive = request.keeps_alive();
@@ -51,7 +51,7 @@ impl Conversation {
         }
     }
 
-    /// Whether there is to be a connection.
+    /// Whether a connection is needed.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.is_empty() || matches!(self, Self::WebSocket(socket) if socket.is_broadcast())
     }
@@ -64,7 +64,7 @@ impl Conversation {
         }
     }
 
-    /// Takes all that is pending.
+    /// Takes all pending requests.
     pub(crate) fn take(&mut self) -> Vec<PendingRequest> {
         match self {
             Self::Http1(http1) => {
@@ -85,8 +85,8 @@ impl Conversation {
         }
     }
 
-    /// A new connection begins: everything has to be sent again.
-    pub(crate) fn restart(&mut self, requests: &[Prepared]) {
+    /// Prepares for a new connection, on which everything has to be sent again.
+    pub(crate) fn restart(&mut self, requests: &[PreparedRequest]) {
         match self {
             Self::Http1(http1) => http1.restart(),
             Self::Http2(http2) => http2.restart(),
@@ -94,8 +94,8 @@ impl Conversation {
         }
     }
 
-    /// Writes what is asked, as far as the server allows it.
-    pub(crate) fn prepare(&mut self, requests: &[Prepared], now_ns: u64) {
+    /// Encodes requests, as far as the server's limits allow.
+    pub(crate) fn prepare(&mut self, requests: &[PreparedRequest], now_ns: u64) {
         match self {
             Self::Http1(_) => {}
             Self::Http2(http2) => http2.prepare(requests, now_ns),
@@ -103,7 +103,7 @@ impl Conversation {
         }
     }
 
-    /// Whether there is anything left to send.
+    /// Whether there are bytes left to send.
     pub(crate) fn is_unsent(&self) -> bool {
         match self {
             Self::Http1(http1) => http1.pending().is_unsent(),
@@ -112,8 +112,8 @@ impl Conversation {
         }
     }
 
-    /// What can be sent at once.
-    pub(crate) fn unsent<'a>(&'a self, requests: &'a [Prepared]) -> &'a [u8] {
+    /// Returns the bytes that can be sent at once.
+    pub(crate) fn unsent<'a>(&'a self, requests: &'a [PreparedRequest]) -> &'a [u8] {
         match self {
             Self::Http1(http1) => http1.unsent(requests),
             Self::Http2(http2) => http2.unsent(),
@@ -121,8 +121,8 @@ impl Conversation {
         }
     }
 
-    /// So much of that was sent.
-    pub(crate) fn count_sent(&mut self, bytes: usize, requests: &[Prepared]) {
+    /// Records that this many bytes were sent.
+    pub(crate) fn count_sent(&mut self, bytes: usize, requests: &[PreparedRequest]) {
         match self {
             Self::Http1(http1) => http1.count_sent(bytes, requests),
             Self::Http2(http2) => http2.count_sent(bytes),
@@ -130,16 +130,16 @@ impl Conversation {
         }
     }
 
-    /// How many bytes are still to come at which nothing looks, where that is known.
+    /// Returns the number of body bytes to come that need no examination; 0 if unknown.
     pub(crate) fn body_bytes_left(&self) -> u64 {
         if let Self::Http1(http1) = self { http1.body_bytes_left() } else { 0 }
     }
 
-    /// Takes bytes up to the next event, or all of them.
+    /// Reads up to the next event, or all bytes.
     pub(crate) fn read(
         &mut self,
         bytes: &mut &[u8],
-        requests: &[Prepared],
+        requests: &[PreparedRequest],
     ) -> Result<Step, Trouble> {
         match self {
             Self::Http1(http1) => http1.read(bytes),
@@ -148,7 +148,7 @@ impl Conversation {
         }
     }
 
-    /// The server closed.
+    /// Handles the end of the connection.
     pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
         match self {
             Self::Http1(http1) => http1.close(),
@@ -157,12 +157,12 @@ impl Conversation {
         }
     }
 
-    /// A request that waits too long while others are answered, and is given up alone.
+    /// Gives up a request that has waited too long while others were answered.
     pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64) -> Option<PendingRequest> {
         if let Self::Http2(http2) = self { http2.expire(now_ns, timeout_ns) } else { None }
     }
 
-    /// How many responses each stream had.
+    /// The number of responses for each stream.
     pub(crate) fn served(&self) -> &[u64] {
         if let Self::Http2(http2) = self { http2.served() } else { &[] }
     }

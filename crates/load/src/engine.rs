@@ -1,4 +1,4 @@
-//! All clients in one thread: epoll, timers, and the end of the run.
+//! Runs all clients in one thread, with epoll and timers.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -13,42 +13,42 @@ use crate::broadcast::{Broadcasts, Marker};
 use crate::client::Client;
 use crate::plan::{Plan, Protocol, nanoseconds};
 use crate::report::Outcome;
-use crate::run_context::{Prepared, RunContext};
+use crate::run_context::{PreparedRequest, RunContext};
 use crate::timers::Timers;
 use crate::{Error, Report, report};
 
-/// How much is read from a socket at a time. Larger ones gain nothing and fall out of the cache.
+/// The most bytes read from a socket at once. Larger reads gain nothing and fall out of the cache.
 const BUFFER_BYTES: usize = 128 * 1024;
-/// How many sockets are served before the clock is looked at again.
+/// The most sockets served before the clock is read again.
 const EVENTS_MAX: usize = 256;
-/// How often requests are looked at that have waited too long, and progress is told.
+/// The interval at which timeouts are checked and progress is reported.
 const TICK_NS: u64 = 100_000_000;
-/// Descriptors that a process has besides its connections.
+/// Descriptors that a process needs besides its connections.
 const OTHER_DESCRIPTORS: u64 = 16;
-/// Names the descriptor that stops the run; clients have their places.
+/// The token of the descriptor that stops the run. Clients have their index.
 const STOP: u64 = u64::MAX;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug)]
 pub struct Progress<'a> {
-    /// Since its start.
+    /// The time since the start.
     pub elapsed: Duration,
     clients: &'a [Client],
 }
 
 impl Progress<'_> {
-    /// How many requests of each judged connection were answered.
+    /// Returns the number of answered requests for each connection whose fairness is judged.
     pub fn shares(&self) -> impl Iterator<Item = u64> {
         let judged = self.clients.iter().filter(|client| client.account().kind.is_judged());
         judged.map(|client| client.account().tallies.completed())
     }
 }
 
-/// Runs the plan in this thread and reports on it. It ends as the plan says, when `stop` becomes
-/// readable, or when no connection at all can be made. `watch` is told of progress ten times a second.
+/// Runs the plan in this thread and returns the report. The run ends as planned, when `stop` becomes
+/// readable, or when no connection can be made at all. `watch` is called ten times a second.
 ///
-/// The process's soft limit of descriptors is raised if it has to be. This thread's timer slack is
-/// lowered, so that requests of an open loop leave on time.
+/// Raises the process's soft limit of descriptors if necessary, and lowers this thread's timer slack so that
+/// requests of an open loop leave on time.
 ///
 /// # Errors
 /// More connections than the process may have descriptors, or a kernel without epoll.
@@ -87,7 +87,7 @@ impl<'a> Engine<'a> {
         let context = RunContext {
             plan,
             epoll,
-            requests: Prepared::of(plan),
+            requests: PreparedRequest::of(plan),
             buffer: vec![0; BUFFER_BYTES],
             timers: Timers::default(),
             broadcasts: broadcasts(plan, clients.len()),
@@ -99,9 +99,9 @@ impl<'a> Engine<'a> {
         Ok(Self { context, clients, events: Vec::with_capacity(EVENTS_MAX), is_stopped: false })
     }
 
-    /// Runs to the end; how long it took.
+    /// Runs to the end. Returns the duration.
     fn run(&mut self, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Duration, Error> {
-        // Without it, every timer is up to 50 µs late. Where it is refused they are, and no worse.
+        // With the default slack every timer is up to 50 µs late, which is the worst effect of an error here.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let end_ns = self.context.plan.duration.map_or(u64::MAX, nanoseconds);
         let mut tick_ns = TICK_NS;
@@ -125,7 +125,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Sends the broadcasts that are due; when the next one will be.
+    /// Sends the broadcasts that are due. Returns when the next one is due.
     fn broadcast(&mut self, now_ns: u64) -> u64 {
         loop {
             let Some(broadcasts) = &mut self.context.broadcasts else { return u64::MAX };
@@ -142,7 +142,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Serves the sockets that are ready, or become so before `until_ns`.
+    /// Serves the sockets that are ready, or become ready before `until_ns`.
     fn wait(&mut self, until_ns: u64) -> Result<(), Error> {
         let left_ns = until_ns.saturating_sub(self.context.now_ns());
         let timeout = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
@@ -166,9 +166,10 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// For kernels before 5.11, sandboxes and QEMU, which refuse the finer call.
+    /// Waits with a resolution of milliseconds, for kernels before 5.11, sandboxes and QEMU, which refuse the
+    /// finer call.
     fn wait_ms(&mut self, left_ns: u64) -> Result<usize, Errno> {
-        // Up to the next millisecond: a wait that ends early would be begun again and again.
+        // Rounded up, since a wait that ends early would be repeated again and again.
         let ms = u32::try_from(left_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         thruway_sys::epoll::wait_ms(self.context.epoll.as_fd(), &mut self.events, Some(ms))
     }
@@ -182,7 +183,7 @@ impl<'a> Engine<'a> {
         watch(&Progress { elapsed: Duration::from_nanos(now_ns), clients: &self.clients });
     }
 
-    /// Whether as many requests as the plan allows were asked, and none is pending.
+    /// Whether all requests of the plan were asked and none is pending.
     fn is_done(&self) -> bool {
         self.context.left == 0 && self.clients.iter().all(Client::is_quiet)
     }
@@ -198,13 +199,13 @@ fn clients(plan: &Plan) -> Vec<Client> {
     numbered.map(client).collect()
 }
 
-/// Messages to all clients, if the plan has them.
+/// Creates the broadcasts, if the plan has them.
 fn broadcasts(plan: &Plan, clients: usize) -> Option<Broadcasts> {
     let is_wanted = matches!(&plan.protocol, Protocol::WebSocket(said) if said.is_broadcast);
     is_wanted.then(|| Broadcasts::new(&plan.classes[0], clients))
 }
 
-/// Raises the soft limit of descriptors where it is too low for `connections`.
+/// Raises the soft limit of descriptors if it is too low for `connections`.
 fn allow_descriptors(connections: u64) -> Result<(), Error> {
     let needed = connections + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);

@@ -1,10 +1,10 @@
-//! Why a run could not begin, or go on.
+//! The errors that prevent a run.
 
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// What kept a run from its report. Trouble with single requests is counted in the report instead.
+/// An error that prevented or ended a run. Failures of single requests are counted in the report instead.
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
@@ -46,7 +46,7 @@ impl Error {
         matches!(self.kind, Kind::Remote { .. })
     }
 
-    /// Whether more connections were asked for than the process may have descriptors.
+    /// Whether the process may not have enough descriptors for the connections.
     #[must_use]
     pub fn is_too_many(&self) -> bool {
         matches!(self.kind, Kind::Descriptors { .. })
@@ -65,7 +65,7 @@ impl fmt::Display for Error {
                 write!(formatter, "{host} is {address}, which is another machine")
             }
             Kind::Descriptors { needed, allowed } => {
-                write!(formatter, "{needed} descriptors are needed, and {allowed} are allowed")
+                write!(formatter, "the run needs {needed} descriptors, but the limit is {allowed}")
             }
             Kind::System { doing, error } => write!(formatter, "cannot {doing}: {error}"),
         }

@@ -1,42 +1,42 @@
-//! What a connection's bytes turned out to be.
+//! Events on a connection.
 
 use crate::pending::PendingRequest;
 use crate::tally::Trouble;
 
-/// What the next bytes of a connection meant.
+/// The meaning of the latest bytes of a connection.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// The place of the URL for which they count; without it they count for the client's first.
+    /// The index of the URL for which the bytes count; `None` if they count for the client's first URL.
     pub(crate) url: Option<usize>,
     pub(crate) event: Event,
 }
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Nothing came to its end.
+    /// Nothing is complete yet.
     Partial,
-    /// A request has its response.
+    /// A request received its response.
     Response(Answer),
-    /// One request is lost, and the connection is not.
+    /// A request was lost, but the connection continues.
     Lost(PendingRequest, Trouble),
-    /// The server takes no further request on this connection.
+    /// The server takes no further requests on this connection.
     Farewell,
-    /// The client gets every broadcast from now on.
+    /// The client receives every broadcast from now on.
     Subscribed,
 }
 
-/// A response that came to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) request: PendingRequest,
-    /// None where the protocol has no status.
+    /// The status; `None` if the protocol has none.
     pub(crate) status: Option<u16>,
-    /// Whether the connection can be used for nothing else.
+    /// Whether the connection cannot be used further.
     pub(crate) is_last: bool,
 }
 
 impl Step {
-    /// Bytes that ended nothing, and belong to no request.
+    /// Creates a step for bytes that complete nothing and belong to no request.
     pub(crate) fn partial() -> Self {
         Self { url: None, event: Event::Partial }
     }

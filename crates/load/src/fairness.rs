@@ -1,6 +1,7 @@
-//! Whether all connections got the same.
+//! Measures how equally the responses are shared among connections.
 
-/// Jain's index of the shares: (Σx)² ÷ (n · Σx²). 1 when all are equal, 1/n when one has everything.
+/// Returns Jain's index of the shares: (Σx)² ÷ (n · Σx²). 1 if all shares are equal, 1/n if one connection
+/// has everything.
 ///
 /// `None` if no connection got anything. R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness and
 /// Discrimination for Resource Allocation in Shared Computer Systems", DEC TR-301, 1984.
@@ -17,8 +18,8 @@ pub fn jain(shares: impl IntoIterator<Item = u64>) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (count * squares))
 }
 
-/// Whether a connection that asked was starved: it got nothing, or less than a tenth of its class's
-/// mean share.
+/// Whether a connection that asked is starved: it has no response, or less than a tenth of its class's mean
+/// share.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never made")]
 pub fn is_starved(share: u64, mean: f64) -> bool {

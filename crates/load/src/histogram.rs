@@ -1,11 +1,12 @@
-//! How often each latency occurred, with a bounded relative error.
+//! A histogram of latencies with a bounded relative error.
 
-/// Each power of two is cut into 2⁷ buckets, so a reported value is within 0.4 % of the recorded one.
+/// Each power of two is divided into 2⁷ buckets, so a reported value differs from the recorded one by at most
+/// 0.4 %.
 const PRECISION_BITS: u32 = 7;
 
 /// Counts of values in buckets whose width grows with the value, as in an HDR histogram.
 ///
-/// It grows to the largest value recorded, at most 60 KB, and allocates nothing after that.
+/// The memory grows with the largest recorded value, to at most 60 KB.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -14,7 +15,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one value, in whatever unit the caller keeps to.
+    /// Counts a value, in a unit of the caller's choice.
     pub fn record(&mut self, value: u64) {
         let bucket = bucket(value);
         if bucket >= self.counts.len() {
@@ -25,7 +26,7 @@ impl Histogram {
         self.largest = self.largest.max(value);
     }
 
-    /// Adds all that `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.counts.len() > self.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -37,19 +38,19 @@ impl Histogram {
         self.largest = self.largest.max(other.largest);
     }
 
-    /// How many values were recorded.
+    /// Returns the number of recorded values.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The largest value, exactly; 0 if there is none.
+    /// Returns the largest value exactly; 0 if empty.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.largest
     }
 
-    /// The value that `share` (0 to 1) of all values do not exceed; 0 if there is none.
+    /// Returns the value that a `share` (0 to 1) of all values do not exceed; 0 if empty.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -70,13 +71,14 @@ impl Histogram {
     }
 }
 
-/// Values below 2⁸ have a bucket of their own; of larger ones the first eight bits count.
+/// Returns the bucket of a value. Values below 2⁸ have a bucket of their own; for larger values the first
+/// eight bits count.
 fn bucket(value: u64) -> usize {
     let shift = (u64::BITS - PRECISION_BITS - 1).saturating_sub(value.leading_zeros());
     ((shift as usize) << PRECISION_BITS) + (value >> shift) as usize
 }
 
-/// The value in the middle of a bucket.
+/// Returns the value in the middle of a bucket.
 fn middle(bucket: usize) -> u64 {
     let shift = (bucket >> PRECISION_BITS).saturating_sub(1);
     let first = ((bucket - (shift << PRECISION_BITS)) as u64) << shift;

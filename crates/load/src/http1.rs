@@ -1,9 +1,9 @@
-//! A connection of HTTP/1: responses come in the order of the requests.
+//! A connection of HTTP/1, on which responses come in the order of the requests.
 
 use crate::exchange::{Answer, Event, Step};
 use crate::pending::{PendingRequest, PendingRequests};
 use crate::response::{Response, ResponseReader};
-use crate::run_context::Prepared;
+use crate::run_context::PreparedRequest;
 use crate::tally::Trouble;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Http1 {
 }
 
 impl Http1 {
-    /// Requests that are pending `depth` at a time.
+    /// Creates a connection with up to `depth` pending requests.
     pub(crate) fn new(depth: usize, is_head: bool, keeps_alive: bool) -> Self {
         let pending = PendingRequests::with_capacity(depth);
         Self { reader: ResponseReader::new(is_head), pending, keeps_alive }
@@ -33,25 +33,25 @@ impl Http1 {
         self.pending.clear();
     }
 
-    /// A new connection begins: everything has to be sent again.
+    /// Prepares for a new connection, on which everything has to be sent again.
     pub(crate) fn restart(&mut self) {
         self.reader.restart();
         self.pending.resend();
     }
 
-    /// What can be sent at once.
-    pub(crate) fn unsent<'a>(&self, requests: &'a [Prepared]) -> &'a [u8] {
+    /// Returns the bytes that can be sent at once.
+    pub(crate) fn unsent<'a>(&self, requests: &'a [PreparedRequest]) -> &'a [u8] {
         let part = self.pending.next_part(|url| requests[url].one_bytes);
         part.map_or(&[], |(url, part)| &requests[url].bytes[part])
     }
 
-    pub(crate) fn count_sent(&mut self, bytes: usize, requests: &[Prepared]) {
+    pub(crate) fn count_sent(&mut self, bytes: usize, requests: &[PreparedRequest]) {
         if let Some((url, _)) = self.pending.next_part(|url| requests[url].one_bytes) {
             self.pending.count_sent(bytes, requests[url].one_bytes);
         }
     }
 
-    /// How many bytes of a body are still to come, where that is known.
+    /// Returns the number of body bytes to come; 0 if unknown.
     pub(crate) fn body_bytes_left(&self) -> u64 {
         self.reader.body_bytes_left()
     }
@@ -63,7 +63,7 @@ impl Http1 {
         Ok(Step { url: Some(oldest.url), event })
     }
 
-    /// The server closed, which may be what ends the response.
+    /// Handles the end of the connection, which may also be the end of a response.
     pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
         match self.reader.close() {
             Ok(Some(response)) => Ok(self.complete(response)),
@@ -73,10 +73,10 @@ impl Http1 {
         }
     }
 
-    /// The oldest request has its response.
+    /// Completes the oldest request.
     fn complete(&mut self, response: Response) -> Event {
         let Some((request, was_sent)) = self.pending.pop() else { return Event::Partial };
-        // A response to a request that is not sent yet leaves the connection in doubt.
+        // After a response to a request that was not sent completely, the state of the connection is unknown.
         let is_last = !(self.keeps_alive && response.keeps_alive && was_sent);
         Event::Response(Answer { request, status: Some(response.status), is_last })
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run with a report, not without one.
+//! Makes Ctrl-C end a run with a report.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,17 +7,18 @@ use thruway_sys::signal::BlockedSignals;
 
 use crate::Error;
 
-/// Holds SIGINT and SIGTERM back; readable when one came, so it can stop a run.
+/// Blocks SIGINT and SIGTERM. The descriptor becomes readable when one arrives, so that it can stop a run.
 ///
-/// When it is dropped the signal is delivered as ever: the shell sees what ended the process.
+/// When the value is dropped, the signal is delivered as usual, so that the shell sees the cause of the
+/// process's end.
 #[derive(Debug)]
 pub struct Interrupt(BlockedSignals);
 
 impl Interrupt {
-    /// Begins to hold them back from the calling thread.
+    /// Blocks both signals in the calling thread.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// The process is out of descriptors.
     pub fn new() -> Result<Self, Error> {
         BlockedSignals::new(&[Signal::INT, Signal::TERM])
             .map(Self)

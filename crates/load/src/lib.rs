@@ -1,19 +1,19 @@
-//! Load on an HTTP server, and each connection's share of the responses.
+//! Puts load on an HTTP server and measures each connection's share of the responses.
 //!
-//! An average hides a starved client: a server that answers four connections of ten looks *fast*. So
-//! everything here is counted per connection, and whatever is still pending at the end counts too.
+//! Averages hide starved clients: a server that answers four connections of ten looks *fast*. Everything is
+//! therefore counted for each connection, including requests that are still pending at the end.
 //!
 //! Reading order:
 //!
-//! 1. [`Plan`]: what to ask of which server, and for how long.
+//! 1. [`Plan`]: the server, the requests, the clients and the duration of a run.
 //! 2. [`schedule`]: when a client's next request is due.
-//! 3. [`client`]: one connection, which asks, reads and counts.
-//! 4. [`conversation`]: what it speaks: [`http1`], [`http2`] or [`websocket`].
-//! 5. [`engine`]: epoll over all of them, in one thread.
-//! 6. [`Report`]: what a run showed.
+//! 3. [`client`]: a connection that asks, reads and counts.
+//! 4. [`conversation`]: its protocol: [`http1`], [`http2`] or [`websocket`].
+//! 5. [`engine`]: runs all clients in one thread with epoll.
+//! 6. [`Report`]: the results of a run.
 //!
-//! What it sends and reads is written and read here, by no code of our server, so that it can convict one. TLS alone is
-//! shared, and is rustls.
+//! The encoding and decoding of all protocols is implemented here and shares no code with our server, so that
+//! a defect of the server cannot hide. Only TLS is shared, which is rustls.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -28,7 +28,6 @@ mod histogram;
 mod http1;
 mod http2;
 mod interrupt;
-mod outgoing;
 mod pace;
 mod pending;
 mod plan;
@@ -40,6 +39,7 @@ mod response;
 mod rotation;
 mod run_context;
 mod schedule;
+mod send_buffer;
 mod socket;
 mod tally;
 mod target;

@@ -1,13 +1,13 @@
-//! When a slow client may do something: send its next byte, or read its next few.
+//! The pace of a slow client, which sends its next byte or reads its next few bytes at intervals.
 
 use crate::plan::{ClientKind, nanoseconds};
 
-/// The steps of one client. Times are nanoseconds since the start of the run.
+/// The pace of one client. Times are nanoseconds since the start of the run.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The time between two; none for clients that are not slow.
+    /// The interval; `None` for clients that are not slow.
     gap_ns: Option<u64>,
-    /// When the next is due.
+    /// When the next step is due.
     pub(crate) next_ns: u64,
 }
 
@@ -22,7 +22,7 @@ impl Pace {
         Self { gap_ns, next_ns: 0 }
     }
 
-    /// Whether it is time for a slow client to do something.
+    /// Whether a slow client may take a step now. Sets the time of the next one.
     pub(crate) fn step(&mut self, now_ns: u64) -> bool {
         let Some(gap_ns) = self.gap_ns.filter(|_| now_ns >= self.next_ns) else { return false };
         self.next_ns = now_ns + gap_ns;

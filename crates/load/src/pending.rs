@@ -1,26 +1,26 @@
-//! The requests of one client that are not answered yet, and how far they have been sent.
+//! The unanswered requests of one client, and how many of their bytes have been sent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// One of them.
+/// An unanswered request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PendingRequest {
-    /// When it was due, in nanoseconds since the start of the run.
+    /// When the request was due, in nanoseconds since the start of the run.
     pub(crate) due_ns: u64,
-    /// The place of its URL in the plan.
+    /// The index of the URL in the plan.
     pub(crate) url: usize,
-    /// Of broadcasts, which it is.
+    /// The number of the broadcast; 0 for other requests.
     pub(crate) number: u64,
 }
 
-/// Pending requests, the oldest first. A prefix of their bytes has been sent.
+/// Pending requests, oldest first. A prefix of their bytes has been sent.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRequests {
     requests: VecDeque<PendingRequest>,
-    /// How many are sent in full.
+    /// The number of requests sent completely.
     sent: usize,
-    /// How many bytes of the next one are sent.
+    /// The number of bytes sent of the next request.
     sent_bytes: usize,
 }
 
@@ -49,7 +49,8 @@ impl PendingRequests {
         self.requests.push_back(request);
     }
 
-    /// The oldest has its response; and whether it had been sent in full.
+    /// Removes the oldest request, which has its response. Also returns whether the request had been sent
+    /// completely.
     pub(crate) fn pop(&mut self) -> Option<(PendingRequest, bool)> {
         let request = self.requests.pop_front()?;
         let was_sent = self.sent > 0;
@@ -60,13 +61,13 @@ impl PendingRequests {
         Some((request, was_sent))
     }
 
-    /// Whether there is anything left to send.
+    /// Whether there are bytes left to send.
     pub(crate) fn is_unsent(&self) -> bool {
         self.sent < self.requests.len()
     }
 
-    /// What can be sent at once: a URL, and a part of its request written again and again. `bytes` tells how long a
-    /// URL's request is.
+    /// Returns the next part to send: a URL, and a range of its request repeated. `bytes` returns the length
+    /// of a URL's request.
     pub(crate) fn next_part(
         &self,
         bytes: impl Fn(usize) -> usize,
@@ -77,14 +78,14 @@ impl PendingRequests {
         Some((url, self.sent_bytes..alike * bytes(url)))
     }
 
-    /// So many bytes of that part were sent; a request of its URL has `request_bytes`.
+    /// Records that `bytes` of that part were sent; a request for its URL has `request_bytes`.
     pub(crate) fn count_sent(&mut self, bytes: usize, request_bytes: usize) {
         let bytes = self.sent_bytes + bytes;
         self.sent += bytes / request_bytes;
         self.sent_bytes = bytes % request_bytes;
     }
 
-    /// They have to be sent again, from the start: on another connection.
+    /// Marks all requests as unsent, because they have to be sent on another connection.
     pub(crate) fn resend(&mut self) {
         (self.sent, self.sent_bytes) = (0, 0);
     }
@@ -99,7 +100,7 @@ impl PendingRequests {
 mod tests {
     use super::*;
 
-    /// URL 0 has a request of 10 bytes, URL 1 one of 20.
+    /// Returns the length of a request: 10 bytes for URL 0, 20 for URL 1.
     fn bytes(url: usize) -> usize {
         10 * (url + 1)
     }

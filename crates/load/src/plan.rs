@@ -1,4 +1,4 @@
-//! What a run does: which server it asks for what, with which clients, and for how long.
+//! The plan of a run: the server, the requests, the clients and the duration.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use thruway_tls::ClientContext;
 use crate::schedule::{Arrivals, Schedule, open_loop};
 use crate::{Address, Request};
 
-/// A run, described.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where connections go to.
+    /// The address that clients connect to.
     pub address: Address,
-    /// With what TLS is spoken, if it is. What it offers is the protocol's.
+    /// The TLS settings; `None` without TLS. The offered protocol is that of `protocol`.
     pub tls: Option<ClientContext>,
-    /// What is spoken on the connections.
+    /// The protocol on the connections.
     pub protocol: Protocol,
-    /// What is asked: at least one URL.
+    /// The requests: at least one URL.
     pub urls: Vec<WeightedRequest>,
-    /// The clients. Those of a class behave alike and are compared with one another.
+    /// The clients. Clients of a class behave alike and are compared with one another.
     pub classes: Vec<Class>,
-    /// When the run ends, if nothing ends it before.
+    /// The longest duration of the run; `None` without limit.
     pub duration: Option<Duration>,
-    /// After how many answered or failed requests the run ends.
+    /// The number of answered or failed requests that ends the run; `None` without limit.
     pub requests: Option<u64>,
-    /// When a pending request is given up, and its connection closed.
+    /// The time after which a pending request is given up and its connection closed.
     pub timeout: Duration,
 }
 
-/// What is spoken on the connections.
+/// The protocol on the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2, with prior knowledge or by ALPN. What a client has pending, it has on as many streams.
+    /// HTTP/2, with prior knowledge or by ALPN. Each pending request of a client has its own stream.
     Http2,
     /// Messages over WebSocket; the request is the handshake.
     WebSocket(Messages),
 }
 
 impl Protocol {
-    /// Its name in ALPN.
+    /// The name in ALPN.
     #[must_use]
     pub fn alpn(&self) -> &'static [u8] {
         match self {
@@ -50,71 +50,72 @@ impl Protocol {
     }
 }
 
-/// What is said over WebSocket.
+/// The messages of WebSocket clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Messages {
-    /// The text of a message. In a broadcast, `{id}` in it becomes the message's number.
+    /// The text of a message. In a broadcast, `{id}` is replaced by the message's number.
     pub message: Vec<u8>,
-    /// What each client says first.
+    /// The first message of each client.
     pub subscribe: Option<Vec<u8>>,
-    /// What is in the message by which the server says that a client is subscribed.
+    /// Text in the message by which the server confirms the subscription.
     pub confirmed: Option<Vec<u8>>,
-    /// Whether the first client speaks and all clients are to hear it. Without it, each waits for its own message.
+    /// Whether the first client sends each message and all clients receive it. Otherwise each client waits
+    /// for its own message to come back.
     pub is_broadcast: bool,
 }
 
-/// One of the URLs that are asked, and how often beside the others.
+/// A URL, with its frequency relative to others.
 #[derive(Debug, Clone)]
 pub struct WeightedRequest {
-    /// What is sent.
+    /// The request.
     pub request: Request,
-    /// Of every `sum of all weights` requests of a client, this many are for this URL; at least 1.
+    /// The number of requests for this URL among each `sum of all weights` requests of a client; at least 1.
     pub weight: u32,
 }
 
 /// Clients that behave alike.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Class {
-    /// What they do.
+    /// The behaviour.
     pub kind: ClientKind,
-    /// How many there are, each with a connection of its own.
+    /// The number of clients, each with a connection of its own.
     pub connections: u32,
-    /// How many requests a greedy, pipelined or scheduled client may have pending at a time; at least 1. With HTTP/2
-    /// they are streams.
+    /// The most requests that a greedy, pipelined or scheduled client may have pending; at least 1. With
+    /// HTTP/2 these are streams.
     pub depth: u32,
-    /// The index in the plan's URLs of the only URL that they ask; without it they ask all of them by weight.
+    /// The index of the only URL that the class asks; `None` to ask all URLs by weight.
     pub url: Option<usize>,
 }
 
-/// How a client behaves.
+/// The behaviour of a client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClientKind {
-    /// Always has as many requests pending as it may.
+    /// Always keeps as many requests pending as it may.
     Greedy,
-    /// The same, and it may have several: its own class beside greedy ones.
+    /// Like `Greedy`, as a class of its own for clients with several pending requests.
     Pipelined,
-    /// Asks, waits for the response, rests.
+    /// Asks, waits for the response, and pauses.
     Polite {
-        /// The rest after each response.
+        /// The pause after each response.
         pause: Duration,
     },
-    /// Asks at a rate that does not wait for responses (open loop).
+    /// Asks at a rate that does not depend on responses (open loop).
     Scheduled {
-        /// Requests a second, of the whole class.
+        /// The rate of the whole class, in requests per second.
         rate: f64,
-        /// How they are spread over a second.
+        /// The distribution of requests over time.
         arrivals: Arrivals,
     },
-    /// Sends its requests a byte at a time: a slow client.
+    /// Sends its requests byte by byte, as a slow client.
     Trickle {
-        /// The time between two bytes.
+        /// The interval between two bytes.
         gap: Duration,
     },
-    /// Takes its responses a few bytes at a time: another slow client.
+    /// Reads its responses a few bytes at a time, as a slow client.
     SlowRead {
-        /// The time between two reads.
+        /// The interval between two reads.
         gap: Duration,
-        /// How much it reads at a time, at most.
+        /// The most bytes read at once.
         bytes: usize,
     },
     /// Asks once and keeps its connection open.
@@ -122,13 +123,14 @@ pub enum ClientKind {
 }
 
 impl Class {
-    /// Clients that ask all URLs, one request at a time.
+    /// Creates a class whose clients ask all URLs, one request at a time.
     #[must_use]
     pub fn new(kind: ClientKind, connections: u32) -> Self {
         Self { kind, connections, depth: 1, url: None }
     }
 
-    /// How many requests a client may have pending: more than one only where its kind knows what to do with them.
+    /// Returns the most requests that a client may have pending; more than one only for kinds that support
+    /// it.
     pub(crate) fn depth(&self) -> usize {
         match self.kind {
             ClientKind::Greedy | ClientKind::Pipelined | ClientKind::Scheduled { .. } => {
@@ -138,7 +140,7 @@ impl Class {
         }
     }
 
-    /// The rule of the `number`th client.
+    /// Returns the schedule of client `number`.
     pub(crate) fn schedule(&self, number: u32) -> Schedule {
         match self.kind {
             ClientKind::Polite { pause } => Schedule::After { pause_ns: nanoseconds(pause) },
@@ -152,7 +154,7 @@ impl Class {
 }
 
 impl ClientKind {
-    /// The kind's name, as it stands in a mix and in reports.
+    /// The name of the kind, in a mix and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -166,14 +168,14 @@ impl ClientKind {
         }
     }
 
-    /// Whether clients of this kind have a claim to equal shares.
+    /// Whether clients of this kind can expect equal shares.
     #[must_use]
     pub fn is_judged(self) -> bool {
         !matches!(self, Self::Trickle { .. } | Self::SlowRead { .. } | Self::Idle)
     }
 }
 
-/// A time as the clients count it, cut to the longest that they can count.
+/// Converts a duration to nanoseconds, limited to `u64::MAX`.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,7 @@
-//! Random changes of what servers send, over each protocol: a client counts them or ends the connection.
+//! Feeds randomly changed server bytes to clients, over each protocol. A client must count responses or end
+//! the connection.
 //!
-//! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
+//! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` sets a million), `THRUWAY_SEED` the seed.
 
 use thruway_testing::{Random, setting};
 
@@ -9,12 +10,12 @@ use crate::conversation::Conversation;
 use crate::exchange::Event;
 use crate::pending::PendingRequest;
 use crate::plan::{Class, ClientKind, Messages, Plan, Protocol, WeightedRequest};
-use crate::run_context::Prepared;
+use crate::run_context::PreparedRequest;
 use crate::{Address, Request, Url};
 
-/// Cases of a run in CI, over each protocol.
+/// The number of cases in CI, for each protocol.
 const CASES: u64 = 2_000;
-/// How many requests are pending.
+/// The number of pending requests.
 const REQUESTS: usize = 4;
 
 const HTTP1: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbodyHTTP/1.1 103 x\r\n\r\n\
@@ -24,7 +25,8 @@ const HTTP2: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64\0\0\0\x04\x01\0\0\
     \0\0\x01\x01\0\0\0\0\x03\x88\0\0\x03\x09\x04\0\0\0\x03\x5c\x013\0\0\x05\0\x09\0\0\0\x03\x01abc\0\
     \0\0\x08\x06\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\0\0\x04\x08\0\0\0\0\0\0\0\x10\0\
     \0\0\x04\x03\0\0\0\0\x05\0\0\0\x07\0\0\x08\x07\0\0\0\0\0\0\0\0\x07\0\0\0\0";
-/// The first message comes in a later piece than the handshake, so that something was sent before it.
+/// The first message is longer than any piece, so it arrives after the handshake, when a message has been
+/// sent.
 const WEBSOCKET: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\
     Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\
     \x8a\x29a pong of 41 bytes, longer than any piece\x81\x04said\x89\x01p\x01\x02sa\x80\x02id\
@@ -45,9 +47,10 @@ fn plan(protocol: Protocol) -> Plan {
     }
 }
 
-/// Has a client read bytes in random pieces: how many requests had a response, and whether the connection ended.
+/// Feeds bytes to a client in random pieces. Returns the number of answered requests, and whether the
+/// connection ended.
 fn read(plan: &Plan, bytes: &[u8], random: &mut Random) -> (usize, bool) {
-    let requests = Prepared::of(plan);
+    let requests = PreparedRequest::of(plan);
     let mut conversation = Conversation::new(plan, REQUESTS, &Marker::new(1));
     for number in 0..REQUESTS as u64 {
         conversation.push(PendingRequest { due_ns: 0, url: 0, number });

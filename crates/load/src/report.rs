@@ -1,4 +1,4 @@
-//! What a run showed. Latencies are nanoseconds, from when a request was due to its last byte.
+//! The results of a run. Latencies are nanoseconds from when a request was due to its last byte.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::plan::{ClientKind, Plan, nanoseconds};
 use crate::tally::{Tally, Trouble};
 use crate::{Histogram, is_starved, jain};
 
-/// What a run showed, as a whole, by class, by URL, and by connection.
+/// The results of a run: in total, by class, by URL, and by connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// How long the run took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
-    /// All connections together. Its fairness is that of the least fair class.
+    /// The sum of all connections. Its fairness is that of the least fair class.
     pub total: GroupReport,
     /// Each class of clients, in the plan's order.
     pub classes: Vec<GroupReport>,
@@ -25,30 +25,30 @@ pub struct Report {
     pub urls: Vec<UrlReport>,
     /// Each connection, class by class.
     pub connections: Vec<ConnectionReport>,
-    /// Messages to all clients, where the plan has them.
+    /// Broadcasts, if the plan has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broadcasts: Option<BroadcastReport>,
-    /// The errno of the last failed connect, in words.
+    /// The error of the last failed connect.
     pub connect_error: Option<String>,
-    /// Why TLS failed the last time, in words.
+    /// The last failure of TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_error: Option<String>,
 }
 
-/// What became of messages to all clients. What each client got of them counts as its requests.
+/// The results of broadcasts. Each client's copies count as its requests.
 #[derive(Debug, Clone, Serialize)]
 pub struct BroadcastReport {
-    /// How many were sent.
+    /// The number of broadcasts sent.
     pub sent: u64,
-    /// How many reached every client.
+    /// The number of broadcasts that reached every client.
     pub whole: u64,
-    /// Those, a second.
+    /// `whole`, per second.
     pub whole_per_second: f64,
-    /// From when one was due until the last client had it.
+    /// The time from when a broadcast was due until the last client had it.
     pub latency: Latency,
 }
 
-/// What a group of connections reached.
+/// The results of a group of connections.
 #[derive(Debug, Clone, Serialize)]
 pub struct GroupReport {
     /// The name of their kind, or `total`.
@@ -56,51 +56,51 @@ pub struct GroupReport {
     /// The path of the only URL that they ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// How many there are.
+    /// The number of connections.
     pub connections: u64,
-    /// Requests that were answered in full, whatever the status.
+    /// Requests answered in full, whatever the status.
     pub requests: u64,
-    /// Those, a second.
+    /// `requests`, per second.
     pub requests_per_second: f64,
-    /// Bytes received, heads included, a second.
+    /// Bytes received per second, including heads.
     pub bytes_per_second: f64,
-    /// Requests that were lost: the sum of what the errors cost.
+    /// Requests that were lost because of `errors`.
     pub failed: u64,
-    /// Connections made.
+    /// The number of connections made.
     pub connects: u64,
-    /// Of the answered requests.
+    /// Latencies of answered requests.
     pub latency: Latency,
-    /// How equal the shares of the connections were.
+    /// The fairness among connections.
     pub fairness: Fairness,
-    /// How equal the shares of all their streams were, where connections have several and always use all of them.
+    /// The fairness among all streams, if connections have several and always use all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<StreamReport>,
-    /// Responses by status class (`2xx`); those that occurred.
+    /// Responses by status class (`2xx`); classes without responses are left out.
     pub status: BTreeMap<&'static str, u64>,
-    /// Errors by kind; those that occurred.
+    /// Errors by kind; kinds without errors are left out.
     pub errors: BTreeMap<&'static str, u64>,
 }
 
-/// What all clients together had of one URL.
+/// The results of one URL, for all clients.
 #[derive(Debug, Clone, Serialize)]
 pub struct UrlReport {
-    /// Its path.
+    /// The path of the URL.
     pub url: String,
-    /// How often it was asked beside the others.
+    /// The weight of the URL in the plan.
     pub weight: u32,
-    /// Requests that were answered in full, whatever the status.
+    /// Requests answered in full, whatever the status.
     pub requests: u64,
-    /// Those, a second.
+    /// `requests`, per second.
     pub requests_per_second: f64,
-    /// Bytes received, heads included, a second.
+    /// Bytes received per second, including heads.
     pub bytes_per_second: f64,
     /// Requests that were lost.
     pub failed: u64,
-    /// Of the answered requests.
+    /// Latencies of answered requests.
     pub latency: Latency,
-    /// Jain's index of its answered requests over the clients of a class that asks it: that of the least fair class.
+    /// Jain's index of the URL's answered requests over the clients of a class; that of the least fair class.
     pub index: Option<f64>,
-    /// Responses by status class (`2xx`); those that occurred.
+    /// Responses by status class (`2xx`); classes without responses are left out.
     pub status: BTreeMap<&'static str, u64>,
 }
 
@@ -115,33 +115,31 @@ pub struct Latency {
     pub max_ns: u64,
 }
 
-/// How equal the shares of connections were.
+/// The fairness among connections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Fairness {
-    /// Jain's index of the answered requests; `None` where no client got a response or no class is
-    /// judged.
+    /// Jain's index of answered requests; `None` if no client received a response or no class is judged.
     pub index: Option<f64>,
-    /// Connections that asked and were not answered, or less than a tenth as often as their class on
-    /// average.
+    /// The number of connections that asked and received nothing, or less than a tenth of their class's mean.
     pub starved: u64,
-    /// Requests that were pending at the end of the run, or due.
+    /// The number of requests that were pending or due at the end of the run.
     pub pending: u64,
-    /// For how long the oldest of them had been.
+    /// How long the oldest of them had waited.
     pub oldest_pending_ns: u64,
 }
 
-/// How equal the shares of streams were: over HTTP/2 each is a client that asks again and again.
+/// The fairness among streams. Over HTTP/2 each stream is a client that asks again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct StreamReport {
-    /// How many a connection has.
+    /// The number of streams of a connection.
     pub each: u64,
-    /// Jain's index of their responses.
+    /// Jain's index of the streams' responses.
     pub index: Option<f64>,
-    /// Those without a response, or with less than a tenth of the mean.
+    /// The number of streams without a response, or with less than a tenth of the mean.
     pub starved: u64,
 }
 
-/// What one connection reached.
+/// The results of one connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct ConnectionReport {
     /// The name of its client's kind.
@@ -149,33 +147,33 @@ pub struct ConnectionReport {
     /// The path of the only URL that it asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Requests that were answered in full.
+    /// Requests answered in full.
     pub requests: u64,
     /// Requests that were lost.
     pub failed: u64,
-    /// Times the connection was made.
+    /// The number of times the connection was made.
     pub connects: u64,
-    /// Of the answered requests.
+    /// Latencies of answered requests.
     pub latency: Latency,
-    /// Whether it got nothing, or less than a tenth of its class's mean.
+    /// Whether the connection received nothing, or less than a tenth of its class's mean.
     pub starved: bool,
-    /// Requests that were pending at the end of the run, or due.
+    /// The number of requests that were pending or due at the end of the run.
     pub pending: u64,
-    /// For how long the oldest of them had been.
+    /// How long the oldest of them had waited.
     pub oldest_pending_ns: u64,
 }
 
-/// How a run ended.
+/// The end of a run.
 pub(crate) struct Outcome {
     pub(crate) elapsed: Duration,
-    /// The errno of the last failed connect.
+    /// The error of the last failed connect.
     pub(crate) refusal: Option<Errno>,
-    /// Why TLS failed the last time.
+    /// The last failure of TLS.
     pub(crate) tls_failure: Option<String>,
     pub(crate) broadcasts: Option<Broadcasts>,
 }
 
-/// Reports on clients that come class by class.
+/// Creates the report. `clients` must be ordered by class.
 pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Report {
     let Outcome { elapsed, refusal, tls_failure, broadcasts } = outcome;
     let elapsed = *elapsed;
@@ -200,7 +198,7 @@ pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Repo
     }
 }
 
-/// What all classes had of a URL.
+/// Sums up the results of a URL over all classes.
 fn url_report(url: usize, classes: &[Group<'_>]) -> UrlReport {
     let mut tally = Tally::default();
     let clients = classes.iter().flat_map(|class| class.clients);
@@ -249,7 +247,7 @@ impl<'a> Group<'a> {
         self.clients[0].account().kind
     }
 
-    /// The only URL that a class asks, if it has one of its own.
+    /// The only URL that a class asks, if any.
     fn url(&self) -> Option<usize> {
         self.plan.classes[self.clients[0].account().class].url
     }
@@ -259,7 +257,7 @@ impl<'a> Group<'a> {
         self.url().map(|url| self.plan.urls[url].request.path().to_owned())
     }
 
-    /// Whether a class asks that URL, alone or beside others.
+    /// Whether a class asks the URL, alone or besides others.
     fn asks(&self, url: usize) -> bool {
         self.url().is_none_or(|only| only == url)
     }
@@ -284,7 +282,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// How equal the shares of one class were.
+    /// Returns the fairness within a class.
     fn fairness(&self) -> Fairness {
         let judged = self.clients.iter().filter(|client| is_judged(client));
         let connections: Vec<_> = self.connections().collect();
@@ -300,7 +298,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Of a class alone: what belongs to two is not compared.
+    /// Returns the fairness among the streams of a class. Streams of different classes are not compared.
     #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never reached")]
     fn streams(&self, name: &str) -> Option<StreamReport> {
         let is_always = matches!(self.kind(), ClientKind::Greedy | ClientKind::Pipelined);
@@ -349,7 +347,7 @@ impl ConnectionReport {
     }
 }
 
-/// Whether it had a claim to an equal share: a client without a request had none.
+/// Whether a client can expect an equal share. A client without requests cannot.
 fn is_judged(client: &Client) -> bool {
     client.account().kind.is_judged() && client.account().asked > 0
 }
@@ -375,7 +373,7 @@ impl Latency {
 }
 
 impl Fairness {
-    /// The lowest index, and everything else added up.
+    /// Returns the lowest index, with the sums of the other values.
     fn worst(classes: impl Iterator<Item = Self>) -> Self {
         let none = Self { index: None, starved: 0, pending: 0, oldest_pending_ns: 0 };
         classes.fold(none, |worst, class| Self {

@@ -1,15 +1,15 @@
-//! What is asked: the bytes of the request, the same each time.
+//! The bytes of a request.
 
 use crate::http2::fields;
 use crate::websocket::handshake::KEY;
 use crate::{Error, Url};
 
-/// One request, ready to be sent.
+/// A request that is ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     path: String,
     bytes: Vec<u8>,
-    /// Its head as HTTP/2 has it.
+    /// The head, encoded for HTTP/2.
     fields: Vec<u8>,
     body: Vec<u8>,
     is_head: bool,
@@ -17,11 +17,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// Writes a request for `url`. `headers` are lines of `Name: value`; one of them may replace
-    /// `Host`. Without `keep_alive` each request has a connection of its own.
+    /// Encodes a request for `url`. `headers` are lines of `Name: value`, one of which may replace `Host`.
+    /// Without `keep_alive` each request gets a connection of its own.
     ///
     /// # Errors
-    /// A method or a header that would not be one in a request.
+    /// A method or header is invalid.
     pub fn new(
         url: &Url,
         method: &str,
@@ -30,7 +30,7 @@ impl Request {
         keep_alive: bool,
     ) -> Result<Self, Error> {
         if method.is_empty() || !method.bytes().all(is_token) {
-            return Err(Error::request(method, "it is not a method"));
+            return Err(Error::request(method, "not a valid method"));
         }
         let mut text = format!("{method} {} HTTP/1.1\r\n", url.path());
         if !headers.iter().any(|header| is_named(header, "host")) {
@@ -56,10 +56,10 @@ impl Request {
         Ok(Self { path, bytes, fields, body, is_head, keeps_alive: keep_alive })
     }
 
-    /// Writes the handshake of a WebSocket. `headers` are as those of any request.
+    /// Encodes the handshake of a WebSocket, with the given headers.
     ///
     /// # Errors
-    /// A header that would not be one in a request.
+    /// A header is invalid.
     pub fn websocket(url: &Url, headers: &[String]) -> Result<Self, Error> {
         let request = Self::new(url, "GET", headers, None, true)?;
         let own = format!(
@@ -70,7 +70,7 @@ impl Request {
         Ok(Self { bytes: [head, own.as_bytes()].concat(), ..request })
     }
 
-    /// The bytes as they are sent.
+    /// The bytes as sent over HTTP/1.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -99,7 +99,7 @@ impl Request {
     }
 }
 
-/// The same request as HTTP/2 has it: names in small letters, and no `Host`.
+/// Encodes the head for HTTP/2, which has lower-case names and no `Host`.
 fn http2_fields(url: &Url, method: &str, headers: &[String], length: Option<usize>) -> Vec<u8> {
     let split = headers.iter().filter_map(|header| header.split_once(':'));
     let split: Vec<_> =
@@ -120,8 +120,8 @@ fn http2_fields(url: &Url, method: &str, headers: &[String], length: Option<usiz
     block
 }
 
-/// The length that is sent. An empty body has one, and so has no body at all with a method that is made to send one
-/// (RFC 9110, section 8.6).
+/// Returns the length to send. An empty body has one, and so does the lack of a body with a method that
+/// usually has one (RFC 9110, section 8.6).
 fn content_length(method: &str, body: Option<&[u8]>) -> Option<usize> {
     let means_to_send = matches!(method, "POST" | "PUT" | "PATCH");
     body.map(<[u8]>::len).or(means_to_send.then_some(0))
@@ -133,14 +133,14 @@ fn check_header(header: &str) -> Result<(), Error> {
         return refuse("a header is written as Name: value");
     };
     if name.is_empty() || !name.bytes().all(is_token) {
-        return refuse("its name is not one");
+        return refuse("not a valid header name");
     }
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-        return refuse("its value has control characters");
+        return refuse("control characters in the value");
     }
     if ["content-length", "transfer-encoding", "connection"].iter().any(|own| is_named(header, own))
     {
-        return refuse("the length and the connection are set by the load generator");
+        return refuse("the load generator sets this header itself");
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Which URL a client asks next: smooth weighted round-robin, so that shares are exact and evenly spread.
+//! Chooses the next URL of a client by smooth weighted round-robin, so that shares are exact and evenly
+//! spread.
 
 use crate::plan::{Class, Plan};
 
@@ -11,7 +12,7 @@ pub(crate) struct Rotation {
 
 #[derive(Debug)]
 struct Share {
-    /// The URL's place in the plan.
+    /// The index of the URL in the plan.
     url: usize,
     weight: i64,
     /// How far the URL is behind its share.
@@ -19,8 +20,8 @@ struct Share {
 }
 
 impl Rotation {
-    /// The rotation of the `number`th client of a class. Each client begins at another place, so that alike clients
-    /// do not ask for the same URL all at once.
+    /// Creates the rotation of client `number` of a class. Each client starts at a different position, so
+    /// that clients do not all ask for the same URL at once.
     pub(crate) fn new(plan: &Plan, class: &Class, number: u32) -> Self {
         let of_class = |url: &usize| class.url.is_none_or(|only| only == *url);
         let urls = (0..plan.urls.len()).filter(of_class);
@@ -39,13 +40,13 @@ impl Rotation {
         Self { shares, sum }
     }
 
-    /// The place of the URL whose turn it is.
+    /// Returns the index of the next URL.
     pub(crate) fn next(&mut self) -> usize {
         if let [only] = self.shares.as_slice() {
             return only.url;
         }
         self.shares.iter_mut().for_each(|share| share.credit += share.weight);
-        // Of several that are equally far behind, the first.
+        // The first of several that are equally far behind.
         let Some(next) = self.shares.iter_mut().rev().max_by_key(|share| share.credit) else {
             return 0;
         };

@@ -10,40 +10,41 @@ use crate::broadcast::Broadcasts;
 use crate::plan::{Class, Plan, Protocol, nanoseconds};
 use crate::timers::Timers;
 
-/// What every client of a run uses.
+/// The state that all clients of a run share.
 pub(crate) struct RunContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) epoll: OwnedFd,
-    /// By URL, in the plan's order.
-    pub(crate) requests: Vec<Prepared>,
+    /// The requests by URL, in the plan's order.
+    pub(crate) requests: Vec<PreparedRequest>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) timers: Timers,
-    /// Messages to all clients, where the plan has them.
+    /// The broadcasts, if the plan has them.
     pub(crate) broadcasts: Option<Broadcasts>,
-    /// How many requests may still be asked.
+    /// The number of requests that may still be asked.
     pub(crate) left: u64,
-    /// The errno of the last failed connect.
+    /// The error of the last failed connect.
     pub(crate) refusal: Option<Errno>,
-    /// Why TLS failed the last time.
+    /// The last failure of TLS.
     pub(crate) tls_failure: Option<String>,
     pub(crate) start: Instant,
 }
 
-/// A request, ready to be sent.
-pub(crate) struct Prepared {
-    /// As HTTP/1 has it, as often as it may be pending, so that any part of them can be sent at once.
+/// A request that is ready to be sent.
+pub(crate) struct PreparedRequest {
+    /// The request for HTTP/1, repeated as often as it may be pending, so that any part of the repetition can
+    /// be sent at once.
     pub(crate) bytes: Vec<u8>,
-    /// The length of one.
+    /// The length of one request.
     pub(crate) one_bytes: usize,
-    /// Its head as HTTP/2 has it.
+    /// The head for HTTP/2.
     pub(crate) fields: Vec<u8>,
     pub(crate) body: Vec<u8>,
-    /// Whether its response has no body, whatever its head says.
+    /// Whether the response has no body, whatever its head says.
     pub(crate) is_head: bool,
 }
 
-impl Prepared {
-    /// All that a plan sends.
+impl PreparedRequest {
+    /// Prepares all requests of a plan.
     pub(crate) fn of(plan: &Plan) -> Vec<Self> {
         let depth = match plan.protocol {
             Protocol::Http1 => plan.classes.iter().map(Class::depth).max().unwrap_or(1),
@@ -61,7 +62,7 @@ impl Prepared {
 }
 
 impl RunContext<'_> {
-    /// Nanoseconds since the start of the run.
+    /// Returns the nanoseconds since the start of the run.
     pub(crate) fn now_ns(&self) -> u64 {
         nanoseconds(self.start.elapsed())
     }

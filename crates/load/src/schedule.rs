@@ -1,35 +1,36 @@
-//! When a client wants its next request.
+//! When a client's next request is due.
 
-/// How the requests of an open loop are spread over time.
+/// The distribution of an open loop's requests over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     Even,
-    /// At random and independent of each other, as those of many people are: a Poisson process. Each run draws the
-    /// same distances.
+    /// Random and independent, like those of many people: a Poisson process. Each run has the same intervals.
     Poisson,
 }
 
-/// One client's rule. Times are nanoseconds since the start of the run.
+/// The schedule of one client. Times are nanoseconds since the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Schedule {
-    /// At once: whenever fewer are pending than may be.
+    /// Whenever fewer requests are pending than allowed.
     Always,
-    /// A pause after each response.
+    /// After a pause that follows each response.
     After { pause_ns: u64 },
-    /// At a constant rate that does not wait for responses (open loop): request `n` is due at `first + n × interval`.
+    /// At a constant rate, independent of responses (open loop): request `n` is due at `first + n ×
+    /// interval`.
     Every { first_ns: u64, interval_ns: u64 },
-    /// At random distances of this mean, which do not wait for responses either.
+    /// At random intervals with this mean, independent of responses.
     Random { next_ns: u64, mean_ns: f64, draw: Draw },
-    /// One request, then silence.
+    /// One request only.
     Once,
 }
 
 impl Schedule {
-    /// When the next request is due, given how many were asked and when the last response came.
+    /// Returns when the next request is due, given the number of requests so far and the time of the last
+    /// response.
     ///
-    /// In an open loop it may lie in the past. Latency counts from there, not from when the client got
-    /// round to it. So a server that stalls cannot hide how long others would have waited
+    /// In an open loop the time may lie in the past. Latency counts from then, and not from when the client
+    /// was able to send, so that a server that stalls cannot hide how long other requests would have waited
     /// ("coordinated omission").
     pub(crate) fn due_ns(&self, asked: u64, last_response_ns: u64, now_ns: u64) -> Option<u64> {
         match *self {
@@ -42,14 +43,14 @@ impl Schedule {
         }
     }
 
-    /// The request that was due has been asked.
+    /// Moves on after the due request was asked.
     pub(crate) fn advance(&mut self) {
         if let Self::Random { next_ns, mean_ns, draw } = self {
             *next_ns += draw.distance_ns(*mean_ns);
         }
     }
 
-    /// How many requests are due and not yet asked, and since when the oldest of them.
+    /// Returns the number of requests that are due but not asked yet, and when the oldest was due.
     pub(crate) fn overdue(&self, asked: u64, now_ns: u64) -> Option<(u64, u64)> {
         let due_ns = self.due_ns(asked, 0, now_ns)?;
         let late_ns = now_ns.checked_sub(due_ns)?;
@@ -68,7 +69,7 @@ impl Schedule {
     }
 }
 
-/// The schedule of one of `clients` clients that together ask `rate` times a second.
+/// Returns the schedule of one of `clients` clients that together make `rate` requests per second.
 pub(crate) fn open_loop(rate: f64, arrivals: Arrivals, clients: u32, client: u32) -> Schedule {
     let gap_ns = 1e9 / rate;
     let mean_ns = gap_ns * f64::from(clients);
@@ -77,7 +78,7 @@ pub(crate) fn open_loop(rate: f64, arrivals: Arrivals, clients: u32, client: u32
             let interval_ns = nanoseconds(mean_ns).max(1);
             Schedule::Every { first_ns: nanoseconds(gap_ns * f64::from(client)), interval_ns }
         }
-        // Poisson processes of all clients together are one of the whole rate.
+        // The Poisson processes of all clients together are one of the whole rate.
         Arrivals::Poisson => {
             let mut draw = Draw { state: u64::from(client) };
             Schedule::Random { next_ns: draw.distance_ns(mean_ns), mean_ns, draw }
@@ -85,19 +86,19 @@ pub(crate) fn open_loop(rate: f64, arrivals: Arrivals, clients: u32, client: u32
     }
 }
 
-/// Random numbers that repeat with each run.
+/// A random number generator that repeats in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Draw {
     state: u64,
 }
 
 impl Draw {
-    /// An exponentially distributed distance, at least 1 ns, so that time passes.
+    /// Returns an exponentially distributed interval of at least 1 ns, so that time always advances.
     fn distance_ns(&mut self, mean_ns: f64) -> u64 {
         nanoseconds(-self.uniform().ln() * mean_ns).max(1)
     }
 
-    /// Above 0, and at most 1.
+    /// Returns a number above 0 and at most 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     fn uniform(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(due, even);
     }
 
-    /// When the first `count` requests of a client are due.
+    /// Returns when the first `count` requests of a client are due.
     fn due(mut schedule: Schedule, count: u64) -> Vec<u64> {
         let next = |asked| {
             let due_ns = schedule.due_ns(asked, 0, 0);
@@ -188,7 +189,7 @@ mod tests {
         let last_s = due[99_999] as f64 / 1e9;
         assert!((98.0..102.0).contains(&last_s), "{last_s} s for 100,000 at 1,000 a second");
         let short = due.windows(2).filter(|two| two[1] - two[0] < 1_000_000).count();
-        // Of exponential distances 1 - 1/e are below the mean: .632.
+        // Of exponential intervals, 1 - 1/e are below the mean: 0.632.
         assert!((62_000..64_500).contains(&short), "{short}");
     }
 

@@ -1,4 +1,4 @@
-//! One connection's socket, from the first attempt to the close.
+//! The socket of a connection, from the first attempt to the close.
 
 mod sealed;
 
@@ -17,15 +17,16 @@ use crate::Address;
 use crate::run_context::RunContext;
 use crate::tally::Trouble;
 
-/// The buffer of a client that reads slowly, in bytes, so that a server feels it soon: the kernel rounds it up.
+/// The receive buffer of a slow reader, in bytes, small so that the server notices soon. The kernel rounds
+/// the size up.
 const SLOW_BUFFER_BYTES: usize = 1024;
 
-/// How the kernel takes what a server sends.
+/// How a client receives data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Intake {
-    /// Epoll tells when there is something to read.
+    /// Epoll reports available data.
     Prompt,
-    /// The client reads in its own time, out of a small buffer.
+    /// The client reads at its own pace, from a small buffer.
     Slow,
 }
 
@@ -35,28 +36,29 @@ impl Intake {
     }
 }
 
-/// A connection, or the lack of one.
+/// The state of a connection.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// There is none, and there is to be none before `retry_ns`.
+    /// There is no connection, and none may be made before `retry_ns`.
     Closed { retry_ns: u64 },
-    /// The kernel is at it.
+    /// The kernel is connecting.
     Connecting { socket: OwnedFd, intake: Intake },
-    /// Requests and responses can pass.
+    /// The connection is established.
     Open {
         socket: OwnedFd,
         intake: Intake,
-        /// Whether epoll tells when there is room to send.
+        /// Whether epoll reports room to send.
         awaits_room: bool,
-        /// What is sealed and opened, where TLS is spoken.
+        /// The TLS session, if any.
         tls: Option<Box<Session>>,
-        /// How many responses it brought.
+        /// The number of responses received.
         responses: u64,
     },
 }
 
 impl Socket {
-    /// Begins a connection. It is `Closed` where a unix socket's queue is full: try again later.
+    /// Starts to connect. Returns `Closed` if a Unix socket's queue is full, which calls for another attempt
+    /// later.
     pub(crate) fn connect(
         token: usize,
         intake: Intake,
@@ -93,7 +95,7 @@ impl Socket {
         }
     }
 
-    /// The kernel has come to an end with connecting: this one is open, or never will be.
+    /// Completes a connection attempt, successfully or not.
     pub(crate) fn open(&mut self, context: &RunContext<'_>) -> io::Result<()> {
         let Self::Connecting { socket, .. } = self else { return Ok(()) };
         sockopt::socket_error(&*socket)??;
@@ -105,12 +107,12 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether epoll is to tell when there is room to send.
+    /// Whether epoll is to report room to send.
     pub(crate) fn awaits_room(&self) -> bool {
         matches!(self, Self::Open { awaits_room: true, .. })
     }
 
-    /// Sends as many bytes as there is room for, and has epoll tell when there is more.
+    /// Sends as many bytes as there is room for, and has epoll report when there is more.
     pub(crate) fn send(
         &mut self,
         token: usize,
@@ -137,11 +139,10 @@ impl Socket {
         Ok(sent)
     }
 
-    /// What has come: `None` if nothing has, 0 bytes if the server closed. With `discard` the bytes
-    /// of a TCP connection are counted and thrown away by the kernel, and `buffer` stays as it was
-    /// (tcp(7), `MSG_TRUNC`).
+    /// Receives data: `None` if there is none, 0 bytes if the server closed. With `discard` the kernel counts
+    /// the bytes of a TCP connection and drops them, and `buffer` is unchanged (tcp(7), `MSG_TRUNC`).
     ///
-    /// At most `most` bytes are read at once.
+    /// Reads at most `most` bytes.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -159,21 +160,22 @@ impl Socket {
         }
     }
 
-    /// Whether the server has sealed its end: no event may follow that tells of it.
+    /// Whether the server has ended the TLS session, after which no event may follow.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Self::Open { tls: Some(session), .. } if session.is_over())
     }
 
-    /// The trouble with TLS on a connection that is over, if it was that which ended it.
+    /// Returns the trouble if TLS was what ended the connection.
     pub(crate) fn tls_trouble(&self, context: &mut RunContext<'_>) -> Option<Trouble> {
         context.tls_failure = Some(self.tls_failure()?);
         Some(Trouble::Tls)
     }
 
-    /// The trouble with a connection that takes nothing any more: what came before may say why.
+    /// Returns the trouble with a connection that no longer accepts data. Data received before may tell the
+    /// cause.
     pub(crate) fn unsent_trouble(&mut self, context: &mut RunContext<'_>) -> Trouble {
         let most = context.buffer.len();
-        // Whatever it brings, the connection is over.
+        // The result does not matter, since the connection is over.
         let _ = self.receive(&mut context.buffer, most, false);
         self.tls_trouble(context).unwrap_or(Trouble::Reset)
     }

@@ -1,27 +1,27 @@
-//! What was counted: of one connection, of a class, or of all.
+//! Counts, of one connection, of a class, or of all.
 
 use crate::Histogram;
 
-/// How a request or a connection failed.
+/// The way in which a request or a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// No connection was made: refused, unreachable, no such socket.
     Connect,
-    /// The server closed with requests pending, before the first byte of a response.
+    /// The server closed the connection before the first byte of a pending response.
     Unanswered,
-    /// The server closed inside a response: a length that was not kept to, or a crash.
+    /// The server closed the connection inside a response, because of a wrong length or a crash.
     Truncated,
     /// The server did not switch to WebSocket.
     Handshake,
-    /// The bytes are no response in the protocol that is spoken.
+    /// The bytes are not a response in the protocol.
     Malformed,
-    /// Bytes that no request asked for: a response longer than its length, or one too many.
+    /// Bytes without a request: a response longer than its length, or an additional one.
     Unasked,
-    /// No response within the time that was allowed.
+    /// There was no response within the timeout.
     TimedOut,
-    /// The connection broke: reset, or worse.
+    /// The connection was reset.
     Reset,
-    /// TLS failed: in its handshake as a rule.
+    /// TLS failed, usually in the handshake.
     Tls,
 }
 
@@ -39,26 +39,26 @@ impl Trouble {
     ];
 }
 
-/// Counts, which can be added up.
+/// Counts that can be added up.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
-    /// Requests that were answered in full, whatever the status.
+    /// Requests answered in full, whatever the status.
     pub(crate) completed: u64,
     /// Requests that will never be answered.
     pub(crate) failed: u64,
-    /// Bytes received, heads included.
+    /// Bytes received, including heads.
     pub(crate) bytes: u64,
-    /// Connections made.
+    /// The number of connections made.
     pub(crate) connects: u64,
-    /// Responses by the first digit of their status; 0 is anything beyond 5.
+    /// Responses by the first digit of their status; 0 stands for digits beyond 5.
     pub(crate) classes: [u64; 6],
     troubles: [u64; Trouble::ALL.len()],
-    /// Nanoseconds from when each answered request was due to its last byte.
+    /// The time from when each answered request was due to its last byte, in nanoseconds.
     pub(crate) latency: Histogram,
 }
 
 impl Tally {
-    /// Counts a response; over WebSocket it has no status.
+    /// Counts a response. Over WebSocket there is no status.
     pub(crate) fn complete(&mut self, status: Option<u16>, latency_ns: u64) {
         self.completed += 1;
         self.latency.record(latency_ns);
@@ -67,7 +67,7 @@ impl Tally {
         self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
     }
 
-    /// Counts one trouble; the requests that it cost count by themselves.
+    /// Counts a trouble, without the requests lost because of it.
     pub(crate) fn trouble(&mut self, trouble: Trouble) {
         self.troubles[trouble as usize] += 1;
     }
@@ -87,7 +87,7 @@ impl Tally {
     }
 }
 
-/// What one client counted, by URL. What belongs to no request counts for the first of its URLs.
+/// The counts of one client by URL. Whatever belongs to no request counts for the client's first URL.
 #[derive(Debug)]
 pub(crate) struct TallyByUrl {
     /// In the plan's order.
@@ -96,7 +96,7 @@ pub(crate) struct TallyByUrl {
 }
 
 impl TallyByUrl {
-    /// Nothing counted yet for so many URLs; the client asks the `first` of them, and may ask others.
+    /// Creates empty counts for this number of URLs. `first` is the index of the client's first URL.
     pub(crate) fn new(urls: usize, first: usize) -> Self {
         Self { tallies: vec![Tally::default(); urls], first }
     }
@@ -109,24 +109,24 @@ impl TallyByUrl {
         &mut self.tallies[url]
     }
 
-    /// Where that counts which belongs to no request.
+    /// Returns the counts for whatever belongs to no request.
     pub(crate) fn of_client(&mut self) -> &mut Tally {
         &mut self.tallies[self.first]
     }
 
-    /// All URLs together.
+    /// Returns the sum over all URLs.
     pub(crate) fn sum(&self) -> Tally {
         let mut sum = Tally::default();
         self.tallies.iter().for_each(|tally| sum.merge(tally));
         sum
     }
 
-    /// How many requests were answered.
+    /// Returns the number of answered requests.
     pub(crate) fn completed(&self) -> u64 {
         self.tallies.iter().map(|tally| tally.completed).sum()
     }
 
-    /// Whether a connection was tried, and none was ever made.
+    /// Whether a connection was tried but none was ever made.
     pub(crate) fn is_refused(&self) -> bool {
         let tally = &self.tallies[self.first];
         tally.connects == 0 && tally.troubles(Trouble::Connect) > 0

@@ -1,4 +1,4 @@
-//! The server: a URL, and the address that it leads to.
+//! The target of a run: a URL and its address.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use thruway_tls::ClientContext;
 
 use crate::Error;
 
-/// A URL of HTTP or of WebSocket in its parts.
+/// The parts of an HTTP or WebSocket URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     host: String,
@@ -19,22 +19,22 @@ pub struct Url {
     is_websocket: bool,
 }
 
-/// Where connections go to.
+/// The address that clients connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A TCP port.
     Tcp(SocketAddr),
-    /// A socket in the file system.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
 impl Url {
-    /// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`, `ws` or `wss`; the scheme may be left
-    /// out.
+    /// Parses `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`, `ws` or `wss`. The scheme may be
+    /// left out.
     ///
     /// # Errors
-    /// Any other scheme, user names, an empty host, a port that is none, and bytes that cannot stand
-    /// in a request line.
+    /// Another scheme, a user name, an empty host, an invalid port, or a byte that cannot appear in a request
+    /// line.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refuse = |why| Err(Error::url(text, why));
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
@@ -43,26 +43,26 @@ impl Url {
             "https" => (true, false),
             "ws" => (false, true),
             "wss" => (true, true),
-            _ => return refuse("only http, https, ws and wss are spoken"),
+            _ => return refuse("only http, https, ws and wss are supported"),
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(authority_end);
         if authority.contains('@') {
-            return refuse("a URL with a user name is not spoken; give the header with -H");
+            return refuse("user names are not supported; pass the header with -H");
         }
         let (host, port) = match split_port(authority, usual_port(is_tls)) {
             Some((host, port)) if !host.is_empty() => (host, port),
-            _ => return refuse("it names no host, or a port that is none"),
+            _ => return refuse("the host is missing or the port is invalid"),
         };
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return refuse("spaces and other than ASCII stand percent-encoded in a URL");
+            return refuse("spaces and non-ASCII characters must be percent-encoded");
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self { host: host.to_owned(), port, path, is_tls, is_websocket })
     }
 
-    /// The path with its query, as it stands in a request line.
+    /// The path with its query, as in a request line.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
@@ -78,29 +78,29 @@ impl Url {
         }
     }
 
-    /// Whether TLS is spoken.
+    /// Whether the scheme uses TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// Whether it is `ws` or `wss`.
+    /// Whether the scheme is `ws` or `wss`.
     #[must_use]
     pub fn is_websocket(&self) -> bool {
         self.is_websocket
     }
 
-    /// With what TLS is spoken, offering the protocol of that name in ALPN; none for `http` and `ws`.
+    /// Returns the TLS settings that offer `protocol` by ALPN; `None` for `http` and `ws`.
     ///
     /// # Errors
-    /// The host's name is none.
+    /// The host is not a valid server name.
     pub fn tls(&self, protocol: &[u8]) -> Result<Option<ClientContext>, Error> {
         let context = self.is_tls.then(|| ClientContext::new(self.plain_host(), protocol));
         let failed = |error| Error::system("speak TLS", io::Error::other(error));
         context.transpose().map_err(failed)
     }
 
-    /// Whether another URL is of the same server, by the same scheme.
+    /// Whether another URL has the same server and scheme.
     #[must_use]
     pub fn has_same_server(&self, other: &Self) -> bool {
         let parts = |url: &Self| (url.is_tls, url.is_websocket, url.authority());
@@ -111,10 +111,10 @@ impl Url {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// Finds the address. Where the host has several, it is the first that accepts a connection.
+    /// Resolves the address. If the host has several, returns the first that accepts a connection.
     ///
     /// # Errors
-    /// An unknown host, or another machine without `allow_remote`.
+    /// The host is unknown, or is another machine and `allow_remote` is false.
     pub fn address(&self, allow_remote: bool) -> Result<Address, Error> {
         let host = self.plain_host();
         let addresses = addresses(host, self.port)
@@ -130,7 +130,7 @@ impl Url {
             several => several.iter().find(responses).or(several.first()),
         };
         first.map(|address| Address::Tcp(*address)).ok_or_else(|| {
-            Error::system(format!("find {host}"), io::Error::other("it has no address"))
+            Error::system(format!("find {host}"), io::Error::other("the host has no address"))
         })
     }
 }
@@ -162,7 +162,8 @@ fn split_port(authority: &str, usual: u16) -> Option<(&str, u16)> {
     }
 }
 
-/// `localhost` is this machine whatever a resolver says (RFC 6761, section 6.3), and if there is none.
+/// Resolves a host. `localhost` is this machine, whatever a resolver says (RFC 6761, section 6.3) and even
+/// without one.
 fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if host.eq_ignore_ascii_case("localhost") {
         let here = [IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(Ipv4Addr::LOCALHOST)];
@@ -174,11 +175,13 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// Whether the address leads to this machine.
 fn is_here(address: SocketAddr) -> bool {
     let ip = address.ip().to_canonical();
-    // Linux connects 0.0.0.0 and [::] to this machine, and servers that listen everywhere print them.
+    // Linux connects 0.0.0.0 and [::] to this machine, and servers that listen on all interfaces print these
+    // addresses.
     ip.is_loopback() || ip.is_unspecified() || is_own(SocketAddr::new(ip, address.port()))
 }
 
-/// Whether an interface of this machine has the address: the kernel would then send from it to itself. Nothing is sent.
+/// Whether an interface of this machine has the address, in which case the kernel chooses the address itself
+/// as the source. Nothing is sent.
 fn is_own(address: SocketAddr) -> bool {
     let any: IpAddr = match address.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,9 +1,9 @@
-//! Which client wants to be looked at again, and when.
+//! The timers of clients.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Wake-ups, earliest first. Times are nanoseconds since the start of the run.
+/// Timers, earliest first. Times are nanoseconds since the start of the run.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
@@ -14,7 +14,7 @@ impl Timers {
         self.heap.push(Reverse((at_ns, client)));
     }
 
-    /// The next client that is due.
+    /// Removes and returns the next client whose timer is due.
     pub(crate) fn take_due(&mut self, now_ns: u64) -> Option<usize> {
         if self.next_ns()? > now_ns {
             return None;

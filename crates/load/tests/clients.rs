@@ -1,4 +1,4 @@
-//! Whole runs against a server whose behaviour is known. Each ends, and says what happened.
+//! Whole runs against a server with known behaviour. Each run ends and reports what happened.
 #![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
@@ -15,10 +15,10 @@ use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Each class of such clients asks a hundred times a second.
+/// The interval of slow clients: each of these classes asks a hundred times a second.
 const EVERY_10_MS: ClientKind = ClientKind::Scheduled { rate: 100.0, arrivals: Arrivals::Even };
 
-/// `connections` greedy clients of `server` that end after `requests`.
+/// Returns a plan of `connections` greedy clients of `server` that end after `requests`.
 fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
     let url = Url::parse(&server.url("/")).expect("it is a URL");
     Plan {
@@ -33,12 +33,12 @@ fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
     }
 }
 
-/// One URL.
+/// Returns a single URL.
 fn only(request: Request) -> Vec<WeightedRequest> {
     vec![WeightedRequest { request, weight: 1 }]
 }
 
-/// Each greedy client keeps as many requests pending.
+/// Sets the number of requests that each greedy client keeps pending.
 fn deep(depth: u32, plan: Plan) -> Plan {
     let classes = plan.classes.into_iter().map(|class| Class { depth, ..class }).collect();
     Plan { classes, ..plan }
@@ -48,7 +48,7 @@ fn ran(plan: &Plan) -> Report {
     run(plan, None, &mut |_| {}).expect("it runs")
 }
 
-/// The report on `requests` requests over one connection, given up after 200 ms.
+/// Returns the report on `requests` requests over one connection, with a timeout of 200 ms.
 fn report_on(server: &HttpServer, requests: u64) -> Report {
     ran(&Plan { timeout: Duration::from_millis(200), ..plan(server, 1, requests) })
 }
@@ -160,7 +160,7 @@ fn a_connection_that_never_came_to_ask_is_not_starved() {
 
 #[test]
 fn a_stall_counts_for_all_requests_that_would_have_waited() {
-    // The eleventh response takes as long as thirty more requests are due in.
+    // The eleventh response takes as long as thirty more requests need to become due.
     let server = HttpServer::new(|stream, request| {
         if request.earlier == 10 {
             std::thread::sleep(Duration::from_millis(300));
@@ -170,7 +170,7 @@ fn a_stall_counts_for_all_requests_that_would_have_waited() {
     let class = Class::new(EVERY_10_MS, 1);
     let report = ran(&Plan { classes: vec![class], ..plan(&server, 1, 50) });
     assert_eq!(report.total.requests, 50);
-    // The sixth slowest was due 50 ms into the stall, so it waited for 250 ms at least.
+    // The sixth slowest was due 50 ms into the stall, so it waited for at least 250 ms.
     assert!(report.total.latency.p90_ns > 240_000_000, "{report:#?}");
 }
 
@@ -218,7 +218,7 @@ fn classes_behave_as_they_are_called() {
     assert_eq!(report.total.fairness.starved, 0, "{report:#?}");
 }
 
-/// `plan`, with each of these paths asked as often as its weight says.
+/// Returns `plan` with these paths, each with its weight.
 fn asking(server: &HttpServer, paths: &[(&str, u32)], plan: Plan) -> Plan {
     let weighted = |(path, weight): &(&str, u32)| {
         let url = Url::parse(&server.url(path)).expect("it is a URL");
@@ -228,7 +228,7 @@ fn asking(server: &HttpServer, paths: &[(&str, u32)], plan: Plan) -> Plan {
     Plan { urls: paths.iter().map(weighted).collect(), ..plan }
 }
 
-/// Requests and losses by URL.
+/// Returns requests and losses by URL.
 fn by_url(report: &Report) -> Vec<(&str, u64, u64)> {
     report.urls.iter().map(|url| (&*url.url, url.requests, url.failed)).collect()
 }
@@ -246,7 +246,7 @@ fn each_url_is_asked_as_often_as_its_weight_says() {
     assert_eq!(LONG.load(Ordering::Relaxed), 100);
     assert_eq!((report.total.requests, report.total.connects), (400, 1));
     assert_eq!(report.urls[1].index, Some(1.0));
-    // The same with several requests pending, whose lengths differ.
+    // The same with several pending requests of different lengths.
     let deep = deep(5, asking(&server, &paths, plan(&server, 1, 400)));
     assert_eq!(by_url(&ran(&deep)), [("/short?a", 300, 0), ("/long", 100, 0)]);
 }
@@ -298,7 +298,7 @@ fn random_arrivals_are_all_asked() {
 
 #[test]
 fn a_pipelined_client_has_several_requests_pending() {
-    // Nothing is answered before four requests have come.
+    // Nothing is answered before four requests have arrived.
     let server = HttpServer::new(|stream, request| match request.earlier % 4 {
         3 => write(stream, &HELLO.repeat(4)),
         _ => Next::Read,
@@ -325,7 +325,7 @@ fn a_client_that_reads_slowly_is_not_given_up_while_it_reads() {
     let timeout = Duration::from_secs(1);
     let report = ran(&Plan { classes: vec![slow], timeout, ..plan(&server, 1, 1) });
     assert_eq!((report.total.requests, report.total.failed), (1, 0), "{report:#?}");
-    // A read for each thousand bytes, and a gap between two of them.
+    // A read for each thousand bytes, with an interval between two of them.
     assert!(report.seconds >= 15.0 * GAP.as_secs_f64(), "{report:#?}");
     assert!(report.total.fairness.index.is_none(), "it has no claim to a share");
 }
@@ -408,7 +408,7 @@ fn responses_to_head_have_no_body() {
     assert_eq!((report.total.requests, report.total.connects), (30, 1));
 }
 
-/// A server that reads `body_bytes` of each request's body, and then answers or closes.
+/// A server that reads `body_bytes` of each request's body and then answers or closes.
 fn reading(body_bytes: usize, answers: bool) -> (Url, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -416,7 +416,7 @@ fn reading(body_bytes: usize, answers: bool) -> (Url, std::thread::JoinHandle<()
         let (mut stream, _) = listener.accept().expect("a client comes");
         let mut request = vec![0; body_bytes];
         while stream.read_exact(&mut request).is_ok() && answers {
-            // The head comes too, and is no longer than what is read here.
+            // Also reads the head, which fits into the buffer.
             let head_bytes =
                 request.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(0) + 4;
             stream.read_exact(&mut request[..head_bytes]).expect("the rest of the body comes");

@@ -1,4 +1,4 @@
-//! Messages over WebSocket, to servers whose behaviour is known. They decode with another crate than the clients.
+//! Messages over WebSocket, to servers with known behaviour that decode them with another crate.
 #![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
@@ -13,14 +13,14 @@ use thruway_load::{
 };
 use thruway_websocket::{CloseCode, Decoder, Input, Limits, Opcode, close, frame, message};
 
-/// The right response to the handshake of RFC 6455, section 1.3.
+/// The valid response to the handshake of RFC 6455, section 1.3.
 const ACCEPTED: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-/// What a server does with a message, given the connections so far and the place of the message's connection.
+/// The reaction of a server to a message, given all connections so far and the index of the message's connection.
 type Behaviour = dyn Fn(&[TcpStream], usize, &[u8]) + Send + Sync;
 
-/// Starts a server that greets with `head`: its address. Its threads end with the connections.
+/// Starts a server that greets with `head`. Returns its address. Its threads end with the connections.
 fn server(head: &'static str, behaviour: Arc<Behaviour>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -72,7 +72,8 @@ fn say(mut stream: &TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
 
-/// Sends each message back, with a ping before it, which is answered or the next message is not understood.
+/// Sends each message back after a ping. Without an answer to the ping, the next message would be
+/// misunderstood.
 fn echo() -> SocketAddr {
     server(
         ACCEPTED,
@@ -84,7 +85,7 @@ fn echo() -> SocketAddr {
     )
 }
 
-/// Sends each message to all but one of the connections.
+/// Sends each message to all connections but one.
 fn hub(deaf: Option<usize>) -> SocketAddr {
     server(
         ACCEPTED,

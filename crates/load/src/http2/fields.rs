@@ -1,27 +1,27 @@
-//! Header fields of HTTP/2 (HPACK, RFC 7541), as far as a client needs them that measures.
+//! Header fields of HTTP/2 (HPACK, RFC 7541), as far as a load generator needs them.
 //!
-//! Requests are written without Huffman coding and leave nothing in the server's table, so each has the same bytes.
-//! The server may keep nothing in the client's table either, for the client allows it no byte of it. So a response's
-//! block stands for itself, and of its fields two are read: the status and the length.
+//! Requests are encoded without Huffman coding and add nothing to the server's dynamic table, so each has the
+//! same bytes. The client sets the size of its own dynamic table to 0, so each response block is independent.
+//! Two of its fields are read: the status and the length.
 
-/// `:status` and `content-length` in the static table (appendix A): the first place of each.
+/// The first indexes of `:status` and `content-length` in the static table (appendix A).
 const STATUS: usize = 8;
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const CONTENT_LENGTH: usize = 28;
-/// How many fields the static table has.
+/// The size of the static table.
 const STATIC_MAX: usize = 61;
-/// Their names in Huffman code (appendix B), with which a server may write them, too.
+/// Both names in Huffman code (appendix B), which a server may use as well.
 const STATUS_CODED: [u8; 5] = [0xb8, 0x84, 0x8d, 0x36, 0xa3];
 const CONTENT_LENGTH_CODED: [u8; 10] = [0x21, 0xea, 0x49, 0x6a, 0x4a, 0xd4, 0x16, 0xa9, 0x93, 0x3f];
 
-/// The block is none, or refers to a table that the client does not have.
+/// The block is invalid, or refers to a dynamic table entry, of which there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedBytes;
 
-/// What a response's fields say.
+/// The fields of a response.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fields {
-    /// None in trailers.
+    /// `None` in trailers.
     pub(crate) status: Option<u16>,
     pub(crate) content_length: Option<u64>,
 }
@@ -33,21 +33,21 @@ enum Name {
     Other,
 }
 
-/// Reads a whole block.
-pub(crate) fn read(block: &[u8]) -> Result<Fields, Malformed> {
+/// Decodes a whole block.
+pub(crate) fn read(block: &[u8]) -> Result<Fields, MalformedBytes> {
     let (mut fields, mut rest) = (Fields::default(), block);
     while let Some(first) = rest.first().copied() {
         match first {
             0x80.. => {
                 let index = integer(&mut rest, 7)?;
                 if !(1..=STATIC_MAX).contains(&index) {
-                    return Err(Malformed);
+                    return Err(MalformedBytes);
                 }
                 if let Some(status) = index.checked_sub(STATUS).and_then(|at| STATUSES.get(at)) {
                     set(&mut fields.status, *status)?;
                 }
             }
-            // A new size of the table.
+            // A change of the table's size.
             0x20..0x40 => {
                 integer(&mut rest, 5)?;
             }
@@ -57,40 +57,42 @@ pub(crate) fn read(block: &[u8]) -> Result<Fields, Malformed> {
     Ok(fields)
 }
 
-fn read_literal(rest: &mut &[u8], bits: u32, fields: &mut Fields) -> Result<(), Malformed> {
+fn read_literal(rest: &mut &[u8], bits: u32, fields: &mut Fields) -> Result<(), MalformedBytes> {
     let name = match integer(rest, bits)? {
         0 => name(text(rest)?),
         STATUS..15 => Name::Status,
         CONTENT_LENGTH => Name::ContentLength,
         index if index <= STATIC_MAX => Name::Other,
-        _ => return Err(Malformed),
+        _ => return Err(MalformedBytes),
     };
     let value = text(rest)?;
     match name {
         Name::Status => set(
             &mut fields.status,
-            number(value).and_then(|status| u16::try_from(status).ok()).ok_or(Malformed)?,
+            number(value).and_then(|status| u16::try_from(status).ok()).ok_or(MalformedBytes)?,
         ),
-        Name::ContentLength => set(&mut fields.content_length, number(value).ok_or(Malformed)?),
+        Name::ContentLength => {
+            set(&mut fields.content_length, number(value).ok_or(MalformedBytes)?)
+        }
         Name::Other => Ok(()),
     }
 }
 
-/// A field that comes twice has no meaning.
-fn set<T: PartialEq>(field: &mut Option<T>, value: T) -> Result<(), Malformed> {
+/// A field that is repeated with another value is ambiguous.
+fn set<T: PartialEq>(field: &mut Option<T>, value: T) -> Result<(), MalformedBytes> {
     let is_new = field.as_ref().is_none_or(|known| *known == value);
     *field = Some(value);
-    is_new.then_some(()).ok_or(Malformed)
+    is_new.then_some(()).ok_or(MalformedBytes)
 }
 
-/// An integer whose first byte has `bits` bits of it (section 5.1).
-fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
+/// Decodes an integer with a prefix of `bits` bits (section 5.1).
+fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, MalformedBytes> {
     let mask = (1_usize << bits) - 1;
-    let (first, mut tail) = rest.split_first().ok_or(Malformed)?;
+    let (first, mut tail) = rest.split_first().ok_or(MalformedBytes)?;
     let mut value = usize::from(*first) & mask;
     if value == mask {
         for shift in (0..).step_by(7).take(4) {
-            let (byte, after) = tail.split_first().ok_or(Malformed)?;
+            let (byte, after) = tail.split_first().ok_or(MalformedBytes)?;
             tail = after;
             value += (usize::from(*byte) & 0x7f) << shift;
             if *byte < 0x80 {
@@ -98,17 +100,17 @@ fn integer(rest: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
                 return Ok(value);
             }
         }
-        return Err(Malformed);
+        return Err(MalformedBytes);
     }
     *rest = tail;
     Ok(value)
 }
 
-/// A text, and whether it is in Huffman code (section 5.2).
-fn text<'a>(rest: &mut &'a [u8]) -> Result<(&'a [u8], bool), Malformed> {
+/// Decodes a string, and returns whether it is in Huffman code (section 5.2).
+fn text<'a>(rest: &mut &'a [u8]) -> Result<(&'a [u8], bool), MalformedBytes> {
     let is_coded = rest.first().is_some_and(|first| *first >= 0x80);
     let length = integer(rest, 7)?;
-    let (text, tail) = rest.split_at_checked(length).ok_or(Malformed)?;
+    let (text, tail) = rest.split_at_checked(length).ok_or(MalformedBytes)?;
     *rest = tail;
     Ok((text, is_coded))
 }
@@ -124,7 +126,7 @@ fn name((text, is_coded): (&[u8], bool)) -> Name {
     }
 }
 
-/// A decimal number.
+/// Decodes a decimal number.
 fn number((text, is_coded): (&[u8], bool)) -> Option<u64> {
     let digits = if is_coded { coded_digits(text)? } else { text.to_vec() };
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -133,7 +135,7 @@ fn number((text, is_coded): (&[u8], bool)) -> Option<u64> {
     std::str::from_utf8(&digits).ok()?.parse().ok()
 }
 
-/// Digits in Huffman code: 0 to 2 have five bits, the others six.
+/// Decodes digits in Huffman code: 0 to 2 have five bits, the others six.
 fn coded_digits(text: &[u8]) -> Option<Vec<u8>> {
     let bit = |at: usize| text.get(at / 8).map(|byte| u32::from(byte >> (7 - at % 8)) & 1);
     let bits =
@@ -155,7 +157,7 @@ fn coded_digits(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Writes a field that leaves nothing in the server's table. The name is in small letters.
+/// Encodes a field without adding it to the server's table. The name must be in lower case.
 pub(crate) fn write(block: &mut Vec<u8>, name: &str, value: &str) {
     block.push(0);
     write_text(block, name);
@@ -182,11 +184,12 @@ fn write_text(block: &mut Vec<u8>, text: &str) {
 mod tests {
     use super::*;
 
-    fn fields(status: u16, content_length: Option<u64>) -> Result<Fields, Malformed> {
+    fn fields(status: u16, content_length: Option<u64>) -> Result<Fields, MalformedBytes> {
         Ok(Fields { status: Some(status), content_length })
     }
 
-    /// RFC 7541, appendix C.5.1 and C.6.1: a status that is no entry of the static table, plain and coded.
+    /// RFC 7541, appendix C.5.1 and C.6.1: a status that is not in the static table, plain and in Huffman
+    /// code.
     #[test]
     fn a_status_is_read_plain_and_coded() {
         assert_eq!(read(b"\x48\x03302\x58\x07private"), fields(302, None));
@@ -218,7 +221,7 @@ mod tests {
             b"\x48\x82\x64\xfd",
             b"\x00",
         ] {
-            assert_eq!(read(block), Err(Malformed), "{block:?}");
+            assert_eq!(read(block), Err(MalformedBytes), "{block:?}");
         }
     }
 

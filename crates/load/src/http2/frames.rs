@@ -1,10 +1,10 @@
-//! Frames of HTTP/2 (RFC 9113, section 4): where each ends, and how one is written.
+//! Frames of HTTP/2 (RFC 9113, section 4).
 
-use super::fields::Malformed;
+use super::fields::MalformedBytes;
 
-/// The longest payload of a frame either end may send: the client asks for no more, and sends no more.
+/// The longest payload of a frame, for both directions: the client neither allows nor sends more.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
-/// Length of the head of a frame.
+/// The length of a frame's head.
 const HEAD_BYTES: usize = 9;
 
 pub(crate) const DATA: u8 = 0;
@@ -18,7 +18,7 @@ pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
 pub(crate) const END_STREAM: u8 = 0x1;
-/// Of SETTINGS and PING.
+/// A flag of SETTINGS and PING.
 pub(crate) const ACK: u8 = 0x1;
 pub(crate) const END_HEADERS: u8 = 0x4;
 pub(crate) const PADDED: u8 = 0x8;
@@ -45,20 +45,20 @@ impl Head {
     }
 }
 
-/// Reads frames, whatever the pieces in which they come.
+/// A reader of frames from pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct FrameReader {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
-    /// What came of the payload; of DATA only the first byte, which is the length of its padding.
+    /// The payload so far; of DATA only the first byte, which is the length of the padding.
     payload: Vec<u8>,
-    /// How many bytes of the payload came.
+    /// The number of payload bytes received.
     came: usize,
 }
 
 impl FrameReader {
-    /// Takes bytes up to the end of a frame, or all of them.
-    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Head>, Malformed> {
+    /// Reads up to the end of a frame, or all bytes.
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Head>, MalformedBytes> {
         if self.head_bytes < HEAD_BYTES {
             let piece = take(bytes, HEAD_BYTES - self.head_bytes);
             self.head[self.head_bytes..][..piece.len()].copy_from_slice(piece);
@@ -71,7 +71,7 @@ impl FrameReader {
         }
         let head = Head::parse(&self.head);
         if head.length > PAYLOAD_BYTES_MAX {
-            return Err(Malformed);
+            return Err(MalformedBytes);
         }
         let piece = take(bytes, head.length - self.came);
         let kept = if head.kind == DATA { 1 - self.payload.len().min(1) } else { piece.len() };
@@ -84,12 +84,12 @@ impl FrameReader {
         Ok(Some(head))
     }
 
-    /// The payload of the frame that has just come; of DATA its first byte.
+    /// The payload of the latest frame; of DATA only the first byte.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// Whether a frame has begun that did not end.
+    /// Whether a frame is incomplete.
     pub(crate) fn is_within(&self) -> bool {
         self.head_bytes > 0
     }
@@ -101,7 +101,7 @@ fn take<'a>(bytes: &mut &'a [u8], most: usize) -> &'a [u8] {
     piece
 }
 
-/// Writes a frame.
+/// Encodes a frame.
 pub(crate) fn write(to: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     to.extend_from_slice(&length.to_be_bytes()[1..]);
@@ -138,6 +138,6 @@ mod tests {
     #[test]
     fn a_frame_longer_than_was_allowed_is_refused() {
         let mut bytes = &b"\x00\x40\x01\x00\x00\x00\x00\x00\x01"[..];
-        assert_eq!(FrameReader::default().read(&mut bytes), Err(Malformed));
+        assert_eq!(FrameReader::default().read(&mut bytes), Err(MalformedBytes));
     }
 }

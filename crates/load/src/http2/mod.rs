@@ -1,7 +1,7 @@
-//! A connection of HTTP/2 (RFC 9113): each of its streams is a client that asks.
+//! A connection of HTTP/2 (RFC 9113), on which each stream acts as a client.
 //!
-//! It reads by itself what a server sends, and shares no code of HTTP/2 with one. Reading order: `fields` has what is
-//! asked and what is said, `frames` where each frame ends, `streams` what is pending.
+//! The implementation shares no HTTP/2 code with a server. Reading order: `fields` (encoding of heads),
+//! `frames` (boundaries of frames), `streams` (pending requests).
 
 pub(crate) mod fields;
 mod frames;
@@ -10,78 +10,78 @@ mod streams;
 use std::collections::VecDeque;
 
 use crate::exchange::{Answer, Event, Step};
-use crate::outgoing::Outgoing;
 use crate::pending::PendingRequest;
-use crate::run_context::Prepared;
+use crate::run_context::PreparedRequest;
+use crate::send_buffer::SendBuffer;
 use crate::tally::Trouble;
 
 use frames::{FrameReader, Head};
-use streams::{Seated, Stream, Streams};
+use streams::{PlacedRequest, Stream, Streams};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What a server may send before it has to hear that there is room again.
+/// The window that the client grants for a stream and for the connection.
 const WINDOW_BYTES: u32 = (1 << 31) - 1;
-/// After how many bytes it hears so.
+/// The number of bytes after which the window is renewed.
 const ACKNOWLEDGED_BYTES: u32 = 1 << 29;
-/// The windows and the number of streams that hold before a server has said otherwise (sections 6.5.2 and 6.9.2).
+/// The window and the number of streams that apply before the server's settings (sections 6.5.2 and 6.9.2).
 const WINDOW_DEFAULT: i64 = 65_535;
 const STREAMS_DEFAULT: usize = 100;
 /// The longest header block that is read.
 const BLOCK_BYTES_MAX: usize = 256 << 10;
-/// How much of request bodies is written ahead of the socket.
+/// The most bytes of request bodies encoded ahead of the socket.
 const AHEAD_BYTES_MAX: usize = 256 << 10;
-/// The highest number of a stream: after it, a connection takes no other.
+/// The highest stream ID, after which a connection takes no further stream.
 const STREAM_MAX: u32 = 0x7fff_ffff;
 /// Error codes of section 7.
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
-/// Numbers of settings (section 6.5.2).
+/// Identifiers of settings (section 6.5.2).
 const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// What the server has allowed.
+/// The limits set by the server.
 #[derive(Debug)]
-struct Allowed {
-    /// Whether its settings have come.
+struct ServerLimits {
+    /// Whether the server's settings have arrived.
     is_told: bool,
     streams: usize,
-    /// Of a stream that begins, in bytes.
+    /// The window of a new stream, in bytes.
     window: i64,
-    /// Of all streams together.
+    /// The window of the connection, in bytes.
     connection_window: i64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Http2 {
-    /// Requests that have no stream yet.
-    queue: VecDeque<Seated>,
+    /// Requests without a stream.
+    queue: VecDeque<PlacedRequest>,
     streams: Streams,
     next_id: u32,
-    allowed: Allowed,
+    allowed: ServerLimits,
     frames: FrameReader,
-    /// A header block that goes on in the next frame.
+    /// A header block that continues in the next frame.
     block: Option<(Head, Vec<u8>)>,
-    outgoing: Outgoing,
-    /// Bytes of bodies that came since the server was last told that there is room again.
+    outgoing: SendBuffer,
+    /// Bytes of bodies received since the connection's window was last renewed.
     unacknowledged: u32,
-    /// The server takes no further stream.
+    /// Whether the connection takes no further stream.
     is_leaving: bool,
     keeps_alive: bool,
 }
 
 impl Http2 {
-    /// Requests on up to `places` streams at a time.
+    /// Creates a connection with up to `places` streams at a time.
     pub(crate) fn new(places: usize, keeps_alive: bool) -> Self {
         Self {
             queue: VecDeque::new(),
             streams: Streams::new(places),
             next_id: 1,
-            allowed: Allowed::by_default(),
+            allowed: ServerLimits::by_default(),
             frames: FrameReader::default(),
             block: None,
-            outgoing: Outgoing::default(),
+            outgoing: SendBuffer::default(),
             unacknowledged: 0,
             is_leaving: false,
             keeps_alive,
@@ -92,31 +92,31 @@ impl Http2 {
         self.queue.len() + self.streams.open()
     }
 
-    /// What is pending, the oldest first.
+    /// Returns the pending requests, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingRequest> {
-        let waiting = self.queue.iter().map(|seated| &seated.request);
-        self.streams.iter().map(|stream| &stream.seated.request).chain(waiting)
+        let waiting = self.queue.iter().map(|placed| &placed.request);
+        self.streams.iter().map(|stream| &stream.placed.request).chain(waiting)
     }
 
-    /// How many responses each of the connection's places had.
+    /// The number of responses for each place.
     pub(crate) fn served(&self) -> &[u64] {
         self.streams.served()
     }
 
     pub(crate) fn push(&mut self, request: PendingRequest) {
-        let seated = self.streams.seat(request);
-        self.queue.push_back(seated);
+        let placed = self.streams.assign_place(request);
+        self.queue.push_back(placed);
     }
 
     pub(crate) fn clear(&mut self) {
         self.requeue(0);
-        self.queue.drain(..).for_each(|seated| self.streams.rise(seated));
+        self.queue.drain(..).for_each(|placed| self.streams.free_place(placed));
     }
 
-    /// A new connection begins.
+    /// Prepares for a new connection.
     pub(crate) fn restart(&mut self) {
         self.requeue(0);
-        (self.next_id, self.allowed) = (1, Allowed::by_default());
+        (self.next_id, self.allowed) = (1, ServerLimits::by_default());
         (self.frames, self.block) = (FrameReader::default(), None);
         (self.unacknowledged, self.is_leaving) = (0, false);
         self.outgoing.clear();
@@ -130,15 +130,15 @@ impl Http2 {
         self.write(frames::WINDOW_UPDATE, 0, 0, &(WINDOW_BYTES - 65_535).to_be_bytes());
     }
 
-    /// Begins streams for what is asked, as many as the server allows, and goes on with bodies.
-    pub(crate) fn prepare(&mut self, requests: &[Prepared], now_ns: u64) {
+    /// Opens streams for requests, as many as the server allows, and continues bodies.
+    pub(crate) fn prepare(&mut self, requests: &[PreparedRequest], now_ns: u64) {
         while !self.is_leaving && self.streams.open() < self.allowed.streams {
-            let Some(seated) = self.queue.pop_front() else { break };
-            let url = seated.request.url;
+            let Some(placed) = self.queue.pop_front() else { break };
+            let url = placed.request.url;
             let id = self.next_id;
             self.next_id += 2;
             self.is_leaving |= self.next_id > STREAM_MAX || !self.keeps_alive;
-            self.streams.begin(id, seated, now_ns, self.allowed.window);
+            self.streams.begin(id, placed, now_ns, self.allowed.window);
             self.write_request(id, &requests[url]);
         }
         self.write_bodies(requests);
@@ -152,7 +152,7 @@ impl Http2 {
         self.outgoing.count_sent(bytes);
     }
 
-    /// Gives the oldest stream up, if it began so long ago.
+    /// Gives up the oldest stream if it is older than the timeout.
     pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64) -> Option<PendingRequest> {
         let oldest = self.streams.iter().next()?;
         let is_late = now_ns.saturating_sub(oldest.begun_ns) >= timeout_ns;
@@ -161,7 +161,7 @@ impl Http2 {
         self.streams.end(id, false)
     }
 
-    /// The server closed.
+    /// Handles the end of the connection.
     pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
         if self.len() == 0 || self.is_leaving && self.streams.open() == 0 {
             return Ok(Event::Farewell);
@@ -171,18 +171,18 @@ impl Http2 {
         Err(if is_within { Trouble::Truncated } else { Trouble::Unanswered })
     }
 
-    /// Takes bytes up to the end of a frame.
+    /// Reads up to the end of a frame.
     pub(crate) fn read(
         &mut self,
         bytes: &mut &[u8],
-        requests: &[Prepared],
+        requests: &[PreparedRequest],
     ) -> Result<Step, Trouble> {
         let head = self.frames.read(bytes).map_err(|_| Trouble::Malformed)?;
         let Some(head) = head else { return Ok(Step::partial()) };
         if self.block.is_some() != (head.kind == frames::CONTINUATION) {
             return Err(Trouble::Malformed);
         }
-        let url = self.streams.find(head.stream).map(|stream| stream.seated.request.url);
+        let url = self.streams.find(head.stream).map(|stream| stream.placed.request.url);
         let event = match head.kind {
             frames::DATA => self.data(head, requests)?,
             frames::HEADERS | frames::CONTINUATION => self.headers(head, requests)?,
@@ -197,7 +197,7 @@ impl Http2 {
         self.outgoing.write(|bytes| frames::write(bytes, kind, flags, stream, payload));
     }
 
-    fn write_request(&mut self, id: u32, request: &Prepared) {
+    fn write_request(&mut self, id: u32, request: &PreparedRequest) {
         let end = if request.body.is_empty() { frames::END_STREAM } else { 0 };
         let mut pieces = request.fields.chunks(frames::PAYLOAD_BYTES_MAX).peekable();
         let (mut kind, mut flags) = (frames::HEADERS, end);
@@ -208,14 +208,14 @@ impl Http2 {
         }
     }
 
-    /// Writes as much of the bodies as the server has room for.
-    fn write_bodies(&mut self, requests: &[Prepared]) {
+    /// Encodes as much of the bodies as the server's windows allow.
+    fn write_bodies(&mut self, requests: &[PreparedRequest]) {
         if requests.iter().all(|request| request.body.is_empty()) {
             return;
         }
         let Self { streams, allowed, outgoing, .. } = self;
         for stream in streams.iter_mut() {
-            let body = &requests[stream.seated.request.url].body;
+            let body = &requests[stream.placed.request.url].body;
             while stream.body_sent < body.len() && outgoing.unsent().len() < AHEAD_BYTES_MAX {
                 let room = allowed.connection_window.min(stream.window);
                 let room = usize::try_from(room).unwrap_or(0).min(frames::PAYLOAD_BYTES_MAX);
@@ -233,7 +233,7 @@ impl Http2 {
         }
     }
 
-    fn data(&mut self, head: Head, requests: &[Prepared]) -> Result<Event, Trouble> {
+    fn data(&mut self, head: Head, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
         let padding = match (head.has(frames::PADDED), self.frames.payload().first()) {
             (true, Some(padding)) => usize::from(*padding) + 1,
             (true, None) => return Err(Trouble::Malformed),
@@ -255,7 +255,7 @@ impl Http2 {
         }
     }
 
-    /// Tells the server from time to time that there is room again.
+    /// Renews the windows from time to time.
     fn acknowledge(&mut self, head: Head) -> Result<(), Trouble> {
         let bytes = u32::try_from(head.length).map_err(|_| Trouble::Malformed)?;
         self.unacknowledged += bytes;
@@ -272,7 +272,7 @@ impl Http2 {
         Ok(())
     }
 
-    fn headers(&mut self, head: Head, requests: &[Prepared]) -> Result<Event, Trouble> {
+    fn headers(&mut self, head: Head, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
         let (first, mut block) = self.block.take().unwrap_or((head, Vec::new()));
         if first.stream != head.stream || head.stream == 0 {
             return Err(Trouble::Malformed);
@@ -301,11 +301,11 @@ impl Http2 {
         if is_end { self.finish(first.stream, requests) } else { Ok(Event::Partial) }
     }
 
-    /// A stream has its whole response.
-    fn finish(&mut self, id: u32, requests: &[Prepared]) -> Result<Event, Trouble> {
+    /// Completes a stream whose response has ended.
+    fn finish(&mut self, id: u32, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
         let Some(stream) = self.streams.find(id) else { return Ok(Event::Partial) };
-        let verdict = judge(stream, requests[stream.seated.request.url].is_head);
-        let (status, request) = (stream.fields.status, stream.seated.request);
+        let verdict = judge(stream, requests[stream.placed.request.url].is_head);
+        let (status, request) = (stream.fields.status, stream.placed.request);
         self.streams.end(id, verdict.is_ok());
         if let Err(trouble) = verdict {
             return Ok(Event::Lost(request, trouble));
@@ -319,14 +319,14 @@ impl Http2 {
         self.is_known(head)?;
         if code == REFUSED_STREAM {
             let refused = self.streams.close(head.stream);
-            refused.into_iter().for_each(|seated| self.queue.push_front(seated));
+            refused.into_iter().for_each(|placed| self.queue.push_front(placed));
             return Ok(Event::Partial);
         }
         let lost = self.streams.end(head.stream, false);
         Ok(lost.map_or(Event::Partial, |request| Event::Lost(request, Trouble::Reset)))
     }
 
-    /// Frames of the connection.
+    /// Handles frames that concern the connection.
     fn control(&mut self, head: Head) -> Result<Event, Trouble> {
         let payload = self.frames.payload();
         match head.kind {
@@ -354,7 +354,7 @@ impl Http2 {
         Ok(Event::Partial)
     }
 
-    /// The server goes: what it will not answer is asked again on another connection.
+    /// Handles GOAWAY. Requests that the server will not answer are asked again on another connection.
     fn leave(&mut self) -> Result<Event, Trouble> {
         let payload = self.frames.payload();
         let last = number(payload.get(..4).unwrap_or(&[])).ok_or(Trouble::Malformed)?;
@@ -367,29 +367,29 @@ impl Http2 {
         Ok(if self.streams.open() == 0 { Event::Farewell } else { Event::Partial })
     }
 
-    /// What streams after the `last` one asked waits for others.
+    /// Puts the requests of streams after `last` back into the queue.
     fn requeue(&mut self, last: u32) {
-        for seated in self.streams.close_after(last).into_iter().rev() {
-            self.queue.push_front(seated);
+        for placed in self.streams.close_after(last).into_iter().rev() {
+            self.queue.push_front(placed);
         }
     }
 
-    /// A frame may belong to a stream that is over, but not to a stream that has not begun.
+    /// Checks that a frame belongs to a stream that has begun. The stream may have ended.
     fn is_known(&self, head: Head) -> Result<(), Trouble> {
         let is_known = head.stream % 2 == 1 && head.stream < self.next_id;
         is_known.then_some(()).ok_or(Trouble::Malformed)
     }
 }
 
-impl Allowed {
+impl ServerLimits {
     fn by_default() -> Self {
         let (window, connection_window) = (WINDOW_DEFAULT, WINDOW_DEFAULT);
         Self { is_told: false, streams: STREAMS_DEFAULT, window, connection_window }
     }
 
-    /// The server's settings are there.
+    /// Applies the server's settings.
     fn change(&mut self, settings: &[(u16, u32)], open: &mut Streams) {
-        // A server that names no number of streams sets no limit.
+        // A server that sets no number of streams allows any number.
         if !std::mem::replace(&mut self.is_told, true) {
             self.streams = usize::MAX;
         }
@@ -407,7 +407,7 @@ impl Allowed {
     }
 }
 
-/// Whether the body is as long as its head said.
+/// Checks that the body has the length that its head announced.
 fn judge(stream: &Stream, is_head: bool) -> Result<(), Trouble> {
     let has_no_body = is_head || matches!(stream.fields.status, Some(204 | 304));
     match stream.fields.content_length.filter(|_| !has_no_body) {
@@ -417,7 +417,7 @@ fn judge(stream: &Stream, is_head: bool) -> Result<(), Trouble> {
     }
 }
 
-/// A header block without its padding and its priority.
+/// Returns a header block without padding and priority.
 fn unpadded(head: Head, payload: &[u8]) -> Result<&[u8], Trouble> {
     let (mut start, mut end) = (0, payload.len());
     if head.has(frames::PADDED) {
@@ -439,7 +439,7 @@ fn read_setting(bytes: &[u8]) -> Option<(u16, u32)> {
     Some((u16::from_be_bytes(*key), u32::from_be_bytes(value.try_into().ok()?)))
 }
 
-/// A number of 31 bits.
+/// Decodes a 31-bit number.
 fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?) & STREAM_MAX)
 }

@@ -1,4 +1,4 @@
-//! The streams of a connection that are open, in the order in which they were begun.
+//! The open streams of a connection, in the order in which they began.
 
 use std::collections::VecDeque;
 
@@ -6,38 +6,38 @@ use crate::pending::PendingRequest;
 
 use super::fields::Fields;
 
-/// A request, and which of the connection's places it has: each is a client of its own.
+/// A request with its place in the connection. Each place acts as a client.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seated {
+pub(crate) struct PlacedRequest {
     pub(crate) request: PendingRequest,
     place: usize,
 }
 
-/// One of the streams.
+/// A stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Stream {
     pub(crate) id: u32,
-    pub(crate) seated: Seated,
+    pub(crate) placed: PlacedRequest,
     pub(crate) begun_ns: u64,
     pub(crate) fields: Fields,
-    /// How much of the body came, and of it since the server was last told that there is room again.
+    /// The number of body bytes received, and of those received since the stream's window was last renewed.
     pub(crate) received: u64,
     pub(crate) unacknowledged: u32,
-    /// How much of the request's body was sent, and how much the server takes.
+    /// The number of body bytes sent, and the remaining window.
     pub(crate) body_sent: usize,
     pub(crate) window: i64,
     is_over: bool,
 }
 
-/// Open streams by their numbers, and how many responses each place had.
+/// Open streams by ID, and the responses for each place.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// Those that are over stay until all before them are, or until they are many.
+    /// Streams in order. Finished ones stay until all before them have finished, or until there are many.
     all: VecDeque<Stream>,
     open: usize,
-    /// Places that no stream has; the last is taken next.
+    /// Places without a stream. The last one is used next.
     free: Vec<usize>,
-    /// How many responses each place had.
+    /// The number of responses for each place.
     served: Vec<u64>,
 }
 
@@ -63,22 +63,22 @@ impl Streams {
         self.all.iter_mut().filter(|stream| !stream.is_over)
     }
 
-    /// Takes a place for a request, which waits there for its stream.
-    pub(crate) fn seat(&mut self, request: PendingRequest) -> Seated {
-        Seated { request, place: self.free.pop().unwrap_or(0) }
+    /// Assigns a place to a request, which waits there for its stream.
+    pub(crate) fn assign_place(&mut self, request: PendingRequest) -> PlacedRequest {
+        PlacedRequest { request, place: self.free.pop().unwrap_or(0) }
     }
 
-    /// The request waits no longer.
-    pub(crate) fn rise(&mut self, seated: Seated) {
-        self.free.push(seated.place);
+    /// Frees the place of a request that no longer waits.
+    pub(crate) fn free_place(&mut self, placed: PlacedRequest) {
+        self.free.push(placed.place);
     }
 
-    /// Begins a stream; its number is higher than those before.
-    pub(crate) fn begin(&mut self, id: u32, seated: Seated, now_ns: u64, window: i64) {
+    /// Opens a stream. IDs must be ascending.
+    pub(crate) fn begin(&mut self, id: u32, placed: PlacedRequest, now_ns: u64, window: i64) {
         self.open += 1;
         self.all.push_back(Stream {
             id,
-            seated,
+            placed,
             begun_ns: now_ns,
             fields: Fields::default(),
             received: 0,
@@ -94,19 +94,19 @@ impl Streams {
         self.all.get_mut(at).filter(|stream| !stream.is_over)
     }
 
-    /// Ends a stream. Whether it was served counts for its place.
+    /// Closes a stream and frees its place. `is_served` tells whether it counts as a response.
     pub(crate) fn end(&mut self, id: u32, is_served: bool) -> Option<PendingRequest> {
-        let seated = self.close(id)?;
-        self.served[seated.place] += u64::from(is_served);
-        self.rise(seated);
-        Some(seated.request)
+        let placed = self.close(id)?;
+        self.served[placed.place] += u64::from(is_served);
+        self.free_place(placed);
+        Some(placed.request)
     }
 
-    /// Ends a stream whose request goes on waiting.
-    pub(crate) fn close(&mut self, id: u32) -> Option<Seated> {
+    /// Closes a stream whose request continues to wait.
+    pub(crate) fn close(&mut self, id: u32) -> Option<PlacedRequest> {
         let stream = self.find(id)?;
         stream.is_over = true;
-        let seated = stream.seated;
+        let placed = stream.placed;
         self.open -= 1;
         while self.all.front().is_some_and(|first| first.is_over) {
             self.all.pop_front();
@@ -114,11 +114,11 @@ impl Streams {
         if self.all.len() > 2 * self.open + 64 {
             self.all.retain(|stream| !stream.is_over);
         }
-        Some(seated)
+        Some(placed)
     }
 
-    /// Closes the streams after one; their requests go on waiting.
-    pub(crate) fn close_after(&mut self, last: u32) -> Vec<Seated> {
+    /// Closes the streams after `last`, whose requests continue to wait.
+    pub(crate) fn close_after(&mut self, last: u32) -> Vec<PlacedRequest> {
         let ids: Vec<_> = self.iter().map(|stream| stream.id).filter(|id| *id > last).collect();
         ids.into_iter().filter_map(|id| self.close(id)).collect()
     }
@@ -136,17 +136,17 @@ mod tests {
     fn a_stream_is_found_while_others_end_around_it() {
         let mut streams = Streams::new(3);
         for at in 0..3 {
-            let seated = streams.seat(request(u64::from(at)));
-            streams.begin(at * 2 + 1, seated, 0, 0);
+            let placed = streams.assign_place(request(u64::from(at)));
+            streams.begin(at * 2 + 1, placed, 0, 0);
         }
         for id in (7..2_001).step_by(2) {
             assert!(streams.end(id - 2, true).is_some() && streams.end(id - 2, true).is_none());
-            let seated = streams.seat(request(u64::from(id)));
-            streams.begin(id, seated, 0, 0);
+            let placed = streams.assign_place(request(u64::from(id)));
+            streams.begin(id, placed, 0, 0);
         }
         assert!(streams.all.len() < 100, "{}", streams.all.len());
         assert_eq!(
-            streams.iter().map(|one| one.seated.request.due_ns).collect::<Vec<_>>(),
+            streams.iter().map(|one| one.placed.request.due_ns).collect::<Vec<_>>(),
             [0, 1, 1999]
         );
         assert_eq!((streams.open(), streams.served()), (3, &[0, 0, 997][..]));

@@ -1,22 +1,22 @@
 use super::*;
 
-/// What a test's server sends, and what came of it.
+/// A connection with a simulated server.
 struct Trial {
     http2: Http2,
-    requests: Vec<Prepared>,
+    requests: Vec<PreparedRequest>,
     came: Vec<u8>,
 }
 
-/// A status of 200, and one of 103.
+/// A head with status 200, and one with 103.
 const OK: &[u8] = b"\x88";
 const EARLY_HINTS: &[u8] = b"\x48\x03103";
 
 impl Trial {
-    /// So many requests with a body, on up to four streams.
+    /// Creates a number of requests with a body, on up to four streams.
     fn new(requests: u64, body: &[u8]) -> Self {
         let (bytes, fields) = (Vec::new(), vec![0x82]);
         let prepared =
-            Prepared { bytes, one_bytes: 1, fields, body: body.to_vec(), is_head: false };
+            PreparedRequest { bytes, one_bytes: 1, fields, body: body.to_vec(), is_head: false };
         let mut trial =
             Self { http2: Http2::new(4, true), requests: vec![prepared], came: Vec::new() };
         (0..requests).for_each(|at| {
@@ -27,7 +27,7 @@ impl Trial {
         trial
     }
 
-    /// Writes what may be written now, and takes it.
+    /// Collects everything that may be sent now.
     fn send(&mut self, now_ns: u64) {
         self.http2.prepare(&self.requests, now_ns);
         let sent = self.http2.unsent().to_vec();
@@ -35,7 +35,7 @@ impl Trial {
         self.came.extend(sent);
     }
 
-    /// Each frame that was sent: kind, stream, length of its payload.
+    /// Returns the kind, stream and payload length of each frame sent.
     fn sent(&self) -> Vec<(u8, u32, usize)> {
         let mut bytes = self.came.strip_prefix(PREFACE).expect("it begins with the preface");
         let (mut reader, mut all) = (FrameReader::default(), Vec::new());
@@ -45,13 +45,13 @@ impl Trial {
         all
     }
 
-    /// The streams on which requests were sent.
+    /// Returns the streams of the requests sent.
     fn asked(&self) -> Vec<u32> {
         let heads = self.sent().into_iter().filter(|(kind, ..)| *kind == frames::HEADERS);
         heads.map(|(_, stream, _)| stream).collect()
     }
 
-    /// The server sends a frame; what it means.
+    /// Lets the server send a frame. Returns a description of the event.
     fn frame(
         &mut self,
         kind: u8,
@@ -98,7 +98,7 @@ fn responses_come_in_any_order_and_with_any_frames() {
     assert_eq!(trial.head(3, OK), is(""));
     assert_eq!(trial.frame(frames::DATA, 0, 3, b"some"), is(""));
     assert_eq!(trial.frame(frames::DATA, frames::END_STREAM, 3, b""), is("200 of 1"));
-    // A head in two frames, padded and with a priority, and trailers after a body with padding.
+    // A head in two frames with padding and priority, and trailers after a padded body.
     let padded = b"\x02\0\0\0\0\x07\x88\0\0";
     let flags = frames::PADDED | frames::PRIORITY;
     assert_eq!(trial.frame(frames::HEADERS, flags, 1, padded), is(""));
@@ -209,7 +209,7 @@ fn a_body_waits_for_room_of_the_stream_and_of_the_connection() {
     trial.frame(frames::WINDOW_UPDATE, 0, 0, &[0, 0, 0x10, 0]).expect("it is room");
     trial.send(0);
     assert_eq!(data(&trial)[5..], [(3, 4_096)]);
-    // No room on the stream: the setting takes it away.
+    // The setting removes all room from the stream.
     trial.frame(frames::SETTINGS, 0, 0, b"\0\x04\0\0\0\0").expect("it is a setting");
     trial.frame(frames::WINDOW_UPDATE, 0, 0, &[0, 1, 0, 0]).expect("it is room");
     trial.send(0);

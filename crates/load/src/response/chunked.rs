@@ -1,17 +1,17 @@
-//! A chunked body (RFC 9112, section 7.1): sizes, data, trailers.
+//! Chunked bodies (RFC 9112, section 7.1): sizes, data, trailers.
 
-use super::Malformed;
+use super::MalformedResponse;
 
-/// Longest size line or trailer line that is read, in bytes.
+/// The longest size or trailer line, in bytes.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Where in a chunked body the reader is.
+/// The position of a reader in a chunked body.
 #[derive(Debug, Default)]
-pub(super) struct Chunked {
+pub(super) struct ChunkedReader {
     part: Part,
-    /// The size line's value so far.
+    /// The value of the size line so far.
     size: u64,
-    /// Bytes of the current line, without its end.
+    /// The bytes of the current line so far, without its end.
     line_bytes: usize,
 }
 
@@ -25,9 +25,9 @@ enum Part {
     Trailer,
 }
 
-impl Chunked {
-    /// Takes bytes up to the end of the body, or all of them; whether the body ended.
-    pub(super) fn read(&mut self, bytes: &mut &[u8]) -> Result<bool, Malformed> {
+impl ChunkedReader {
+    /// Reads up to the end of the body, or all bytes. Returns whether the body ended.
+    pub(super) fn read(&mut self, bytes: &mut &[u8]) -> Result<bool, MalformedResponse> {
         while let Some((byte, rest)) = bytes.split_first() {
             if self.part == Part::Data {
                 skip(bytes, &mut self.size);
@@ -44,7 +44,7 @@ impl Chunked {
         Ok(false)
     }
 
-    fn read_byte(&mut self, byte: u8) -> Result<bool, Malformed> {
+    fn read_byte(&mut self, byte: u8) -> Result<bool, MalformedResponse> {
         if byte == b'\n' {
             return self.end_line();
         }
@@ -53,21 +53,21 @@ impl Chunked {
         }
         self.line_bytes += 1;
         match (self.part, char::from(byte).to_digit(16)) {
-            _ if self.line_bytes > LINE_BYTES_MAX => return Err(Malformed),
+            _ if self.line_bytes > LINE_BYTES_MAX => return Err(MalformedResponse),
             (Part::Size, Some(digit)) => self.add_digit(digit)?,
             (Part::Size, None) if self.line_bytes > 1 && matches!(byte, b';' | b' ') => {
                 self.part = Part::Extension;
             }
             (Part::Extension | Part::Trailer, _) => {}
-            _ => return Err(Malformed),
+            _ => return Err(MalformedResponse),
         }
         Ok(false)
     }
 
-    fn end_line(&mut self) -> Result<bool, Malformed> {
+    fn end_line(&mut self) -> Result<bool, MalformedResponse> {
         let is_empty = self.line_bytes == 0;
         match self.part {
-            Part::Size if is_empty => return Err(Malformed),
+            Part::Size if is_empty => return Err(MalformedResponse),
             Part::Size | Part::Extension if self.size > 0 => self.part = Part::Data,
             Part::Size | Part::Extension => self.start(Part::Trailer),
             Part::Trailer if is_empty => return Ok(true),
@@ -81,14 +81,14 @@ impl Chunked {
         *self = Self { part, size: 0, line_bytes: 0 };
     }
 
-    fn add_digit(&mut self, digit: u32) -> Result<(), Malformed> {
-        let size = self.size.checked_mul(16).ok_or(Malformed)?;
+    fn add_digit(&mut self, digit: u32) -> Result<(), MalformedResponse> {
+        let size = self.size.checked_mul(16).ok_or(MalformedResponse)?;
         self.size = size + u64::from(digit);
         Ok(())
     }
 }
 
-/// Moves past `left` bytes, or as many as there are.
+/// Skips up to `left` bytes.
 pub(super) fn skip(bytes: &mut &[u8], left: &mut u64) {
     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
     *bytes = &bytes[here..];
@@ -99,8 +99,8 @@ pub(super) fn skip(bytes: &mut &[u8], left: &mut u64) {
 mod tests {
     use super::*;
 
-    fn read(mut bytes: &[u8]) -> Result<(bool, usize), Malformed> {
-        let ended = Chunked::default().read(&mut bytes)?;
+    fn read(mut bytes: &[u8]) -> Result<(bool, usize), MalformedResponse> {
+        let ended = ChunkedReader::default().read(&mut bytes)?;
         Ok((ended, bytes.len()))
     }
 
@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn sizes_that_are_none_are_refused() {
         for bytes in ["\r\n", "x\r\n", "-1\r\n", ";\r\n", "11111111111111111\r\n", "1\r\nxy\r\n"] {
-            assert_eq!(read(bytes.as_bytes()), Err(Malformed), "{bytes:?}");
+            assert_eq!(read(bytes.as_bytes()), Err(MalformedResponse), "{bytes:?}");
         }
-        assert_eq!(read(&[b'1'; 17]), Err(Malformed));
+        assert_eq!(read(&[b'1'; 17]), Err(MalformedResponse));
         assert_eq!(
             read(&[[b'1', b';'].as_slice(), &[b'x'; LINE_BYTES_MAX]].concat()),
-            Err(Malformed)
+            Err(MalformedResponse)
         );
     }
 }

@@ -1,8 +1,8 @@
 //! The head of a response: its status, and how its body ends.
 
-use super::Malformed;
+use super::MalformedResponse;
 
-/// What a client needs of a head.
+/// The parts of a head that matter to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Head {
     pub(super) status: u16,
@@ -20,9 +20,9 @@ pub(super) enum Body {
     UntilClose,
 }
 
-/// Where the head ends, if it does, when the first `known` bytes were searched before.
+/// Returns the end of the head, if it is there. The first `known` bytes were searched before.
 ///
-/// A line may end in LF alone (RFC 9112, section 2.2), as those of old CGIs and of servers written by hand do.
+/// A line may end in LF alone (RFC 9112, section 2.2), as in old CGI programs and hand-written servers.
 pub(crate) fn end(bytes: &[u8], known: usize) -> Option<usize> {
     let mut at = known.saturating_sub(2);
     while let Some(line) = bytes[at..].iter().position(|byte| *byte == b'\n') {
@@ -36,18 +36,18 @@ pub(crate) fn end(bytes: &[u8], known: usize) -> Option<usize> {
     None
 }
 
-/// Reads a whole head, its empty line included.
-pub(super) fn parse(head: &[u8]) -> Result<Head, Malformed> {
+/// Parses a whole head, including its empty line.
+pub(super) fn parse(head: &[u8]) -> Result<Head, MalformedResponse> {
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     let (status, is_new) = status(lines.next().unwrap_or_default())?;
     let (mut length, mut is_chunked, mut keeps_alive) = (None, false, is_new);
     for line in lines.take_while(|line| !line.is_empty()) {
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Malformed)?;
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(MalformedResponse)?;
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
             let said = number(value)?;
             if length.is_some_and(|other| other != said) {
-                return Err(Malformed);
+                return Err(MalformedResponse);
             }
             length = Some(said);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
@@ -68,22 +68,22 @@ pub(super) fn parse(head: &[u8]) -> Result<Head, Malformed> {
     Ok(Head { status, keeps_alive: keeps_alive && body != Body::UntilClose, body })
 }
 
-/// The status, and whether the version keeps connections alive by itself.
-fn status(line: &[u8]) -> Result<(u16, bool), Malformed> {
+/// Parses the status line. Returns the status, and whether the version keeps connections alive by default.
+fn status(line: &[u8]) -> Result<(u16, bool), MalformedResponse> {
     let is_new = line.starts_with(b"HTTP/1.1 ");
     if !is_new && !line.starts_with(b"HTTP/1.0 ") {
-        return Err(Malformed);
+        return Err(MalformedResponse);
     }
-    let code = line.get(9..12).ok_or(Malformed)?;
+    let code = line.get(9..12).ok_or(MalformedResponse)?;
     let ends = line.get(12).is_none_or(|byte| *byte == b' ');
-    let code = u16::try_from(number(code)?).map_err(|_| Malformed)?;
-    if ends && (100..1000).contains(&code) { Ok((code, is_new)) } else { Err(Malformed) }
+    let code = u16::try_from(number(code)?).map_err(|_| MalformedResponse)?;
+    if ends && (100..1000).contains(&code) { Ok((code, is_new)) } else { Err(MalformedResponse) }
 }
 
-fn number(digits: &[u8]) -> Result<u64, Malformed> {
+fn number(digits: &[u8]) -> Result<u64, MalformedResponse> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(digits).map_err(|_| Malformed)?;
-    if is_number { text.parse().map_err(|_| Malformed) } else { Err(Malformed) }
+    let text = std::str::from_utf8(digits).map_err(|_| MalformedResponse)?;
+    if is_number { text.parse().map_err(|_| MalformedResponse) } else { Err(MalformedResponse) }
 }
 
 fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -105,7 +105,7 @@ fn keeps_alive_after(value: &[u8], before: bool) -> bool {
 mod tests {
     use super::*;
 
-    fn head(status: u16, keeps_alive: bool, body: Body) -> Result<Head, Malformed> {
+    fn head(status: u16, keeps_alive: bool, body: Body) -> Result<Head, MalformedResponse> {
         Ok(Head { status, keeps_alive, body })
     }
 
@@ -164,7 +164,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         ] {
-            assert_eq!(parse(text.as_bytes()), Err(Malformed), "{text:?}");
+            assert_eq!(parse(text.as_bytes()), Err(MalformedResponse), "{text:?}");
         }
     }
 

@@ -1,6 +1,6 @@
-//! Responses out of the bytes of one connection: where each ends, and what it said.
+//! Splits the bytes of a connection into responses.
 //!
-//! No sockets here: [`ResponseReader::read`] takes whatever bytes came, in pieces of any size.
+//! No sockets are involved: [`ResponseReader::read`] takes pieces of any size.
 
 mod chunked;
 mod head;
@@ -9,10 +9,10 @@ mod reader;
 pub(crate) use head::end as head_end;
 pub(crate) use reader::{HEAD_BYTES_MAX, ResponseReader};
 
-/// A response that ended.
+/// A complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Response {
-    /// 200 to 599 as a rule; never an interim one.
+    /// Usually 200 to 599; never an interim status.
     pub(crate) status: u16,
     /// Whether the connection may be used for another request.
     pub(crate) keeps_alive: bool,
@@ -20,8 +20,8 @@ pub(crate) struct Response {
 
 /// The bytes are not a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedResponse;
 
 /// The connection ended inside a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Truncated;
+pub(crate) struct TruncatedResponse;

@@ -1,21 +1,21 @@
-//! Where each response of a connection ends.
+//! Finds the end of each response of a connection.
 
-use super::chunked::{Chunked, skip};
+use super::chunked::{ChunkedReader, skip};
 use super::head::{self, Body, Head};
-use super::{Malformed, Response, Truncated};
+use super::{MalformedResponse, Response, TruncatedResponse};
 
-/// Longest head that is read, in bytes; servers send a few hundred.
+/// The longest head, in bytes. Servers send a few hundred.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Reads the responses of one connection, one after another.
+/// A reader of the responses of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseReader {
-    /// Responses to HEAD have the head of a body and no body.
+    /// Whether responses are to HEAD and therefore have no body.
     to_head: bool,
     phase: Phase,
-    /// What came so far of a head that did not come in one piece.
+    /// The beginning of a head that arrives in several pieces.
     partial: Vec<u8>,
-    /// The head before this one. Servers send the same again, so it need not be parsed again.
+    /// The previous head. Servers repeat heads, which then need not be parsed again.
     last: Vec<u8>,
     last_head: Head,
 }
@@ -27,24 +27,27 @@ enum Phase {
     Length {
         left: u64,
     },
-    Chunked(Chunked),
+    Chunked(ChunkedReader),
     UntilClose,
 }
 
 impl ResponseReader {
-    /// A reader of responses to HEAD, or to any other method.
+    /// Creates a reader of responses to HEAD, or to any other method.
     pub(crate) fn new(to_head: bool) -> Self {
         Self { to_head, ..Self::default() }
     }
 
-    /// Forgets whatever it has of a response: a new connection begins.
+    /// Forgets any incomplete response, for a new connection.
     pub(crate) fn restart(&mut self) {
         self.phase = Phase::Head;
         self.partial.clear();
     }
 
-    /// Takes bytes from the front of `bytes` up to the end of a response, or all of them.
-    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Response>, Malformed> {
+    /// Removes bytes from the front of `bytes` up to the end of a response, or all bytes.
+    pub(crate) fn read(
+        &mut self,
+        bytes: &mut &[u8],
+    ) -> Result<Option<Response>, MalformedResponse> {
         while !bytes.is_empty() {
             let ended = match &mut self.phase {
                 Phase::Head => self.read_head(bytes)?,
@@ -66,20 +69,20 @@ impl ResponseReader {
         Ok(None)
     }
 
-    /// How many bytes of the body are still to come, where that is known: 0 where it is not.
+    /// Returns the number of body bytes to come; 0 if unknown.
     pub(crate) fn body_bytes_left(&self) -> u64 {
         if let Phase::Length { left } = self.phase { left } else { 0 }
     }
 
-    /// The server closed: that ends a response whose length is "until then", and breaks any other.
-    pub(crate) fn close(&mut self) -> Result<Option<Response>, Truncated> {
+    /// Handles the end of the connection, which completes a response without a length and breaks any other.
+    pub(crate) fn close(&mut self) -> Result<Option<Response>, TruncatedResponse> {
         match self.phase {
             Phase::Head if self.partial.is_empty() => Ok(None),
             Phase::UntilClose => {
                 self.restart();
                 Ok(Some(self.response()))
             }
-            _ => Err(Truncated),
+            _ => Err(TruncatedResponse),
         }
     }
 
@@ -87,8 +90,8 @@ impl ResponseReader {
         Response { status: self.last_head.status, keeps_alive: self.last_head.keeps_alive }
     }
 
-    /// Whether the head that came is the whole response.
-    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<bool, Malformed> {
+    /// Reads a head. Returns whether the head is the whole response.
+    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<bool, MalformedResponse> {
         if self.partial.is_empty() && !self.last.is_empty() && bytes.starts_with(&self.last) {
             *bytes = &bytes[self.last.len()..];
             return Ok(self.begin_body());
@@ -96,11 +99,11 @@ impl ResponseReader {
         if !self.take_head(bytes)? {
             return Ok(false);
         }
-        // Only a final head is kept as the last one: what it meant is `last_head`.
+        // Only a final head is kept, because `last_head` describes it.
         let bytes = std::mem::take(&mut self.last);
         let head = head::parse(&bytes)?;
         match head.status {
-            101 => return Err(Malformed),
+            101 => return Err(MalformedResponse),
             ..200 => return Ok(false),
             _ => {}
         }
@@ -108,10 +111,10 @@ impl ResponseReader {
         Ok(self.begin_body())
     }
 
-    /// Moves a head into `last` once it has come to its end.
-    fn take_head(&mut self, bytes: &mut &[u8]) -> Result<bool, Malformed> {
+    /// Moves a complete head to `last`.
+    fn take_head(&mut self, bytes: &mut &[u8]) -> Result<bool, MalformedResponse> {
         let known = self.partial.len();
-        // With what is known, so that the limit is the same for a head in one piece and in many.
+        // Counting the known bytes makes the limit independent of how the head is divided.
         let piece = &bytes[..bytes.len().min(HEAD_BYTES_MAX - known)];
         if known == 0
             && let Some(end) = head::end(piece, 0)
@@ -124,7 +127,11 @@ impl ResponseReader {
         self.partial.extend_from_slice(piece);
         let Some(end) = head::end(&self.partial, known) else {
             *bytes = &[];
-            return if self.partial.len() < HEAD_BYTES_MAX { Ok(false) } else { Err(Malformed) };
+            return if self.partial.len() < HEAD_BYTES_MAX {
+                Ok(false)
+            } else {
+                Err(MalformedResponse)
+            };
         };
         *bytes = &bytes[end - known..];
         self.partial.truncate(end);
@@ -133,13 +140,13 @@ impl ResponseReader {
         Ok(true)
     }
 
-    /// Whether there is no body to wait for.
+    /// Starts the body. Returns whether there is none.
     fn begin_body(&mut self) -> bool {
         let body = if self.to_head { Body::None } else { self.last_head.body };
         self.phase = match body {
             Body::None | Body::Length(0) => return true,
             Body::Length(left) => Phase::Length { left },
-            Body::Chunked => Phase::Chunked(Chunked::default()),
+            Body::Chunked => Phase::Chunked(ChunkedReader::default()),
             Body::UntilClose => Phase::UntilClose,
         };
         false
@@ -157,7 +164,7 @@ mod tests {
     const EMPTY: &[u8] = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n";
     const INTERIM: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 
-    fn statuses(mut bytes: &[u8]) -> Result<Vec<u16>, Malformed> {
+    fn statuses(mut bytes: &[u8]) -> Result<Vec<u16>, MalformedResponse> {
         let mut reader = ResponseReader::default();
         let mut statuses = Vec::new();
         while let Some(response) = reader.read(&mut bytes)? {
@@ -192,7 +199,7 @@ mod tests {
         for cut in 1..PLAIN.len() {
             let mut reader = ResponseReader::default();
             assert_eq!(reader.read(&mut &PLAIN[..cut]), Ok(None), "{cut}");
-            assert_eq!(reader.close(), Err(Truncated), "{cut}");
+            assert_eq!(reader.close(), Err(TruncatedResponse), "{cut}");
         }
         assert_eq!(ResponseReader::default().close(), Ok(None));
     }
@@ -208,7 +215,12 @@ mod tests {
             &endless,
         ];
         for bytes in garbage {
-            assert_eq!(statuses(bytes), Err(Malformed), "{:?}", String::from_utf8_lossy(bytes));
+            assert_eq!(
+                statuses(bytes),
+                Err(MalformedResponse),
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
         }
     }
 
@@ -225,7 +237,7 @@ mod tests {
                 let mut pieces = head.chunks(piece).map(|mut piece| reader.read(&mut piece));
                 let last = pieces.find(|read| *read != Ok(None));
                 let response = Response { status: 204, keeps_alive: true };
-                let expected = if is_read { Ok(Some(response)) } else { Err(Malformed) };
+                let expected = if is_read { Ok(Some(response)) } else { Err(MalformedResponse) };
                 assert_eq!(last, Some(expected), "{bytes} in pieces of {piece}");
             }
         }
@@ -235,7 +247,10 @@ mod tests {
     fn garbage_that_comes_again_is_refused_again() {
         let mut reader = ResponseReader::default();
         for _ in 0..2 {
-            assert_eq!(reader.read(&mut b"SSH-2.0-OpenSSH_9.2\r\n\r\n".as_slice()), Err(Malformed));
+            assert_eq!(
+                reader.read(&mut b"SSH-2.0-OpenSSH_9.2\r\n\r\n".as_slice()),
+                Err(MalformedResponse)
+            );
             reader.restart();
         }
     }

@@ -1,4 +1,4 @@
-//! What a socket does in its own way where TLS is spoken.
+//! TLS on a socket.
 
 use std::io::{self as std_io, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,14 +9,14 @@ use thruway_tls::{RECORD_BYTES_MAX, Session};
 
 use crate::run_context::RunContext;
 
-/// A session, if the plan speaks TLS.
+/// Starts a session, if the plan uses TLS.
 pub(super) fn begin(context: &RunContext<'_>) -> io::Result<Option<Box<Session>>> {
     let session = context.plan.tls.as_ref().map(|tls| tls.begin().map(Box::new));
     session.transpose().map_err(|_| Errno::PROTO)
 }
 
-/// Seals bytes, and sends as much as there is room for: how many are sealed, and whether there was too little room.
-/// What is sealed before the handshake is over is sent after it.
+/// Seals bytes and sends as much as there is room for. Returns the number of sealed bytes, and whether there
+/// was too little room. Bytes sealed during the handshake are sent after it.
 pub(super) fn send(
     session: &mut Session,
     socket: impl AsFd,
@@ -35,7 +35,7 @@ pub(super) fn send(
     }
 }
 
-/// Reads up to `most` sealed bytes and opens them at the beginning of `buffer`.
+/// Reads up to `most` sealed bytes and opens them at the start of `buffer`.
 pub(super) fn receive(
     session: &mut Session,
     socket: impl AsFd,
@@ -52,7 +52,7 @@ pub(super) fn receive(
         return Ok(Some(0));
     }
     let opened = session.open(buffer, RECORD_BYTES_MAX..RECORD_BYTES_MAX + length);
-    // What does not fit now goes with the next request: a handshake's part is short.
+    // A part of the handshake that does not fit now is sent with the next request.
     match flush(session, socket.as_fd()) {
         Ok(()) | Err(Errno::AGAIN) => {}
         Err(errno) => return Err(errno),

@@ -1,12 +1,12 @@
-//! Frames of WebSocket (RFC 6455, section 5): messages out of a server's bytes, and frames of a client.
+//! Frames of WebSocket (RFC 6455, section 5): messages from a server, and frames of a client.
 
 /// The longest message that is read.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
-/// The longest payload of a frame that controls the connection.
+/// The longest payload of a control frame.
 const CONTROL_BYTES_MAX: u64 = 125;
 /// The longest head of a server's frame.
 const HEAD_BYTES_MAX: usize = 10;
-/// With what a client's bytes are masked. It need not be hard to guess: no proxy is deceived by a measurement.
+/// The mask of the client's frames. It may be predictable, since a measurement need not protect proxies.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 const CONTINUED: u8 = 0;
@@ -17,36 +17,39 @@ pub(crate) const PONG: u8 = 10;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 
-/// The server's bytes are no frames.
+/// The server's bytes are not frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedBytes;
 
-/// What came to its end.
+/// A complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Incoming {
+pub(crate) enum IncomingFrame {
     Message,
     Ping,
     Close,
-    /// A pong, or a part of a message.
+    /// A pong, or part of a message.
     Nothing,
 }
 
-/// Reads frames, whatever the pieces in which they come.
+/// A reader of frames from pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct FrameReader {
     head: [u8; HEAD_BYTES_MAX],
     head_bytes: usize,
-    /// How many bytes of the payload are still to come.
+    /// The number of payload bytes to come.
     left: u64,
     message: Vec<u8>,
-    /// Whether more frames of the message are to come.
+    /// Whether the message continues in another frame.
     is_continued: bool,
     control: Vec<u8>,
 }
 
 impl FrameReader {
-    /// Takes bytes up to the end of a frame, or all of them.
-    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Incoming>, Malformed> {
+    /// Reads up to the end of a frame, or all bytes.
+    pub(crate) fn read(
+        &mut self,
+        bytes: &mut &[u8],
+    ) -> Result<Option<IncomingFrame>, MalformedBytes> {
         if !self.has_head() {
             while !self.has_head() {
                 let Some((first, rest)) = bytes.split_first() else { return Ok(None) };
@@ -66,17 +69,17 @@ impl FrameReader {
         Ok((self.left == 0).then(|| self.end()))
     }
 
-    /// The message that has just come to its end.
+    /// The latest complete message.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// What came with a ping or a close.
+    /// The payload of the latest ping or close.
     pub(crate) fn control(&self) -> &[u8] {
         &self.control
     }
 
-    /// Whether a message has begun that did not end.
+    /// Whether a message is incomplete.
     pub(crate) fn is_within(&self) -> bool {
         self.head_bytes > 0 || self.is_continued
     }
@@ -94,12 +97,12 @@ impl FrameReader {
         self.head_bytes >= 2 && self.head_bytes >= needed
     }
 
-    /// The head of a frame is there.
-    fn begin(&mut self) -> Result<(), Malformed> {
+    /// Interprets the head of a frame.
+    fn begin(&mut self) -> Result<(), MalformedBytes> {
         let (bits, opcode) = (self.head[0] & 0x70, self.opcode());
         let is_known = matches!(opcode, 0..=2 | CLOSE..=PONG);
         if bits != 0 || !is_known || self.head[1] & MASKED != 0 {
-            return Err(Malformed);
+            return Err(MalformedBytes);
         }
         self.left = match self.head[1] {
             126 => u64::from(u16::from_be_bytes([self.head[2], self.head[3]])),
@@ -110,32 +113,32 @@ impl FrameReader {
         if opcode >= CLOSE {
             self.control.clear();
             let is_short = is_final && self.left <= CONTROL_BYTES_MAX;
-            return is_short.then_some(()).ok_or(Malformed);
+            return is_short.then_some(()).ok_or(MalformedBytes);
         }
         if (opcode == CONTINUED) != self.is_continued {
-            return Err(Malformed);
+            return Err(MalformedBytes);
         }
         if opcode != CONTINUED {
             self.message.clear();
         }
         self.is_continued = !is_final;
         let bytes = self.left.saturating_add(self.message.len() as u64);
-        (bytes <= MESSAGE_BYTES_MAX).then_some(()).ok_or(Malformed)
+        (bytes <= MESSAGE_BYTES_MAX).then_some(()).ok_or(MalformedBytes)
     }
 
-    fn end(&mut self) -> Incoming {
+    fn end(&mut self) -> IncomingFrame {
         (self.head_bytes, self.head[1]) = (0, 0);
         match self.opcode() {
-            CLOSE => Incoming::Close,
-            PING => Incoming::Ping,
-            PONG => Incoming::Nothing,
-            _ if self.is_continued => Incoming::Nothing,
-            _ => Incoming::Message,
+            CLOSE => IncomingFrame::Close,
+            PING => IncomingFrame::Ping,
+            PONG => IncomingFrame::Nothing,
+            _ if self.is_continued => IncomingFrame::Nothing,
+            _ => IncomingFrame::Message,
         }
     }
 }
 
-/// Writes a frame that is a whole message, or controls the connection.
+/// Encodes a control frame, or a whole message as one frame.
 pub(crate) fn write(to: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     to.push(FINAL | opcode);
     let length = payload.len() as u64;
@@ -160,14 +163,14 @@ pub(crate) fn write(to: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What comes of a server's bytes in pieces of a size.
-    fn read(bytes: &[u8], size: usize) -> Result<Vec<(Incoming, Vec<u8>)>, Malformed> {
+    /// Reads a server's bytes in pieces of the given size.
+    fn read(bytes: &[u8], size: usize) -> Result<Vec<(IncomingFrame, Vec<u8>)>, MalformedBytes> {
         let (mut reader, mut seen) = (FrameReader::default(), Vec::new());
         for mut piece in bytes.chunks(size) {
             while !piece.is_empty() {
                 match reader.read(&mut piece)? {
-                    Some(Incoming::Message) => {
-                        seen.push((Incoming::Message, reader.message().to_vec()));
+                    Some(IncomingFrame::Message) => {
+                        seen.push((IncomingFrame::Message, reader.message().to_vec()));
                     }
                     Some(other) => seen.push((other, reader.control().to_vec())),
                     None => {}
@@ -177,7 +180,7 @@ mod tests {
         Ok(seen)
     }
 
-    /// RFC 6455, section 5.7, and a ping within a message of two frames.
+    /// RFC 6455, section 5.7, and a ping inside a message of two frames.
     #[test]
     fn messages_are_read_in_pieces_of_any_size() {
         let long = [&b"\x82\x7e\x01\x00"[..], &[7; 256]].concat();
@@ -185,22 +188,22 @@ mod tests {
         let bytes =
             [b"\x81\x05Hello\x01\x03Hel\x89\x01p\x80\x02lo\x81\x00\x88\x00", &long[..], &longer]
                 .concat();
-        let message = |bytes: &[u8]| (Incoming::Message, bytes.to_vec());
+        let message = |bytes: &[u8]| (IncomingFrame::Message, bytes.to_vec());
         let expected = [
             message(b"Hello"),
-            (Incoming::Nothing, vec![]),
-            (Incoming::Ping, b"p".to_vec()),
+            (IncomingFrame::Nothing, vec![]),
+            (IncomingFrame::Ping, b"p".to_vec()),
             message(b"Hello"),
             message(b""),
-            (Incoming::Close, vec![]),
+            (IncomingFrame::Close, vec![]),
             message(&[7; 256]),
             message(&[7; 65_536]),
         ];
         for size in [1, 2, 3, 5, 64, bytes.len()] {
             let seen = read(&bytes, size).expect("they are frames");
             assert!(seen.iter().map(|one| one.0).eq(expected.iter().map(|one| one.0)), "{size}");
-            let messages = |all: &[(Incoming, Vec<u8>)]| -> Vec<_> {
-                all.iter().filter(|one| one.0 == Incoming::Message).cloned().collect()
+            let messages = |all: &[(IncomingFrame, Vec<u8>)]| -> Vec<_> {
+                all.iter().filter(|one| one.0 == IncomingFrame::Message).cloned().collect()
             };
             assert_eq!(messages(&seen), messages(&expected), "{size}");
         }
@@ -218,7 +221,7 @@ mod tests {
             b"\x89\x7e\x00\x7e",
             b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff",
         ] {
-            assert_eq!(read(bytes, bytes.len()), Err(Malformed), "{bytes:?}");
+            assert_eq!(read(bytes, bytes.len()), Err(MalformedBytes), "{bytes:?}");
         }
     }
 

@@ -1,10 +1,10 @@
-//! The handshake of a WebSocket (RFC 6455, section 4): what is sent, and what has to come.
+//! The handshake of a WebSocket (RFC 6455, section 4).
 
-/// The key of every handshake and its only right response: those of section 1.3.
+/// The key of every handshake and the only valid response, from section 1.3.
 pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// Whether the server speaks WebSocket from here on, with nothing that was not asked for.
+/// Whether the server accepts the handshake, without extensions that were not offered.
 pub(crate) fn is_accepted(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     let status = lines.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A connection of WebSocket (RFC 6455): messages that come back, or that all clients get.
+//! A connection of WebSocket (RFC 6455), whose messages come back or go to all clients.
 
 mod frames;
 pub(crate) mod handshake;
@@ -7,20 +7,20 @@ use std::collections::VecDeque;
 
 use crate::broadcast::Marker;
 use crate::exchange::{Answer, Event, Step};
-use crate::outgoing::Outgoing;
 use crate::pending::PendingRequest;
 use crate::plan::Messages;
 use crate::response::{HEAD_BYTES_MAX, head_end};
+use crate::send_buffer::SendBuffer;
 use crate::tally::Trouble;
 
-use frames::{FrameReader, Incoming};
+use frames::{FrameReader, IncomingFrame};
 use handshake::is_accepted;
 
 #[derive(Debug)]
 enum Phase {
-    /// What came so far of the handshake's response.
+    /// The handshake's response so far.
     Handshake(Vec<u8>),
-    /// The server is to say that the client gets broadcasts.
+    /// The server has yet to confirm the subscription.
     Confirming,
     Open,
 }
@@ -29,13 +29,13 @@ enum Phase {
 pub(crate) struct WebSocket {
     messages: Messages,
     marker: Marker,
-    /// What is to come, the oldest first.
+    /// Expected messages, oldest first.
     pending: VecDeque<PendingRequest>,
-    /// How many of them were written on this connection.
+    /// The number of them sent on this connection.
     written: usize,
     phase: Phase,
     frames: FrameReader,
-    outgoing: Outgoing,
+    outgoing: SendBuffer,
 }
 
 impl WebSocket {
@@ -47,7 +47,7 @@ impl WebSocket {
             written: 0,
             phase: Phase::Handshake(Vec::new()),
             frames: FrameReader::default(),
-            outgoing: Outgoing::default(),
+            outgoing: SendBuffer::default(),
         }
     }
 
@@ -63,17 +63,17 @@ impl WebSocket {
         self.messages.is_broadcast
     }
 
-    /// Whether it sends messages, and gets broadcasts.
+    /// Whether the client sends messages and receives broadcasts.
     fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)
     }
 
-    /// A message is to come.
+    /// Expects a message.
     pub(crate) fn push(&mut self, request: PendingRequest) {
         self.pending.push_back(request);
     }
 
-    /// Sends the broadcast of that number.
+    /// Sends the broadcast with this number.
     pub(crate) fn say(&mut self, number: u64) {
         let message = self.marker.mark(&self.messages.message, number);
         self.outgoing.write(|to| frames::write(to, frames::TEXT, &message));
@@ -84,14 +84,14 @@ impl WebSocket {
         self.written = 0;
     }
 
-    /// The connection is over; whether it had got broadcasts.
+    /// Ends the connection. Returns whether it received broadcasts.
     pub(crate) fn leave(&mut self) -> bool {
         let was_open = self.is_open();
         self.phase = Phase::Handshake(Vec::new());
         was_open
     }
 
-    /// A new connection begins.
+    /// Prepares for a new connection.
     pub(crate) fn restart(&mut self, handshake: &[u8]) {
         self.leave();
         self.frames = FrameReader::default();
@@ -100,7 +100,7 @@ impl WebSocket {
         self.outgoing.push(handshake);
     }
 
-    /// Writes what is asked and was not written yet.
+    /// Encodes messages that were not sent yet.
     pub(crate) fn prepare(&mut self) {
         if self.is_open() && !self.is_broadcast() {
             for _ in self.written..self.pending.len() {
@@ -118,7 +118,7 @@ impl WebSocket {
         self.outgoing.count_sent(bytes);
     }
 
-    /// The server closed, with or without a word.
+    /// Handles the end of the connection, with or without a close frame.
     pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
         match (self.pending.is_empty(), self.frames.is_within(), &self.phase) {
             (_, true, _) => Err(Trouble::Truncated),
@@ -128,7 +128,7 @@ impl WebSocket {
         }
     }
 
-    /// Takes bytes up to the end of a frame.
+    /// Reads up to the end of a frame.
     pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Step, Trouble> {
         let event = match &mut self.phase {
             Phase::Handshake(head) => {
@@ -136,13 +136,13 @@ impl WebSocket {
                 if is_whole { self.greet()? } else { Event::Partial }
             }
             _ => match self.frames.read(bytes).map_err(|_| Trouble::Malformed)? {
-                Some(Incoming::Message) => self.digest(),
-                Some(Incoming::Ping) => self.echo_control(frames::PONG, Event::Partial),
-                Some(Incoming::Close) => {
+                Some(IncomingFrame::Message) => self.digest(),
+                Some(IncomingFrame::Ping) => self.echo_control(frames::PONG, Event::Partial),
+                Some(IncomingFrame::Close) => {
                     self.echo_control(frames::CLOSE, Event::Partial);
                     self.close()?
                 }
-                Some(Incoming::Nothing) | None => Event::Partial,
+                Some(IncomingFrame::Nothing) | None => Event::Partial,
             },
         };
         Ok(Step { url: None, event })
@@ -154,7 +154,7 @@ impl WebSocket {
         event
     }
 
-    /// The handshake's response is there.
+    /// Handles the handshake's response.
     fn greet(&mut self) -> Result<Event, Trouble> {
         let Phase::Handshake(head) = &self.phase else { return Ok(Event::Partial) };
         if !is_accepted(head) {
@@ -171,7 +171,7 @@ impl WebSocket {
         Ok(Event::Subscribed)
     }
 
-    /// A message is there: the oldest that was sent, a broadcast, or another.
+    /// Handles a message: the oldest one that was sent, a broadcast, or any other.
     fn digest(&mut self) -> Event {
         let message = self.frames.message();
         if matches!(self.phase, Phase::Confirming) {
@@ -196,7 +196,7 @@ impl WebSocket {
     }
 }
 
-/// Takes bytes up to the end of a head; whether it is whole.
+/// Reads up to the end of a head. Returns whether it is complete.
 fn take_head(head: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool, Trouble> {
     let known = head.len();
     let piece = &bytes[..bytes.len().min(HEAD_BYTES_MAX - known)];

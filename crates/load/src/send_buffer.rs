@@ -1,18 +1,18 @@
-//! Bytes that are written and not sent yet.
+//! A buffer of bytes to send.
 
-/// Bytes in the order in which they leave.
+/// Bytes in the order in which they are sent.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct SendBuffer {
     bytes: Vec<u8>,
     sent: usize,
 }
 
-impl Outgoing {
+impl SendBuffer {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Has `write` add bytes.
+    /// Appends bytes by a function.
     pub(crate) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
     }
@@ -21,7 +21,7 @@ impl Outgoing {
         &self.bytes[self.sent..]
     }
 
-    /// So many of them were sent.
+    /// Records that this many bytes were sent.
     pub(crate) fn count_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent == self.bytes.len() {
