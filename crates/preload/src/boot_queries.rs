@@ -368,7 +368,7 @@ impl BootQueries {
 
     /// Returns the first path whose answer has changed.
     ///
-    /// The queries are divided among up to [`THREADS_MAX`] threads. All of them have ended when this function
+    /// The queries are divided among up to `THREADS_MAX` threads. All of them have ended when this function
     /// returns, since the caller is about to fork.
     pub fn first_change(&mut self, now_ns: i64) -> Option<&[u8]> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);

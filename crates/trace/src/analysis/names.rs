@@ -250,7 +250,7 @@ impl Names {
         (0..self.nodes.len() as u32).map(Name)
     }
 
-    /// Whether there were more than [`NAMES_MAX`] names.
+    /// Whether there were more than `NAMES_MAX` names.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full

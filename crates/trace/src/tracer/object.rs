@@ -1,4 +1,4 @@
-//! CodeReader mappings of programs, and the known call sites of each file.
+//! Code mappings of programs, and the known call sites of each file.
 
 use std::collections::HashMap;
 use std::fs::File;
