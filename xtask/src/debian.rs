@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What it takes to build the standard library for a target that the toolchain at hand does not have. Each part
+/// The tools and sources that build the standard library for a target which the toolchain at hand lacks. Each part
 /// is given by one of its files and its package.
 pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
     ("/usr/bin/rustc", "rustc-web"),

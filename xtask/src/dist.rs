@@ -27,7 +27,7 @@ use ruby::Ruby;
 /// Build what users install, into target/dist
 #[derive(Debug, Args)]
 pub(crate) struct Dist {
-    /// What to build [default: all]
+    /// The kinds of files to build [default: all]
     #[arg(value_enum)]
     only: Vec<Kind>,
     /// A Ruby to build the extension for: may be repeated [default: the one on PATH]

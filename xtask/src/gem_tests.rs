@@ -29,10 +29,10 @@ pub(crate) struct GemTests {
 const RUBY: [&str; 5] = ["-Itarget/debug/gem", "-Igem/lib", "-Igem/test", "-w", "-rdeadline"];
 const MINITEST: [&str; 2] = ["--no-plugins", "--verbose"];
 
-/// What minitest counts, in the order of its last line.
+/// The counts of minitest, in the order of its last line.
 const COUNTS: [&str; 5] = ["runs", "assertions", "failures", "errors", "skips"];
 
-/// What is left to do, and what came of the rest.
+/// The files that are left to run, and the results of the others.
 struct Work {
     /// Files, the next one first.
     files: VecDeque<String>,

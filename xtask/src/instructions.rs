@@ -28,7 +28,7 @@ const COUNTS: u32 = 4;
 /// A body of 2 KiB.
 const BODY: [u8; 2048] = [b'b'; 2048];
 
-/// What may be more or less than the budget, in percent: another compiler, and where requests meet a clock's tick.
+/// How far a count may be from the budget, in percent: compilers differ, and some requests meet a clock's tick.
 const TOLERANCE_PERCENT: u64 = 10;
 
 /// A head as browsers send it, beside `Host`.
@@ -118,7 +118,7 @@ fn count(root: &Path, folder: &Path) -> Result<Counts, String> {
     let mut files = Command::new("valgrind");
     let binary = built.join("thruway");
     files.args(callgrind(folder)).arg(&binary).arg("serve").arg(&site).args(["-p", "0", "-w", "1"]);
-    let mut server = Counted::start(files, folder, "thruway")?;
+    let mut server = CountedServer::start(files, folder, "thruway")?;
     let file = server.count("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n", 200)?;
     let browser = server.count(&format!("GET /a.txt HTTP/1.1\r\nHost: a\r\n{BROWSER}\r\n"), 200)?;
     let missing = server.count("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 404)?;
@@ -146,14 +146,18 @@ fn count(root: &Path, folder: &Path) -> Result<Counts, String> {
 }
 
 /// A server of an application that answers at once.
-fn short_application(root: &Path, folder: &Path, options: &[&str]) -> Result<Counted, String> {
+fn short_application(
+    root: &Path,
+    folder: &Path,
+    options: &[&str],
+) -> Result<CountedServer, String> {
     let mut ruby = Command::new("valgrind");
     ruby.args(callgrind(folder)).arg("ruby").arg("-I").arg(folder.join("gem"));
     ruby.arg("-I").arg(root.join("gem/lib")).args(["-r", "thruway/cli", "-e"]);
     ruby.args(["exit Thruway::CLI.run(ARGV)", "--", "--port", "0", "--workers", "0"]);
     ruby.args(["--threads", "1", "--environment", "production"]).args(options);
     ruby.arg("--").arg(root.join("examples/rack_hello"));
-    Counted::start(ruby, folder, "thruway.so")
+    CountedServer::start(ruby, folder, "thruway.so")
 }
 
 fn callgrind(folder: &Path) -> Vec<String> {
@@ -171,7 +175,7 @@ fn budget_of(text: &str, case: &str) -> Result<u64, String> {
 }
 
 /// A server below callgrind. It is ended with the value.
-struct Counted {
+struct CountedServer {
     child: Child,
     client: TcpStream,
     folder: PathBuf,
@@ -180,7 +184,7 @@ struct Counted {
     dumps: u32,
 }
 
-impl Counted {
+impl CountedServer {
     fn start(mut command: Command, folder: &Path, object: &'static str) -> Result<Self, String> {
         const CURE: &str = "\n\nhint: scripts/setup installs what is missing (valgrind)";
         // It says on stderr which calls it does not know.
@@ -270,7 +274,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

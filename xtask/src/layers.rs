@@ -9,7 +9,7 @@ use std::path::Path;
 
 use toml::Table;
 
-/// What each crate may import, by the crate's name.
+/// The siblings that each crate may import, by the crate's name.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 /// Every breach, one a line; none is `Ok`.

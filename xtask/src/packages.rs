@@ -8,7 +8,7 @@ use std::process::Command;
 use clap::Args;
 use serde_json::Value;
 
-/// What stays here: tasks, and the gem's extension, which the gem brings.
+/// The packages that are not published: tasks, and the gem's extension, which the gem brings.
 const PRIVATE: [&str; 2] = ["xtask", "thruway-gem-ext"];
 
 /// Compile every public crate from its package
@@ -189,7 +189,7 @@ fn forget_earlier_packages(target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a folder holds; nothing, if it is not there.
+/// Returns the entries of a folder, and none if there is no such folder.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()

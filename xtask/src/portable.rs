@@ -12,7 +12,7 @@ use crate::debian;
 /// macOS, and a BSD.
 const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-unknown-freebsd"];
 
-/// What has a part there.
+/// The packages that have a part there.
 const PACKAGES: [&str; 7] = [
     "thruway-sys",
     "thruway-resolve",

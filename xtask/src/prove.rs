@@ -15,7 +15,7 @@ use crate::command::PROOF_PROFILE;
 /// Run the random tests of the boot, of a mount or of the server at length
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// What is to be proved
+    /// The property to prove
     #[arg(value_enum)]
     what: Proof,
     /// How many cases: programs, boots, damaged packs, documents, sequences of operations, requests or seeds
@@ -43,7 +43,7 @@ enum Proof {
     Documents,
     /// Random programs that are edited between runs say the same as forks of a template
     Preload,
-    /// What is changed behind a mount is seen through it
+    /// Changes behind a mount are seen through the mount
     MountFreshness,
     /// No sequence of operations on a mount gives what its policy refuses
     Policy,

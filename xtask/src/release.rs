@@ -130,7 +130,7 @@ fn replaced(text: &str, old: &str, new: &str) -> Result<String, String> {
     if text.contains(old) { Ok(text.replace(old, new)) } else { Err(format!("{old} is not there")) }
 }
 
-/// What was unreleased becomes this version's.
+/// Turns the section of unreleased changes into that of this version.
 fn changelog(text: &str, version: &str, date: &str) -> Result<String, String> {
     let (before, after) = text.split_once(UNRELEASED).ok_or("CHANGELOG.md has no Unreleased")?;
     let section = after.split("\n## ").next().unwrap_or_default();

@@ -86,7 +86,7 @@ impl Suites {
         let profile = if self.release { "release" } else { "debug" };
         let place = Place::new(root.join("target").join(profile).join("thruway"))?;
         self.run_over(DEVICE, &tools, &place)?;
-        match Switched::on() {
+        match UringSwitch::on() {
             Ok(_switch) if place.has_io_uring()? => self.run_over(IO_URING, &tools, &place),
             Ok(_) => {
                 println!("skipped: suites over io_uring: this process may not use it");
@@ -112,11 +112,11 @@ impl Suites {
 }
 
 /// FUSE over io_uring is switched on; it is as before when this value is gone.
-struct Switched {
+struct UringSwitch {
     before: String,
 }
 
-impl Switched {
+impl UringSwitch {
     fn on() -> std::io::Result<Self> {
         let before = fs::read_to_string(SWITCH)?;
         fs::write(SWITCH, "Y")?;
@@ -124,13 +124,13 @@ impl Switched {
     }
 }
 
-impl Drop for Switched {
+impl Drop for UringSwitch {
     fn drop(&mut self) {
         let _ = fs::write(SWITCH, self.before.trim());
     }
 }
 
-/// What keeps the suites from running here.
+/// Returns the reason why the suites cannot run here.
 fn missing() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may change owners");
@@ -144,7 +144,7 @@ fn is_at_hand(tools: &Path, suite: &str, version: &str) -> bool {
     said.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version))
 }
 
-/// What keeps pjdfstest from being built here. Without it the linker fails after minutes.
+/// Returns the reason why pjdfstest cannot be built here. Without the check the linker fails after minutes.
 fn missing_to_build(headers: &Path) -> Option<&'static str> {
     const ACL: &str =
         "a header is missing that pjdfstest is built with, sys/acl.h (Debian's libacl1-dev)";
@@ -158,7 +158,7 @@ fn install(tools: &Path, suite: &str, version: &str) -> Result<(), String> {
     succeed(install.arg(tools).arg(suite))
 }
 
-/// What each case says of a mount, against what it says of a folder.
+/// Compares the result of each case on a mount with the result in a folder.
 fn pjdfstest(program: &Path, place: &Place, transport: &str) -> Result<(), String> {
     let beside = place.subfolder("beside")?;
     let expected = verdicts(program, place, &beside)?;

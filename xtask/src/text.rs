@@ -15,7 +15,7 @@ use page::{Breach, pages};
 /// Look at the project's own text: links, lines, figures from tables
 #[derive(Debug, Args)]
 pub(crate) struct Text {
-    /// What to look for [default: all]
+    /// The checks to make [default: all]
     #[arg(value_enum)]
     only: Vec<Look>,
     /// How many lines of each file, instead of the lines
@@ -48,7 +48,7 @@ impl Text {
     }
 }
 
-/// What one look finds below `root`.
+/// Returns the breaches that one check finds below `root`.
 pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
     let pages = pages(root);
     match look {

@@ -108,7 +108,7 @@ fn compilations() -> Vec<Compilation> {
 }
 
 impl Compilation {
-    /// What cargo would compile in an empty folder, a name for each unit.
+    /// Returns a name for each unit that cargo would compile in an empty folder.
     fn units(&self, root: &Path) -> Result<Vec<String>, String> {
         let mut cargo = if self.is_debians {
             debian::cargo(root)

@@ -14,10 +14,10 @@ use crate::debian;
 
 const TARGET: &str = "x86_64-win7-windows-gnu";
 
-/// What has a part on Windows.
+/// The packages that have a part on Windows.
 const PACKAGES: [&str; 4] = ["thruway-sys", "thruway-resolve", "thruway-spawn", "thruway-cli"];
 
-/// What is needed, by a file of each, with its package.
+/// The tools that the tests need, each by one of its files, with its package.
 const NEEDED: [(&str, &str); 5] = [
     ("/usr/bin/wine", "wine wine64"),
     ("/usr/bin/x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
@@ -29,7 +29,7 @@ const NEEDED: [(&str, &str); 5] = [
 /// Lint and test what runs on Windows, under Wine
 #[derive(Debug, Args)]
 pub(crate) struct Windows {
-    /// What cargo does instead, such as `build --release --package thruway-cli`
+    /// Arguments for cargo instead of the tests, such as `build --release --package thruway-cli`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

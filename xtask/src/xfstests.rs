@@ -39,7 +39,7 @@ const SCRIPT: &str = include_str!("xfstests.sh");
 /// Tests that fail, or take too long, and why they may.
 const EXCUSED: &str = include_str!("xfstests.tsv");
 
-/// What became of the tests.
+/// The tests that passed, failed, and were left out.
 #[derive(Debug, Default)]
 struct Tally {
     passed: usize,

@@ -1,4 +1,4 @@
-//! What a benchmark needs to know.
+//! The context of a benchmark.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +23,6 @@ pub(super) struct BenchContext {
     pub(super) roots_only: bool,
     /// Beginnings of the names of the servers that take part beside thruway; none means all.
     pub(super) servers: Vec<String>,
-    /// What is measured of the matrix.
+    /// The parts of the matrix to measure.
     pub(super) matrix: MatrixChoice,
 }

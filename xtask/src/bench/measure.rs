@@ -11,7 +11,7 @@ pub(super) struct Contender<'a> {
     pub(super) run: Box<dyn FnMut() -> Result<f64, String> + 'a>,
 }
 
-/// What one contender reached, a value a round.
+/// The values of one contender, one for each round.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: &'static str,

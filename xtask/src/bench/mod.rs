@@ -153,7 +153,7 @@ impl Bench {
     }
 }
 
-/// What takes hours as a whole, and so is not part of its verb.
+/// The benchmark that takes hours, and so is not part of its verb.
 const BY_NAME_ONLY: &str = "serve-matrix";
 
 fn is_chosen(name: &str, chosen: Option<&str>) -> bool {

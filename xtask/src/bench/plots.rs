@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::document;
-use super::published::{self, PLOTS, Published, SUMMARY, Section};
+use super::published::{self, PLOTS, PublishedTable, SUMMARY, Section};
 use super::summary::{self, Ratio};
 use chart::{Bar, Chart};
 
@@ -118,7 +118,7 @@ fn plot(sections: &[Section], line: &str) -> Result<Plot, String> {
 }
 
 /// A bar for each row that has a figure.
-fn bars(table: &Published, column: &str) -> Result<Vec<Bar>, String> {
+fn bars(table: &PublishedTable, column: &str) -> Result<Vec<Bar>, String> {
     let mut rows = Vec::new();
     for row in &table.rows {
         let cell = table.cell(&row[0], column)?;

@@ -8,18 +8,18 @@ pub(crate) fn page(root: &Path) -> PathBuf {
     root.join("docs/benchmarks.md")
 }
 
-/// What one run has written between its two markers.
+/// The text that one run has written between its two markers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) name: String,
     /// The day of the run, as year, month and day.
     pub(crate) day: String,
-    pub(crate) tables: Vec<Published>,
+    pub(crate) tables: Vec<PublishedTable>,
 }
 
 /// One table, and the targets that stand below it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Published {
+pub(crate) struct PublishedTable {
     pub(crate) title: String,
     /// The columns' heads; the first is that of the rows' names.
     pub(crate) columns: Vec<String>,
@@ -55,19 +55,20 @@ pub(crate) fn sections(text: &str) -> Result<Vec<Section>, String> {
 }
 
 fn section(name: &str, body: &str) -> Result<Section, String> {
-    let mut tables: Vec<Published> = Vec::new();
+    let mut tables: Vec<PublishedTable> = Vec::new();
     let mut day = "";
     for line in body.lines() {
         let row = || line.trim_matches('|').split(" | ").map(|cell| plain(cell.trim()));
         match tables.last_mut() {
             _ if line.starts_with("### ") => {
-                tables.push(Published { title: plain(&line[4..]), ..Published::default() });
+                tables
+                    .push(PublishedTable { title: plain(&line[4..]), ..PublishedTable::default() });
             }
             // A table without a heading is called by the head of its first column.
-            None if line.starts_with('|') => tables.push(Published {
+            None if line.starts_with('|') => tables.push(PublishedTable {
                 title: row().next().unwrap_or_default(),
                 columns: row().collect(),
-                ..Published::default()
+                ..PublishedTable::default()
             }),
             None => day = line.strip_suffix('.').and_then(day_of).unwrap_or(day),
             Some(_) if line.starts_with("| ---") => {}
@@ -108,14 +109,14 @@ pub(crate) fn table<'a>(
     sections: &'a [Section],
     name: &str,
     title: &str,
-) -> Result<(&'a Section, &'a Published), String> {
+) -> Result<(&'a Section, &'a PublishedTable), String> {
     let section = sections.iter().find(|section| section.name == name);
     let section = section.ok_or_else(|| format!("no section {name}"))?;
     let table = section.tables.iter().find(|table| table.title.starts_with(title));
     Ok((section, table.ok_or_else(|| format!("{name} has no table {title}"))?))
 }
 
-impl Published {
+impl PublishedTable {
     /// The cell in the row of this name and the first column that begins so.
     pub(crate) fn cell(&self, row: &str, column: &str) -> Result<&str, String> {
         let absent = |what: &str| format!("the table {} has no {what}", self.title);

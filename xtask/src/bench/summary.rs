@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use super::document;
-use super::published::{self, Published, SUMMARY, Section};
+use super::published::{self, PublishedTable, SUMMARY, Section};
 
 const LINES: &str = include_str!("summary.tsv");
 
@@ -31,7 +31,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
 struct Line<'a> {
     what: &'a str,
     section: &'a Section,
-    table: &'a Published,
+    table: &'a PublishedTable,
     row: &'a str,
     column: &'a str,
     is_more_better: bool,
@@ -82,7 +82,7 @@ fn line<'a>(sections: &'a [Section], text: &'a str) -> Result<Line<'a>, String> 
 
 /// A table with targets that has no line would be a target that is not seen.
 fn untold(sections: &[Section], lines: &[Line<'_>]) -> Result<(), String> {
-    let is_told = |table: &Published| lines.iter().any(|line| std::ptr::eq(line.table, table));
+    let is_told = |table: &PublishedTable| lines.iter().any(|line| std::ptr::eq(line.table, table));
     let tables = sections.iter().flat_map(|section| &section.tables);
     match tables.into_iter().find(|table| !table.targets.is_empty() && !is_told(table)) {
         Some(table) => Err(format!("summary.tsv has no line for the table {}", table.title)),
@@ -169,7 +169,7 @@ mod tests {
 
     fn sections() -> Vec<Section> {
         let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
-        let table = Published {
+        let table = PublishedTable {
             title: "Short".into(),
             columns: row(&["server", "requests/s"]),
             rows: vec![

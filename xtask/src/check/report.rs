@@ -7,12 +7,12 @@ use super::runners;
 /// How many steps and tests are named.
 const SLOWEST: usize = 10;
 
-/// What is kept of the output of all steps.
+/// The lines and times of all steps that the end of the check shows.
 #[derive(Default)]
 pub(super) struct Report {
     steps: Vec<(String, f64)>,
     tests: Vec<(String, f64)>,
-    /// What libtest runs now, by step.
+    /// The program that libtest runs now, by step.
     programs: HashMap<usize, String>,
     skips: Vec<String>,
     summaries: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a person sees of steps that run side by side: the output of each in one piece.
+//! The output of steps that run side by side, shown in one piece for each step.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -17,7 +17,7 @@ pub(super) struct Screen<W> {
 
 struct ShownStep {
     number: usize,
-    /// What has come and is not shown yet.
+    /// Lines that are not shown yet.
     lines: Vec<String>,
     has_ended: bool,
 }

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-/// What a step mostly does. It decides which steps run side by side.
+/// The main work of a step, which decides which steps run side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Reads, on one processor.

@@ -11,7 +11,7 @@ use super::ruby::Ruby;
 use super::{bill, crates, output};
 use crate::windows;
 
-/// What a stripped program may have at most.
+/// The most bytes that a stripped program may have.
 const PROGRAM_BYTES_MAX: u64 = 8_000_000;
 
 /// For any Linux of the processor: a prefix such as `/usr/local`, or a folder of its own.

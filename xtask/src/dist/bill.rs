@@ -1,4 +1,4 @@
-//! What is in the programs, for others to check: a bill of materials (CycloneDX) and all licences.
+//! The contents of the programs, for others to check: a bill of materials (CycloneDX) and all licences.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::build::Builder;
 use super::files::read;
 
-/// What users install is made of these and of what they depend on.
+/// The packages that users install. All others count as far as these depend on them.
 const PROGRAMS: [&str; 2] = ["thruway-cli", "thruway-gem-ext"];
 
 /// A crate.
@@ -69,7 +69,7 @@ fn metadata(builder: &Builder) -> Result<Value, String> {
     serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-/// What each crate needs to be built; not what its tests need.
+/// Returns the crates that each crate needs to be built, without those that its tests need.
 fn needs(nodes: &Value) -> BTreeMap<String, Vec<String>> {
     let is_built_with = |dependency: &&Value| {
         let kinds = dependency["dep_kinds"].as_array();

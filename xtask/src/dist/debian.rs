@@ -16,7 +16,7 @@ const UNIT: &str = include_str!("../../../deploy/systemd/thruway@.service");
 const COPYRIGHT: &str = include_str!("debian/copyright");
 const INTEGRATION: &str = "usr/share/rubygems-integration/all";
 
-/// What is written into a package's `control`.
+/// The fields of a package's `control` file.
 struct Package {
     name: &'static str,
     architecture: &'static str,
@@ -171,7 +171,7 @@ fn libraries(builder: &Builder, programs: &[PathBuf]) -> Result<String, String> 
         "Source: thruway\n\nPackage: thruway\nArchitecture: any\n",
     )?;
     let mut shlibdeps = Command::new("dpkg-shlibdeps");
-    // What Ruby itself has is not looked for.
+    // Libraries that Ruby itself loads are not looked for.
     shlibdeps.current_dir(&folder).args(["-O", "--ignore-missing-info", "--warnings=0"]);
     let output = shlibdeps.args(programs).output();
     let output = output.map_err(|error| format!("cannot start dpkg-shlibdeps: {error}"))?;

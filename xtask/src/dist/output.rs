@@ -1,4 +1,4 @@
-//! What is finished, in `target/dist`: whole files, which one `cargo x dist` at a time puts there.
+//! The folder of finished files, `target/dist`: one `cargo x dist` at a time puts whole files there.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ pub(super) fn is_changed(builder: &Builder) -> Result<bool, String> {
     Ok(!git(builder, &["status", "--porcelain"])?.is_empty())
 }
 
-/// What git says; nothing if the sources are no checkout.
+/// Returns the output of git, which is empty if the sources are no checkout.
 fn git(builder: &Builder, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("git").current_dir(&builder.root).args(arguments).output();
     let output = output.map_err(|error| format!("cannot start git: {error}"))?;

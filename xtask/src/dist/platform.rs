@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::debian;
 
-/// What builds for the other processor, by a file of each, with its package.
+/// The tools that build for the other processor, each by one of its files, with its package.
 const CROSS_TOOLS: [(&str, &str); 4] = [
     ("/usr/bin/aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
     ("/usr/aarch64-linux-gnu/lib/libc.a", "libc6-dev-arm64-cross"),
@@ -65,7 +65,7 @@ impl Processor {
         }
     }
 
-    /// What this machine lacks to build for it.
+    /// Returns the packages that this machine lacks to build for the processor.
     pub(super) fn missing(self) -> Option<String> {
         let tools = debian::missing(&CROSS_TOOLS).filter(|_| self.is_foreign());
         let has_library = crate::aarch64::has_library();

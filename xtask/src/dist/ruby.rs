@@ -49,7 +49,8 @@ fn settings_of(root: &Path) -> Result<PathBuf, String> {
     settings.pop().ok_or_else(|| format!("{} holds no Ruby of Debian's", root.display()))
 }
 
-/// What Ruby knows about itself. Its paths follow from where the file is, so they lead into the root.
+/// A script with the settings that Ruby knows about itself. Paths follow from where the file is,
+/// so they lead into the root.
 fn stand_in_settings(settings: &Path) -> String {
     let settings = settings.display().to_string().replace('\\', r"\\").replace('\'', r"\'");
     format!(

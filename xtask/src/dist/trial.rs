@@ -15,7 +15,7 @@ use super::output;
 use crate::debootstrap;
 use emulation::Emulation;
 
-/// What runs outside of the root, in a mount namespace of its own, and what runs in it.
+/// The script that runs outside of the root, in a mount namespace of its own, and the one that runs inside.
 const ENTER: &str = include_str!("trial/enter.sh");
 const SHARED: &str = include_str!("trial/shared.sh");
 const TRY: &str = include_str!("trial/try.sh");
@@ -60,7 +60,7 @@ fn base(builder: &Builder, suite: &str, options: &[&str]) -> Result<PathBuf, Str
     debootstrap::root(&builder.work("roots"), &name, suite, options)
 }
 
-/// What is tried, and how.
+/// Copies the finished files and the script that tries them into the root's folder.
 fn bring(builder: &Builder, folder: &Path, script: &str) -> Result<(), String> {
     files::write_program(&folder.join("try.sh"), script)?;
     files::write(&folder.join("shared.sh"), SHARED)?;

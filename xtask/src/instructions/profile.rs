@@ -1,4 +1,4 @@
-//! What callgrind writes: costs by line of code, under the object file that the code is in.
+//! Callgrind's output: costs by line of code, under the object file that the code is in.
 
 /// Instructions of the code in the object file of that name, without what it calls elsewhere.
 ///

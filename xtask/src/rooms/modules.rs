@@ -21,7 +21,7 @@ pub(crate) fn imports(sources: &[Source]) -> BTreeSet<(usize, usize)> {
     let mut arrows = BTreeSet::new();
     for (file, source) in sources.iter().enumerate() {
         let is_used = |import: &&Import| {
-            // What is only passed on is the interface of a folder, not something that it needs.
+            // A re-export is the interface of a folder, and no need of its own.
             !import.is_public || source.paths.iter().any(|path| path[0] == import.alias)
         };
         let imported = source.imports.iter().filter(is_used).map(|import| &import.path);

@@ -17,13 +17,13 @@ pub(crate) struct Function {
 pub(crate) struct Import {
     /// Its path, `crate`, `self` and `super` included.
     pub(crate) path: Vec<String>,
-    /// What it is called here.
+    /// The name in the importing file.
     pub(crate) alias: String,
     /// Whether others may take it from here.
     pub(crate) is_public: bool,
 }
 
-/// What stands in one file outside of its tests.
+/// The code of one file, without its tests.
 #[derive(Default)]
 pub(crate) struct Source {
     /// Its path below the crate's `src`.

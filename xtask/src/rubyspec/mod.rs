@@ -48,7 +48,7 @@ impl RubySpec {
             std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
         };
         let folder = root.join("target/rubyspec");
-        // What an earlier run learned would prove nothing about this one.
+        // A pack of an earlier run would prove nothing about this one.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(Suite {

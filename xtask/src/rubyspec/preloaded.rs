@@ -54,7 +54,7 @@ pub(super) fn compare(suite: &Suite) -> Result<(), String> {
     Err("they never ran as forks: see `thruway run --preload --explain`".to_owned())
 }
 
-/// What the runner said. A few specs fail on some machines, also plain.
+/// The results of the runner. A few specs fail on some machines, also plain.
 struct Findings {
     how: &'static str,
     /// How many examples there were.

@@ -13,7 +13,7 @@ const SPECS: [&str; 5] = [
     "core/module/autoload_spec.rb",
 ];
 
-/// What they load.
+/// The folders of files that the specs load.
 const FIXTURES: [&str; 3] = ["fixtures/code", "core/kernel/fixtures", "core/module/fixtures"];
 
 /// Where everything is.
@@ -55,7 +55,7 @@ impl Suite {
             let ruby = ruby.arg(warnings).arg(&self.learn);
             output(ruby.args(FIXTURES.map(|folder| self.spec.join(folder))))
         };
-        // What was compiled in silence is used where no more warnings are wanted than were then; the
+        // Code that was compiled without warnings is used only where none are wanted; the
         // specs want those of deprecated features.
         learn("-w")?;
         learn("-W:deprecated")?;

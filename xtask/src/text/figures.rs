@@ -37,7 +37,7 @@ fn wrong(page: &Page, sections: &[Section]) -> Vec<Breach> {
     breaches
 }
 
-/// What a line's comments name: `SECTION > TABLE > ROW > COLUMN`, several with ` ; ` between them.
+/// The cells that a line's comments name: `SECTION > TABLE > ROW > COLUMN`, several with ` ; ` between them.
 fn cells(line: &str) -> impl Iterator<Item = &str> {
     let comments = line.split("<!-- ").skip(1).filter_map(|rest| rest.split_once(" -->"));
     let named = comments.filter(|(comment, _)| comment.contains(" > "));

@@ -17,7 +17,7 @@ pub(super) fn breaches(root: &Path, pages: &[Page]) -> Vec<Breach> {
     breaches
 }
 
-/// What stands in the brackets of `](TARGET)`, other than addresses.
+/// Returns the targets of links, `](TARGET)`, other than addresses.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target).filter(|target| !target.contains(':'))

@@ -20,7 +20,7 @@ pub(crate) struct Breach {
     pub(super) what: String,
 }
 
-/// What the project's own text ends in; recordings, packed files and the like are data.
+/// The endings of files with the project's own text; recordings, packed files and the like are data.
 const SUFFIXES: [&str; 10] = ["rs", "rb", "md", "ru", "sh", "py", "js", "toml", "yml", "css"];
 
 /// Folders of what is built or left behind, in the checkout of a developer.
@@ -41,7 +41,7 @@ fn collect(root: &Path, below: &Path, pages: &mut Vec<Page>) {
         if is_folder && !name.starts_with('.') && !LEFT_OUT.contains(&name.as_str()) {
             collect(root, &path, pages);
         } else if SUFFIXES.iter().any(|suffix| has_suffix(&path, suffix)) {
-            // What is no text is none of ours.
+            // A file that is not UTF-8 holds no text of ours.
             pages.extend(fs::read_to_string(root.join(&path)).map(|text| Page { path, text }));
         }
     }

@@ -11,7 +11,7 @@ use super::report::{Report, Usage};
 use crate::bench::context::BenchContext;
 use crate::bench::measure;
 
-/// What a program boots with.
+/// The cache, pack or server that a program boots with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Plain,
@@ -228,7 +228,7 @@ impl<'a> Boot<'a> {
     }
 
     fn forget(&self, contender: &Contender) {
-        // What is not there need not go, and a cache that stays shows in the figures.
+        // A cache that is not there need not go, and one that stays shows in the figures.
         let _ = fs::remove_dir_all(self.cache(contender));
     }
 

@@ -21,7 +21,7 @@ pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
     })
 }
 
-/// What a developer starts all day long, in a Rails application.
+/// Measures the commands that a developer starts all day long, in a Rails application.
 pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
     tables(context, &program::commands(context)?, &Way::WARM, portable)
 }
@@ -142,7 +142,7 @@ fn measured(context: &BenchContext, boot: &Boot<'_>, ways: &[Way]) -> Result<Rep
     Ok(reports)
 }
 
-fn cells(one: &reports::Reported, all: &Reports) -> Vec<String> {
+fn cells(one: &reports::ContenderReports, all: &Reports) -> Vec<String> {
     let wall = one.wall_ms();
     let share = |way| {
         let share = all.wall_ratio(one.way(), way);

@@ -1,4 +1,4 @@
-//! What is booted: made where it has to be made, below `target/bench/boot`.
+//! The programs that boot. Those that have to be made are made below `target/bench/boot`.
 
 use std::fs;
 use std::io;
@@ -62,7 +62,7 @@ pub(super) fn synthetic(context: &BenchContext) -> Result<Vec<Program>, String> 
     SHAPES.into_iter().map(program).collect()
 }
 
-/// What a developer starts in the example application.
+/// Returns the commands that a developer starts in the example application.
 pub(super) fn commands(context: &BenchContext) -> Result<Vec<Program>, String> {
     let folder = application(context)?;
     let program = |name, title, words: &[&'static str], with_spring: &[&'static str]| Program {

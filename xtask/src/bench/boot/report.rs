@@ -1,4 +1,4 @@
-//! What one boot took.
+//! The cost of one boot.
 
 /// One boot.
 #[derive(Debug, Clone, Copy)]
@@ -8,7 +8,7 @@ pub(super) struct Report {
     pub(super) usage: Option<Usage>,
 }
 
-/// What a program used until its last line had run.
+/// The resources that a program used until its last line had run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage {
     /// Processor time in the program.

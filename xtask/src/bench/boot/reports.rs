@@ -1,4 +1,4 @@
-//! What boots took, contender by contender.
+//! The times of boots, contender by contender.
 
 use super::contender::{Contender, Way};
 use super::report::{Report, Usage};
@@ -6,7 +6,7 @@ use crate::bench::measure::Series;
 
 /// All boots of one contender.
 #[derive(Debug)]
-pub(super) struct Reported {
+pub(super) struct ContenderReports {
     contender: Contender,
     reports: Vec<Report>,
     /// How many calls of one boot name a file, if that is known.
@@ -15,9 +15,9 @@ pub(super) struct Reported {
 
 /// All contenders of one table.
 #[derive(Debug, Default)]
-pub(super) struct Reports(Vec<Reported>);
+pub(super) struct Reports(Vec<ContenderReports>);
 
-impl Reported {
+impl ContenderReports {
     pub(super) fn name(&self) -> &'static str {
         self.contender.name
     }
@@ -40,10 +40,10 @@ impl Reported {
 
 impl Reports {
     pub(super) fn push(&mut self, contender: Contender, reports: Vec<Report>, calls: Option<u64>) {
-        self.0.push(Reported { contender, reports, calls });
+        self.0.push(ContenderReports { contender, reports, calls });
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Reported> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ContenderReports> {
         self.0.iter()
     }
 
@@ -62,7 +62,7 @@ impl Reports {
         Some(self.of(way)?.calls? as f64)
     }
 
-    fn of(&self, way: Way) -> Option<&Reported> {
+    fn of(&self, way: Way) -> Option<&ContenderReports> {
         self.iter().find(|reported| reported.contender.way == way)
     }
 }

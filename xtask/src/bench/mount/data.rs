@@ -15,7 +15,7 @@ const WAYS: [Way; 6] =
 
 const FILE_BYTES: usize = 96 << 20;
 
-/// What the patch series of 2021 said of a file of 35 GiB on an SSD, as shares of native.
+/// The figures of the patch series of 2021 for a file of 35 GiB on an SSD, as shares of native.
 const PATCH_SERIES: [&str; 4] = [".97", ".76", ".81", ".81"];
 
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {

@@ -25,7 +25,7 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     each_name(&view.folder, |path| fs::symlink_metadata(path).map(drop))?;
     let full = memory_mb(&processes);
     drop_names()?;
-    // What the kernel forgets it says later, and what is idle is given back after some seconds.
+    // The kernel tells late which inodes it forgets, and idle memory is given back after some seconds.
     sleep(Duration::from_secs(15));
     let empty = memory_mb(&processes);
     let mut table =

@@ -1,4 +1,4 @@
-//! What people do to a source tree, and compiling it.
+//! The work of people on a source tree, and compiling the tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::bench::measure::{Series, wall};
 use crate::bench::table::{Table, at_most};
 use crate::command::succeed;
 
-/// What is done to the tree, and how much longer than on the folder itself it may take. `$1` is a
+/// The work on the tree, and how much longer than on the folder itself the work may take. `$1` is a
 /// repository, `$2` a folder for what is not written to the tree.
 const STEPS: [Step; 6] = [
     Step { name: "clone", script: "git clone -q \"$1\" tree", at_most: Some(2.0) },

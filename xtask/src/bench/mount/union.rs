@@ -40,7 +40,7 @@ fn name_of(folder: usize, name: usize) -> String {
     format!("feature_{folder}_{name}.rb")
 }
 
-/// What looks for names, and how.
+/// A search for names: the folders, in their order.
 struct Search<'a> {
     name: &'static str,
     /// Where to look, in this order.

@@ -70,7 +70,7 @@ impl Program {
         Contender { name, run: Box::new(move || self.ask(&line)) }
     }
 
-    /// What the program answers to `line`.
+    /// Returns the program's answer to `line`.
     pub(super) fn ask(&self, line: &str) -> Result<f64, String> {
         let (stdin, stdout) = &mut *self.pipes.borrow_mut();
         let mut answer = String::new();

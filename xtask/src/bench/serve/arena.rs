@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::contender::{Contender, contenders};
-use super::load::{Loading, Run, begin, load};
-use super::running::{Running, Start};
+use super::load::{LoadProcess, Run, begin, load};
+use super::running::{RunningServer, Start};
 use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
@@ -41,8 +41,8 @@ impl<'a> Scenario<'a> {
     }
 }
 
-/// What one server showed, a run a round.
-pub(crate) struct Measured {
+/// The runs of one server, one in each round.
+pub(crate) struct ServerRuns {
     pub(crate) name: &'static str,
     pub(crate) runs: Vec<Run>,
 }
@@ -63,10 +63,10 @@ impl<'a> Arena<'a> {
     }
 
     /// Starts each server once a round, and loads it.
-    pub(crate) fn rounds(&self, scenario: Scenario<'_>) -> Result<Vec<Measured>, String> {
+    pub(crate) fn rounds(&self, scenario: Scenario<'_>) -> Result<Vec<ServerRuns>, String> {
         let servers: Vec<_> = self.servers(scenario.app).collect();
         let mut all: Vec<_> =
-            servers.iter().map(|one| Measured { name: one.name, runs: Vec::new() }).collect();
+            servers.iter().map(|one| ServerRuns { name: one.name, runs: Vec::new() }).collect();
         for _ in 0..self.context.rounds {
             for (contender, measured) in servers.iter().zip(&mut all) {
                 if let Some(running) = self.start(contender, scenario)? {
@@ -84,10 +84,11 @@ impl<'a> Arena<'a> {
         &self,
         contender: &Contender,
         scenario: Scenario<'_>,
-    ) -> Result<Option<Running>, String> {
+    ) -> Result<Option<RunningServer>, String> {
         let Scenario { app, workers, threads, .. } = scenario;
         let (application, folder) = (&*self.context.root.join(app.folder()), &*self.folder);
-        match Running::start(contender, Start { app, workers, threads, application, folder }) {
+        match RunningServer::start(contender, Start { app, workers, threads, application, folder })
+        {
             Ok(running) => {
                 let warm_up = Scenario { options: &["-d", app.warm_up_seconds()], ..scenario };
                 self.load(&running, warm_up)?;
@@ -100,16 +101,20 @@ impl<'a> Arena<'a> {
         }
     }
 
-    pub(crate) fn load(&self, running: &Running, scenario: Scenario<'_>) -> Result<Run, String> {
+    pub(crate) fn load(
+        &self,
+        running: &RunningServer,
+        scenario: Scenario<'_>,
+    ) -> Result<Run, String> {
         load(&self.context.root, running, &[scenario.path], scenario.options)
     }
 
     /// Starts a load that goes on while something else happens.
     pub(crate) fn begin(
         &self,
-        running: &Running,
+        running: &RunningServer,
         scenario: Scenario<'_>,
-    ) -> Result<Loading, String> {
+    ) -> Result<LoadProcess, String> {
         begin(&self.context.root, running, &[scenario.path], scenario.options)
     }
 
@@ -138,7 +143,7 @@ impl Drop for Arena<'_> {
     }
 }
 
-impl Measured {
+impl ServerRuns {
     /// One number of every run.
     pub(crate) fn series(&self, number: impl Fn(&Run) -> f64) -> Series {
         Series::new(self.name, self.runs.iter().map(number).collect())
@@ -150,7 +155,11 @@ impl Measured {
 }
 
 /// The median of the server with that name, if it took part.
-pub(crate) fn median_of(all: &[Measured], name: &str, number: impl Fn(&Run) -> f64) -> Option<f64> {
+pub(crate) fn median_of(
+    all: &[ServerRuns],
+    name: &str,
+    number: impl Fn(&Run) -> f64,
+) -> Option<f64> {
     let measured = all.iter().find(|measured| measured.name == name)?;
     Some(measured.median(number)).filter(|median| median.is_finite())
 }

@@ -1,4 +1,4 @@
-//! What clients that attack by HTTP/2 cost the others.
+//! The cost of clients that attack by HTTP/2, for the other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arena::{Arena, Scenario};
-use super::load::{Loading, begin};
-use super::running::Running;
+use super::load::{LoadProcess, begin};
+use super::running::RunningServer;
 use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 use crate::bench::table::{Table, at_least};
 
-/// What the others ask for, in requests a second: a part of what a server that has time can do.
+/// The rate of the other clients, in requests a second: a part of the most that an idle server can do.
 const RATE: u32 = 2_000;
 /// Of a server that has none, each request computes for 5 ms. It has a processor of its own: an attacker that took
 /// its time on this machine would be no attacker by the network.
@@ -91,7 +91,7 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     Ok([idle, full].join("\n\n"))
 }
 
-/// What is attacked, and how much the others ask for; without a rate it is as much as they get.
+/// The server that is attacked, and the rate of the other clients. Without a rate they ask for as much as they get.
 #[derive(Clone, Copy)]
 struct Target {
     scenario: Scenario<'static>,
@@ -129,7 +129,7 @@ fn table(arena: &Arena<'_>, title: &str, target: Target) -> Result<String, Strin
     Ok(table.text())
 }
 
-/// What the others had, and the attacker.
+/// The figures of the other clients and of the attacker in one round.
 struct Round {
     answered: f64,
     p99_ms: f64,
@@ -139,7 +139,7 @@ struct Round {
 
 fn round(
     arena: &Arena<'_>,
-    running: &Running,
+    running: &RunningServer,
     attack: Attack,
     target: Target,
 ) -> Result<Round, String> {
@@ -156,7 +156,7 @@ fn round(
                 ended.fetch_add(u64::from(was_ended), Ordering::Relaxed);
             }
         });
-        let report = others(arena, running, target).and_then(Loading::end);
+        let report = others(arena, running, target).and_then(LoadProcess::end);
         is_over.store(true, Ordering::Relaxed);
         report
     })?;
@@ -176,7 +176,7 @@ fn round(
 }
 
 /// The server has a processor of its own from now on; this process and those that it starts have another one.
-fn pin(running: &Running) -> Result<(), String> {
+fn pin(running: &RunningServer) -> Result<(), String> {
     for process in running.processes() {
         let status = Command::new("taskset")
             .args(["--all-tasks", "--pid", "--cpu-list", &SERVERS_PROCESSOR.to_string()])
@@ -195,7 +195,11 @@ fn unpinned(error: rustix::io::Errno) -> String {
 }
 
 /// Clients that ask at a rate, whatever happens, or as soon as they are answered.
-fn others(arena: &Arena<'_>, running: &Running, target: Target) -> Result<Loading, String> {
+fn others(
+    arena: &Arena<'_>,
+    running: &RunningServer,
+    target: Target,
+) -> Result<LoadProcess, String> {
     let seconds = arena.seconds(1.0);
     let rate = target.rate.map(|rate| rate.to_string());
     let mut options = vec!["--http2", "-c", "10", "--streams", "4", "-d", &seconds];

@@ -1,6 +1,6 @@
 //! Files: from a Rack application by `to_path` and X-Sendfile, and from a folder.
 
-use super::arena::{Arena, Measured, Scenario, median_of};
+use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::load::Run;
 use super::server::App;
 use crate::bench::context::BenchContext;
@@ -58,7 +58,7 @@ fn gigabytes(run: &Run) -> f64 {
     run.total("/bytes_per_second") / 1e9
 }
 
-fn rows(table: &mut Table, from: &str, all: &[Measured]) {
+fn rows(table: &mut Table, from: &str, all: &[ServerRuns]) {
     for measured in all {
         let speed = measured.series(gigabytes);
         table.row(

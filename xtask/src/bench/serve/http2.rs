@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::arena::{Arena, Scenario};
 use super::contender::Contender;
-use super::running::Running;
+use super::running::RunningServer;
 use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
@@ -13,7 +13,7 @@ use crate::bench::table::{Table, at_least, at_most, ratio};
 /// The servers that speak it without TLS to a client that begins with it.
 const SPEAKERS: [&str; 3] = ["thruway", "Falcon", "Itsi"];
 
-/// What h2load says of a run.
+/// The figures of h2load for a run.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Report {
     requests_per_second: f64,
@@ -73,7 +73,7 @@ fn short(arena: &Arena<'_>) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// What a client with 100 streams gets, in shares of one of nine that have one stream each.
+/// The requests of a client with 100 streams, in shares of one of nine that have one stream each.
 fn share(arena: &Arena<'_>, path: &'static str) -> Result<String, String> {
     let title = format!(
         "HTTP/2, `{path}`: one client with 100 streams beside nine with one each, `-w 1 -t 2`"
@@ -125,7 +125,7 @@ fn beside(
 /// Starts h2load with so many connections, and so many streams on each.
 fn begin(
     arena: &Arena<'_>,
-    server: &Running,
+    server: &RunningServer,
     path: &str,
     [connections, streams]: [&str; 2],
 ) -> Result<Child, String> {

@@ -1,4 +1,4 @@
-//! What `thruway load` says of a running server.
+//! Runs of `thruway load` on a server.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::running::Running;
+use super::running::RunningServer;
 use crate::bench::process::cpu_seconds;
 
 /// One run's report.
@@ -20,7 +20,7 @@ pub(crate) struct Run {
 
 /// A run that is under way.
 #[derive(Debug)]
-pub(crate) struct Loading {
+pub(crate) struct LoadProcess {
     child: Child,
     /// Its report, which a pipe would not hold: ten thousand connections are in it.
     report: File,
@@ -29,7 +29,7 @@ pub(crate) struct Loading {
 /// Runs `thruway load` with `options` to its end.
 pub(crate) fn load(
     root: &Path,
-    server: &Running,
+    server: &RunningServer,
     paths: &[&str],
     options: &[&str],
 ) -> Result<Run, String> {
@@ -42,25 +42,29 @@ pub(crate) fn load(
 /// Starts `thruway load` with `options`.
 pub(crate) fn begin(
     root: &Path,
-    server: &Running,
+    server: &RunningServer,
     paths: &[&str],
     options: &[&str],
-) -> Result<Loading, String> {
+) -> Result<LoadProcess, String> {
     let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
     begin_at(root, &urls, options)
 }
 
 /// Starts `thruway load` with `options` at URLs.
-pub(crate) fn begin_at(root: &Path, urls: &[String], options: &[&str]) -> Result<Loading, String> {
+pub(crate) fn begin_at(
+    root: &Path,
+    urls: &[String],
+    options: &[&str],
+) -> Result<LoadProcess, String> {
     let mut load = Command::new(root.join("target/release/thruway"));
     load.args(["load", "--json"]).args(urls).args(options);
     let failed = |error: std::io::Error| format!("cannot start thruway load: {error}");
     let report = tempfile::tempfile().map_err(failed)?;
     load.stdout(report.try_clone().map_err(failed)?).stderr(Stdio::null());
-    Ok(Loading { child: load.spawn().map_err(failed)?, report })
+    Ok(LoadProcess { child: load.spawn().map_err(failed)?, report })
 }
 
-impl Loading {
+impl LoadProcess {
     /// Whether it goes on.
     pub(crate) fn is_under_way(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
@@ -78,7 +82,7 @@ impl Loading {
 }
 
 impl Run {
-    /// What a run has reported whose cost to the server is of no interest.
+    /// Takes the report of a run whose cost to the server is of no interest.
     pub(crate) fn of(report: Value) -> Self {
         Self { report, cpu_seconds: 0.0 }
     }

@@ -1,6 +1,6 @@
-//! What counting for operators costs: the same server with `--metrics` and without.
+//! The cost of counting for operators: the same server with `--metrics` and without.
 
-use super::arena::{Arena, Measured, Scenario};
+use super::arena::{Arena, Scenario, ServerRuns};
 use super::contender::Contender;
 use super::load::Run;
 use super::server::{Program, Server};
@@ -56,8 +56,8 @@ fn measure(
     arena: &Arena<'_>,
     scenario: Scenario<'_>,
     pair: &[Contender; 2],
-) -> Result<[Measured; 2], String> {
-    let mut all = pair.each_ref().map(|one| Measured { name: one.name, runs: Vec::new() });
+) -> Result<[ServerRuns; 2], String> {
+    let mut all = pair.each_ref().map(|one| ServerRuns { name: one.name, runs: Vec::new() });
     for _ in 0..arena.context.rounds {
         for (contender, measured) in pair.iter().zip(&mut all) {
             let running = arena.start(contender, scenario)?;
@@ -68,7 +68,7 @@ fn measure(
     Ok(all)
 }
 
-fn cells(measured: &Measured, share: f64) -> [String; 4] {
+fn cells(measured: &ServerRuns, share: f64) -> [String; 4] {
     let speed = measured.series(Run::requests_per_second);
     [
         format!("{:.0}", speed.median()),

@@ -1,6 +1,6 @@
 //! Rack applications: the short one, the sleeping one, a Rails one, the busy one with a polite client.
 
-use super::arena::{Arena, Measured, Scenario, median_of};
+use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::load::Run;
 use super::server::App;
 use crate::bench::context::BenchContext;
@@ -98,7 +98,7 @@ fn polite_p99_ms(run: &Run) -> f64 {
 }
 
 /// A row a server: speed, cost, latency, fairness.
-fn requests_table(title: &str, all: &[Measured]) -> Table {
+fn requests_table(title: &str, all: &[ServerRuns]) -> Table {
     let columns = [
         "server",
         "requests/s",

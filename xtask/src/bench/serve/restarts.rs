@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::arena::{Arena, Scenario};
 use super::contender::Contender;
 use super::load::Run;
-use super::running::Running;
+use super::running::RunningServer;
 use super::server::{App, Program, Server};
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
@@ -87,8 +87,8 @@ const fn server(
     }
 }
 
-/// What clients noticed.
-struct Noticed {
+/// The requests of clients before and during restarts.
+struct RestartRuns {
     before: Run,
     during: Run,
     /// Seconds that each restart took.
@@ -109,7 +109,7 @@ fn measure(arena: &Arena<'_>, rate: &str) -> Result<String, String> {
     let columns =
         ["server", "requests", "failed", "p99 ms before", "p99 ms during", "÷", "one restart, s"];
     let mut table = Table::new(&title, &columns);
-    let mut ours: Vec<Noticed> = Vec::new();
+    let mut ours: Vec<RestartRuns> = Vec::new();
     for kind in &KINDS {
         let Some(contender) = Contender::of(arena.context, &kind.server) else { continue };
         for workers in WORKERS {
@@ -123,9 +123,9 @@ fn measure(arena: &Arena<'_>, rate: &str) -> Result<String, String> {
             }
         }
     }
-    let worst = ours.iter().map(Noticed::ratio).reduce(f64::max);
+    let worst = ours.iter().map(RestartRuns::ratio).reduce(f64::max);
     table.target("p99 during a restart ≤ 3 × before", at_most(worst, RATIO_MAX));
-    let failed = ours.iter().map(Noticed::failed).reduce(f64::max);
+    let failed = ours.iter().map(RestartRuns::failed).reduce(f64::max);
     table.target("no failed request", at_most(failed, 0.0));
     Ok(table.text())
 }
@@ -137,7 +137,7 @@ fn notice(
     kind: &Kind,
     workers: u32,
     rate: &str,
-) -> Result<Option<Noticed>, String> {
+) -> Result<Option<RestartRuns>, String> {
     let seconds = arena.seconds(1.0);
     let shape = ["-c", CONNECTIONS, "--rate", rate, "--arrivals", "poisson", "-d"];
     let options = [shape.as_slice(), &[seconds.as_str()]].concat();
@@ -151,12 +151,12 @@ fn notice(
     let loading = arena.begin(&running, Scenario { options: &options, ..scenario })?;
     let restarts = restart_each_second(&running, kind, workers, arena.context.rounds);
     let during = Run::of(loading.end()?);
-    Ok(Some(Noticed { before, during, restarts: restarts? }))
+    Ok(Some(RestartRuns { before, during, restarts: restarts? }))
 }
 
 /// Restarts the server so often; seconds that each restart took.
 fn restart_each_second(
-    running: &Running,
+    running: &RunningServer,
     kind: &Kind,
     workers: u32,
     count: usize,
@@ -183,7 +183,7 @@ fn restart_each_second(
     Ok(all)
 }
 
-impl Noticed {
+impl RestartRuns {
     fn cells(&self) -> Vec<String> {
         let p99_ms = |run: &Run| format!("{:.1}", run.total("/latency/p99_ns") / 1e6);
         vec![

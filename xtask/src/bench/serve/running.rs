@@ -34,14 +34,14 @@ pub(crate) struct Start<'a> {
 
 /// A server's process, its port, and the folder that it works in.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     child: Child,
     scheme: &'static str,
     pub(crate) port: u16,
     run: PathBuf,
 }
 
-impl Running {
+impl RunningServer {
     /// Starts `contender` and waits until it answers.
     pub(crate) fn start(contender: &Contender, start: Start<'_>) -> Result<Self, String> {
         let running = Self::spawn(contender, start).map_err(|error| error.to_string());
@@ -86,7 +86,7 @@ impl Running {
         process::family(self.child.id())
     }
 
-    /// What it has printed so far.
+    /// Returns the output of the server so far.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(self.run.join("output")).unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let processes = self.processes();
         signal(self.child.id(), Signal::TERM);

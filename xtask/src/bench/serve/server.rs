@@ -22,14 +22,14 @@ pub(crate) struct Server {
     pub(crate) sendfile: Option<&'static str>,
     /// How it is started with a folder, if it serves them by itself.
     pub(crate) folder: Option<&'static str>,
-    /// What stands in `{run}/config`.
+    /// The contents of `{run}/config`.
     pub(crate) config: &'static str,
 }
 
 /// Where a server's program is.
 #[derive(Debug)]
 pub(crate) enum Program {
-    /// What this checkout has built, or another build that `--peer thruway=PATH` names.
+    /// The build of this checkout, or another one that `--peer thruway=PATH` names.
     Ours,
     /// A package's, found on PATH.
     Installed(&'static str),
@@ -37,7 +37,7 @@ pub(crate) enum Program {
     Peer(&'static str),
 }
 
-/// What is served.
+/// The application or the folder that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum App {
     /// `examples/rack_hello`.
@@ -165,7 +165,7 @@ const IODINE_WITH_FILES: &str =
 const PUMA: &str = "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production \
     {app}/config.ru";
 
-/// What its documentation recommends for files, and no limit of requests on a connection.
+/// The configuration that nginx's documentation recommends for files, without a limit of requests on a connection.
 const NGINX: &str = "\
 daemon off;
 worker_processes {workers};

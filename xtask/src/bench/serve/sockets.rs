@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::arena::{Arena, Scenario};
 use super::contender::Contender;
 use super::load::begin_at;
-use super::running::Running;
+use super::running::RunningServer;
 use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
@@ -141,7 +141,12 @@ fn fill(arena: &Arena<'_>, contender: &Contender) -> Result<Option<Room>, String
 }
 
 /// Runs `thruway load` over WebSocket.
-fn run(arena: &Arena<'_>, server: &Running, path: &str, options: &[&str]) -> Result<Value, String> {
+fn run(
+    arena: &Arena<'_>,
+    server: &RunningServer,
+    path: &str,
+    options: &[&str],
+) -> Result<Value, String> {
     let url = server.url(path).replacen("http", "ws", 1);
     begin_at(&arena.context.root, &[url], options)?.end()
 }

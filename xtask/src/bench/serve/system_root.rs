@@ -26,7 +26,7 @@ fi
 exec chroot "$root" env --chdir="$folder" "$@"
 "#;
 
-/// What programs need of the kernel.
+/// The file systems of the kernel that programs need.
 const KERNEL: [&str; 2] = ["/proc", "/dev"];
 
 /// One such system.

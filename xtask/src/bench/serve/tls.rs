@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::arena::{Arena, Measured, Scenario, median_of};
+use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::contender::Contender;
 use super::load::Run;
-use super::running::Running;
+use super::running::RunningServer;
 use super::server::{App, Program, Server};
 use crate::bench::context::BenchContext;
 use crate::bench::table::{Table, at_least, ratio};
@@ -31,7 +31,7 @@ static OURS: Server = Server {
     config: "",
 };
 
-/// What its documentation recommends for TLS and for a server behind it.
+/// The configuration that nginx's documentation recommends for TLS and for a server behind nginx.
 const NGINX: &str = "\
 daemon off;
 worker_processes {workers};
@@ -130,9 +130,9 @@ fn measure(arena: &Arena<'_>, way: &Way) -> Result<String, String> {
     Ok(table.text())
 }
 
-fn rounds(arena: &Arena<'_>, way: &Way) -> Result<Vec<Measured>, String> {
+fn rounds(arena: &Arena<'_>, way: &Way) -> Result<Vec<ServerRuns>, String> {
     let mut all: Vec<_> =
-        ["thruway", "nginx"].map(|name| Measured { name, runs: Vec::new() }).into();
+        ["thruway", "nginx"].map(|name| ServerRuns { name, runs: Vec::new() }).into();
     for _ in 0..arena.context.rounds {
         for measured in &mut all {
             measured.runs.extend(round(arena, way, measured.name)?);
@@ -168,7 +168,7 @@ fn round(arena: &Arena<'_>, way: &Way, name: &str) -> Result<Option<Run>, String
 }
 
 /// The server that nginx stands before: ours, without TLS.
-fn start_backend(arena: &Arena<'_>) -> Result<Option<Running>, String> {
+fn start_backend(arena: &Arena<'_>) -> Result<Option<RunningServer>, String> {
     let Some(ours) = arena.servers(App::Rack).find(|one| one.is_ours()) else { return Ok(None) };
     arena.start(ours, Scenario::rack("/", &[]))
 }

@@ -1,4 +1,4 @@
-//! What tracing costs, beside strace; and a recording of ten million calls.
+//! The cost of tracing, beside strace's; and a recording of ten million calls.
 
 mod long;
 mod workload;

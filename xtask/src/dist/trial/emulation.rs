@@ -48,7 +48,7 @@ impl Emulation {
 
 impl Drop for Emulation {
     fn drop(&mut self) {
-        // What cannot be taken back stays until the next start of the machine.
+        // A registration that cannot be taken back stays until the next start of the machine.
         if self.is_ours {
             let _ = fs::write(Path::new(FOLDER).join(NAME), "-1");
         }

@@ -1,4 +1,4 @@
-//! What is measured: cells of workers, threads and clients, shapes of requests, and loads.
+//! The parts of the matrix to measure: cells of workers, threads and clients, shapes of requests, and loads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub(crate) struct Cell {
     pub(crate) clients: u32,
 }
 
-/// What requests do; `benches/serve/shapes.rb` has them.
+/// The work of a request; `benches/serve/shapes.rb` has the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Shape {
     /// Compute for 5 ms.

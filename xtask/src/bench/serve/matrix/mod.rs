@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::arena::{Arena, Scenario};
 use super::contender::Contender;
 use super::load::Run;
-use super::running::Running;
+use super::running::RunningServer;
 use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::process::cpu_seconds;
@@ -29,9 +29,9 @@ const SETTLE_MAX: Duration = Duration::from_secs(5);
 const SETTLE_POLL: Duration = Duration::from_millis(60);
 
 /// A server that runs, and its place among the contenders.
-type Started = (usize, Running);
+type StartedServer = (usize, RunningServer);
 
-/// What has been measured so far.
+/// The matrix as far as it has been measured.
 struct Matrix<'a> {
     arena: &'a Arena<'a>,
     results: Results,
@@ -88,7 +88,7 @@ impl Matrix<'_> {
         cell: Cell,
         app: App,
         contenders: &[&Contender],
-    ) -> Result<Vec<Started>, String> {
+    ) -> Result<Vec<StartedServer>, String> {
         let path = if app == App::Rails { "/stops/3" } else { "/page" };
         let Cell { workers, threads, .. } = cell;
         let scenario = Scenario { app, workers, threads, path, options: &[] };
@@ -100,7 +100,7 @@ impl Matrix<'_> {
         Ok(started)
     }
 
-    fn shape(&mut self, cell: Cell, shape: Shape, servers: &[Started]) -> Result<(), String> {
+    fn shape(&mut self, cell: Cell, shape: Shape, servers: &[StartedServer]) -> Result<(), String> {
         for load in self.arena.context.matrix.loads(shape) {
             let known = self.capacities.get(&(cell, shape)).copied();
             if load.share().is_some() && known.is_none() {
@@ -125,7 +125,7 @@ impl Matrix<'_> {
         shape: Shape,
         load: Load,
         rate: f64,
-        servers: &[Started],
+        servers: &[StartedServer],
     ) -> Result<Vec<(usize, Run)>, String> {
         let context = self.arena.context;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -148,7 +148,7 @@ impl Matrix<'_> {
 }
 
 /// Waits until a server has ended what it was asked for last, so that it does not disturb the next one.
-fn settle(running: &Running) {
+fn settle(running: &RunningServer) {
     let processes = running.processes();
     let deadline = Instant::now() + SETTLE_MAX;
     let mut before = f64::NEG_INFINITY;
@@ -162,7 +162,7 @@ fn settle(running: &Running) {
     }
 }
 
-/// What a run showed: of `tail`, both kinds of requests by themselves.
+/// Returns the samples of a run; for `tail`, each kind of request has its own.
 fn samples(shape: Shape, load: Load, run: &Run) -> Vec<(&'static str, Sample)> {
     let sample = |number: &dyn Fn(&str) -> f64| Sample {
         requests_per_second: number("/requests_per_second"),

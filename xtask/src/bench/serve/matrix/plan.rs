@@ -1,4 +1,4 @@
-//! What `thruway load` is told for one shape and load.
+//! The arguments of `thruway load` for one shape and load.
 
 use super::choice::{Cell, Load, Shape};
 

@@ -1,4 +1,4 @@
-//! What runs of one server in one cell showed, and one server beside another.
+//! The runs of one server in one cell, and the comparison of two servers.
 
 /// One run.
 #[derive(Debug, Clone, Copy, PartialEq)]
