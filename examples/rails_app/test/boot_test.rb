@@ -12,7 +12,7 @@ class BootTest < Minitest::Test
   BINARY = File.expand_path("../../../target/debug/thruway", __dir__)
   # The line in which Puma or Thruway announces its address.
   LISTENING = %r{(?:Listening|serving .*) on http://127\.0\.0\.1:(\d+)}
-  BOOT_SECONDS_MAX = 60
+  BOOT_SECONDS_MAX = 240
 
   def self.puma(*options)
     ["puma", "-b", "tcp://127.0.0.1:0", "-t", "2:2", *options, "config.ru"]
