@@ -1,47 +1,47 @@
-//! Where a request's body ends, and its bytes without their framing.
+//! Finds the end of a request's body, and removes the framing of its bytes.
 
 use crate::limits::Limits;
 use crate::parse_error::ParseError;
 use crate::token;
 
-/// How the end of a request's body is told.
+/// The way in which the end of a request's body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestFraming {
-    /// There is no body.
+    /// The request has no body.
     None,
-    /// By its length in bytes.
+    /// By the length of the body in bytes.
     Length(u64),
-    /// By a chunk of no bytes.
+    /// By a final chunk of length zero.
     Chunked,
 }
 
-/// What a step of the decoder found.
+/// The result of a decoding step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Bytes of the body.
     Data(&'a [u8]),
-    /// Nothing: the input is used up.
+    /// More input is needed.
     More,
     /// The body and its trailer are complete.
     End,
 }
 
-/// Takes the framing off a body, a piece at a time. Trailer fields are checked and dropped.
+/// Removes the framing of a body, piece by piece. Trailer fields are checked and dropped.
 #[derive(Debug, Clone)]
 pub struct BodyDecoder {
     state: State,
-    /// Bytes that are missing from the body or from the current chunk.
+    /// The number of missing bytes of the body or of the current chunk.
     left: u64,
     body_bytes: u64,
     extension_bytes: usize,
     trailer_bytes: usize,
 }
 
-/// What the next byte is a part of.
+/// The part of the framing to which the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Plain,
-    /// A chunk's size; whether it has a digit yet.
+    /// A chunk's size. `any` says whether it has a digit yet.
     Size {
         any: bool,
     },
@@ -52,7 +52,7 @@ enum State {
     Data,
     DataCr,
     DataLf,
-    /// The start of a line that is a trailer field or the end.
+    /// The start of a line, which is a trailer field or the final empty line.
     LineStart,
     TrailerName,
     TrailerValue,
@@ -62,10 +62,10 @@ enum State {
 }
 
 impl BodyDecoder {
-    /// A decoder for a body with `framing`.
+    /// Creates a decoder for a body with `framing`.
     ///
     /// # Errors
-    /// [`ParseError::BodyTooLarge`] if the length alone is beyond the limit.
+    /// [`ParseError::BodyTooLarge`] if the announced length exceeds the limit.
     pub fn new(framing: RequestFraming, limits: &Limits) -> Result<Self, ParseError> {
         let (state, left) = match framing {
             RequestFraming::None | RequestFraming::Length(0) => (State::Done, 0),
@@ -84,10 +84,10 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
-    /// Decodes the next piece of `input`, and says how many bytes of it are used up.
+    /// Decodes the next piece of `input`, and returns the number of consumed bytes.
     ///
     /// # Errors
-    /// The first rule that the framing breaks.
+    /// The first rule that the framing violates.
     pub fn next<'a>(
         &mut self,
         input: &'a [u8],
@@ -110,7 +110,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The bytes at the start of `input` that belong to the body or to the current chunk.
+    /// Returns the bytes at the start of `input` that belong to the body or to the current chunk.
     fn data<'a>(&mut self, input: &'a [u8]) -> &'a [u8] {
         let length = usize::try_from(self.left).map_or(input.len(), |left| left.min(input.len()));
         self.left -= length as u64;
@@ -120,14 +120,14 @@ impl BodyDecoder {
         &input[..length]
     }
 
-    /// One byte of the framing.
+    /// Processes a byte of the framing, and returns the next state.
     fn control(&mut self, byte: u8, limits: &Limits) -> Result<State, ParseError> {
         match (self.state, byte) {
             (State::Size { any }, byte) if byte.is_ascii_hexdigit() => {
                 self.size_digit(byte, any, limits)
             }
             (State::Size { any: true } | State::SizeSpace, b';') => Ok(State::Extension),
-            // RFC 9112, 7.1.1: white space before an extension is bad, but must be read.
+            // White space before an extension is invalid, but must be accepted (RFC 9112, section 7.1.1).
             (State::Size { any: true } | State::SizeSpace, b' ' | b'\t') => {
                 self.extension(byte, limits).map(|_| State::SizeSpace)
             }
@@ -144,8 +144,8 @@ impl BodyDecoder {
         }
     }
 
-    /// The next digit of a size. A zero in front means nothing, so there may be as many of these as of an extension's
-    /// bytes.
+    /// Adds a digit to a chunk's size. Leading zeros have no meaning, so they count as bytes of an extension, whose
+    /// number is limited.
     fn size_digit(&mut self, byte: u8, any: bool, limits: &Limits) -> Result<State, ParseError> {
         if any && self.left == 0 {
             self.extension(byte, limits)?;
@@ -167,7 +167,7 @@ impl BodyDecoder {
         Ok(State::Extension)
     }
 
-    /// A chunk's size is known: its bytes follow, or the trailer.
+    /// Continues after a chunk's size, with the chunk's bytes or with the trailer.
     fn chunk(&mut self, limits: &Limits) -> Result<State, ParseError> {
         if self.left == 0 {
             return Ok(State::LineStart);
@@ -205,7 +205,7 @@ mod tests {
     use proptest::prelude::*;
     use thruway_testing::table::{pairs, unescape};
 
-    /// The body of `input`, fed in pieces of `step` bytes, and what is left behind it.
+    /// Decodes `input` in pieces of `step` bytes. Returns the body and the remaining bytes.
     fn decode(input: &[u8], step: usize, limits: &Limits) -> Result<(Vec<u8>, usize), ParseError> {
         let mut decoder = BodyDecoder::new(RequestFraming::Chunked, limits)?;
         let (mut body, mut at) = (Vec::new(), 0);
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the error's name.
+    /// Columns of `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the error's name.
     #[test]
     fn every_vector_gives_its_body_or_its_refusal() {
         let rows = pairs(include_str!("../tests/vectors/chunked_body.tsv"));

@@ -1,21 +1,21 @@
-//! The date of a response, written once a second.
+//! HTTP dates, formatted once per second.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`: the length of every HTTP date.
+/// The length of every HTTP date, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const DATE_BYTES: usize = 29;
 
-/// The last second of the year 9999, the last that an HTTP date can spell.
+/// The last second of the year 9999, which is the last that an HTTP date can represent.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The first of January 1970 was a Thursday.
+/// 1 January 1970 was a Thursday.
 const WEEKDAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
 
 const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// An HTTP date that is written again only when its second has passed.
+/// An HTTP date that is formatted again only when its second has passed.
 #[derive(Debug, Clone)]
 pub struct Date {
     seconds: u64,
@@ -23,13 +23,13 @@ pub struct Date {
 }
 
 impl Date {
-    /// The date of `seconds` since 1970.
+    /// Creates the date of `seconds` since 1970.
     #[must_use]
     pub fn new(seconds: u64) -> Self {
         Self { seconds, text: format(seconds) }
     }
 
-    /// The text for `seconds` since 1970.
+    /// Returns the date of `seconds` since 1970 as text.
     pub fn at(&mut self, seconds: u64) -> &[u8; DATE_BYTES] {
         if seconds != self.seconds {
             *self = Self::new(seconds);
@@ -38,7 +38,7 @@ impl Date {
     }
 }
 
-/// `seconds` since 1970 as an HTTP date.
+/// Formats `seconds` since 1970 as an HTTP date.
 #[must_use]
 pub fn format(seconds: u64) -> [u8; DATE_BYTES] {
     let seconds = seconds.min(LAST_SECOND);
@@ -56,11 +56,11 @@ pub fn format(seconds: u64) -> [u8; DATE_BYTES] {
     text
 }
 
-/// Year, month (the first is zero) and day of `days` since the first of January 1970.
+/// Returns the year, the month (counted from zero) and the day that is `days` after 1 January 1970.
 ///
-/// Years are counted from March here, so that a leap day is the last day of its year, century and cycle.
+/// Internally, years start in March, so that a leap day is the last day of its year, century and cycle.
 fn calendar_day(days: u64) -> (u64, u64, u64) {
-    /// From the first of March of the year zero to 1970.
+    /// Days from 1 March of the year zero to 1970.
     const TO_1970: u64 = 719_468;
     /// Days of 400 years, and of 100 and of 4 years without a leap day at their end.
     const CYCLE: u64 = 146_097;
@@ -73,7 +73,7 @@ fn calendar_day(days: u64) -> (u64, u64, u64) {
     let year = (days / 365).min(3);
     let days = days - year * 365;
     let year = 400 * cycle + 100 * century + 4 * four_years + year;
-    // From March on, each five months have 153 days: 31, 30, 31, 30, 31.
+    // From March on, any five months have 153 days: 31, 30, 31, 30, 31.
     let month = (5 * days + 2) / 153;
     let day = days - (153 * month + 2) / 5 + 1;
     if month < 10 { (year, month + 2, day) } else { (year + 1, month - 10, day) }
@@ -83,12 +83,12 @@ fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
-/// The last digit of a number.
+/// Returns the last digit of a number.
 fn digit(number: u64) -> u8 {
     b'0' + u8::try_from(number % 10).unwrap_or(0)
 }
 
-/// Seconds since 1970 of an HTTP date in any of its three forms; none if it is no date.
+/// Parses an HTTP date in any of its three forms. Returns the seconds since 1970, or `None` if the date is malformed.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn each_day_is_spelled_as_httpdate_spells_it() {
-        // A cycle of the calendar is 400 years.
+        // The calendar repeats after 400 years.
         for day in (0..146_097).chain([LAST_SECOND / 86_400]) {
             let seconds = day * 86_400 + day * 7 % 86_400;
             let time = UNIX_EPOCH + std::time::Duration::from_secs(seconds);

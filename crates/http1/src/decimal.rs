@@ -1,9 +1,9 @@
-//! Numbers in decimal, as lengths are written.
+//! Decimal numbers, as in lengths.
 
-/// So many digits are below 2^64, whatever they are.
+/// Any number with this many digits is below 2^64.
 const SAFE_DIGITS: usize = 19;
 
-/// Writes `number` at the end of `out`.
+/// Appends `number` to `out`.
 pub fn write(out: &mut Vec<u8>, number: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -17,7 +17,8 @@ pub fn write(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// A row of digits as a number: no sign, nothing around it; none if it is empty or 2^64 and more.
+/// Parses a sequence of digits, without a sign or white space. Returns `None` if it is empty or the number is at least
+/// 2^64.
 #[must_use]
 pub fn parse(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {

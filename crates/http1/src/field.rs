@@ -1,6 +1,6 @@
-//! The fields that have rules of their own, found once while the head is parsed.
+//! Fields with special rules, which are located once while the head is parsed.
 
-/// A field that is looked for by name.
+/// A field that can be looked up by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KnownField {
@@ -36,7 +36,7 @@ pub enum KnownField {
     ForwardedProto,
 }
 
-/// All of them, in the order of their numbers.
+/// All known fields, in the order of their numbers.
 const ALL: [(KnownField, &[u8]); 15] = [
     (KnownField::Host, b"host"),
     (KnownField::ContentLength, b"content-length"),
@@ -56,7 +56,7 @@ const ALL: [(KnownField, &[u8]); 15] = [
 ];
 
 impl KnownField {
-    /// The known field of that name, in any case.
+    /// Returns the known field with this name, in any case.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let candidate = match (name.len(), name.first()?.to_ascii_lowercase()) {
@@ -80,13 +80,13 @@ impl KnownField {
         name.eq_ignore_ascii_case(candidate.name()).then_some(candidate)
     }
 
-    /// Its name in lower case.
+    /// Returns the field's name in lower case.
     #[must_use]
     pub fn name(self) -> &'static [u8] {
         ALL[self.index()].1
     }
 
-    /// Whether two lines of it are refused rather than joined, as nginx does for fields with one value.
+    /// Whether a second line of the field is an error, as nginx decides for fields with a single value.
     pub(crate) fn stands_once(self) -> bool {
         !matches!(self, Self::Connection | Self::AcceptEncoding | Self::ForwardedProto)
     }
@@ -96,34 +96,34 @@ impl KnownField {
     }
 }
 
-/// Where the known fields of one head stand among its fields.
+/// The positions of the known fields among a head's fields.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places([u8; ALL.len()]);
 
 impl Places {
-    /// Notes that `known` stands at `place`; false if it stands somewhere already.
+    /// Notes that `known` is at `place`. Returns `false` if the field already has a place.
     pub(crate) fn note(&mut self, known: KnownField, place: usize) -> bool {
         let slot = &mut self.0[known.index()];
         let first = *slot == 0;
         if first {
-            // Places are below `Limits::FIELDS_MAX`; zero stands for "nowhere".
+            // Places are below `Limits::FIELDS_MAX`; zero means that the field is absent.
             *slot = u8::try_from(place + 1).unwrap_or(0);
         }
         first
     }
 
-    /// The place of the first field of that name.
+    /// Returns the place of the first field with this name.
     pub(crate) fn of(&self, known: KnownField) -> Option<usize> {
         usize::from(self.0[known.index()]).checked_sub(1)
     }
 }
 
-/// The members of a comma-separated list, trimmed, without the empty ones.
+/// Returns the members of a comma-separated list, trimmed, without the empty ones.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// Whether two names are the same if `_` equals `-`, and case does not count.
+/// Whether two names are equal, ignoring case and the difference between `_` and `-`.
 pub(crate) fn collide(one: &[u8], other: &[u8]) -> bool {
     let fold = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.iter().map(fold).eq(other.iter().map(fold))

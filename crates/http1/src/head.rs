@@ -9,21 +9,21 @@ use crate::limits::Limits;
 use crate::parse_error::ParseError;
 use crate::{decimal, host, path, token};
 
-/// The version of HTTP that a request speaks.
+/// The HTTP version of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
     Http10,
     /// HTTP/1.1
     Http11,
-    /// HTTP/2: the head is written as one of HTTP/1.1, and there is another framing around it.
+    /// HTTP/2. The head is in the form of HTTP/1.1, but the framing around it differs.
     Http2,
 }
 
-/// Where the parts of a head stand in the bytes that it was parsed from.
+/// The positions of a head's parts in the bytes from which it was parsed.
 ///
-/// One `Head` parses request after request; its room for fields is kept. [`request`](Self::request)
-/// joins it with the bytes again.
+/// A single `Head` parses request after request, and reuses the memory for fields. [`request`](Self::request) combines
+/// a head with its bytes.
 #[derive(Debug, Clone)]
 pub struct Head {
     length: usize,
@@ -47,7 +47,7 @@ pub struct Request<'a> {
     bytes: &'a [u8],
 }
 
-/// A part of the input. Heads are shorter than 4 GiB.
+/// A range of the input. Heads are shorter than 4 GiB.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     start: u32,
@@ -60,7 +60,7 @@ impl Span {
         Self { start: narrow(range.start), end: narrow(range.end) }
     }
 
-    /// The place of `part` in `whole`, of which it is a slice.
+    /// Returns the range of `part` in `whole`; `part` must be a slice of `whole`.
     fn of(part: &[u8], whole: &[u8]) -> Self {
         let start = part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr());
         Self::new(start..start + part.len())
@@ -83,7 +83,7 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Room for a head.
+    /// Creates an empty head.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -102,13 +102,13 @@ impl Head {
         }
     }
 
-    /// Parses the head at the start of `input`; false while more bytes are needed.
+    /// Parses the head at the start of `input`. Returns `false` if more bytes are needed.
     ///
-    /// `seen` is how many bytes of `input` an earlier call has looked at already. So a head that arrives a byte at a
-    /// time is not parsed as often as it has bytes.
+    /// `seen` is the number of bytes of `input` that an earlier call has already examined. Without it, a head that
+    /// arrives byte by byte would be parsed for every byte.
     ///
     /// # Errors
-    /// The first rule that the head breaks, as soon as its bytes are there.
+    /// The first rule that the head violates, as soon as its bytes have arrived.
     pub fn parse(
         &mut self,
         input: &[u8],
@@ -128,7 +128,7 @@ impl Head {
             }
             Ok(httparse::Status::Partial) => within(input, limits).map(|()| false),
             Err(httparse::Error::Version) => match later_minor(input) {
-                // RFC 9110, 2.5: a higher minor version is taken as the highest known one.
+                // A higher minor version is treated as the highest known one (RFC 9110, section 2.5).
                 Some(minor) => {
                     let mut known = input.to_vec();
                     known[minor] = b'1';
@@ -140,24 +140,24 @@ impl Head {
         }
     }
 
-    /// The head joined with the bytes that it was parsed from.
+    /// Combines the head with the bytes from which it was parsed.
     #[must_use]
     pub fn request<'a>(&'a self, bytes: &'a [u8]) -> Request<'a> {
         Request { head: self, bytes }
     }
 
-    /// Notes that the head has come by HTTP/2, whatever is written in its first line.
+    /// Marks the head as one that arrived by HTTP/2, whatever its first line says.
     pub fn set_http2(&mut self) {
         self.version = Version::Http2;
     }
 
-    /// Bytes of the head, the empty line included.
+    /// Returns the length of the head in bytes, including the empty line.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.length
     }
 
-    /// How the body's end is told.
+    /// Returns the way in which the body's end is marked.
     #[must_use]
     pub fn framing(&self) -> RequestFraming {
         self.framing
@@ -185,7 +185,7 @@ impl Head {
         self.take_connection(input)
     }
 
-    /// Sizes, and nothing before the method but one empty line (RFC 9112, 2.2).
+    /// Checks sizes, and that at most an empty line precedes the method (RFC 9112, section 2.2).
     fn take_lines(&self, input: &[u8], limits: &Limits) -> Result<(), ParseError> {
         let method = self.method.range().start;
         let line = self.target.range().end + " HTTP/1.1\r\n".len() - method;
@@ -201,7 +201,7 @@ impl Head {
         }
     }
 
-    /// Notes every field, and that each line before one ends in CR LF.
+    /// Notes every field, and checks that each line before a field ends in CR LF.
     fn take_fields(
         &mut self,
         raw: &[httparse::Header<'_>],
@@ -234,8 +234,8 @@ impl Head {
         }
     }
 
-    /// Whether two names become one where `-` is written `_`, as in the environment of CGI and Rack. Such a double of a
-    /// framing field is refused even where the field itself is absent.
+    /// Whether two names become equal if `-` is written as `_`, as in the environment of CGI and Rack. Such a variant
+    /// of a framing field is refused even if the field itself is absent.
     fn names_collide(&self, input: &[u8]) -> bool {
         const FRAMING: [KnownField; 2] = [KnownField::ContentLength, KnownField::TransferEncoding];
         let names = || self.fields.iter().map(|(name, _)| &input[name.range()]);
@@ -261,7 +261,7 @@ impl Head {
         }
     }
 
-    /// Path and query of an origin-form or absolute-form target; `*` is a path of its own.
+    /// Locates the path and the query of an origin-form or absolute-form target. `*` counts as a path.
     fn take_target(&mut self, input: &[u8]) -> Result<(), ParseError> {
         let target = &input[self.target.range()];
         if !target.iter().all(|byte| token::is_target(*byte)) {
@@ -279,7 +279,7 @@ impl Head {
         if path::is_sound(&input[self.path.range()]) { Ok(()) } else { Err(ParseError::Path) }
     }
 
-    /// Notes the host of `http://host/path` and gives the place where the path starts.
+    /// Notes the host of `http://host/path`, and returns the offset of the path.
     fn take_authority(&mut self, target: &[u8]) -> Result<usize, ParseError> {
         let schemes: [&[u8]; 2] = [b"http://", b"https://"];
         let is_prefix = |scheme: &&&[u8]| {
@@ -292,7 +292,8 @@ impl Head {
         Ok(start + length)
     }
 
-    /// The target's host goes before the field's (RFC 9112, 3.2.2), but both must be well formed.
+    /// Notes the host. The target's host takes precedence over the field (RFC 9112, section 3.2.2), but both must be
+    /// well formed.
     fn take_host(&mut self, input: &[u8]) -> Result<(), ParseError> {
         let field = self.known.of(KnownField::Host).map(|place| self.fields[place].1);
         if field.is_none() && self.version == Version::Http11 {
@@ -353,7 +354,8 @@ impl Head {
 }
 
 impl Head {
-    /// The key of a handshake stands once, and is 16 bytes as base64 (RFC 6455, 4.2.1).
+    /// Checks that the key of a WebSocket handshake appears once, and is the base64 form of 16 bytes (RFC 6455, section
+    /// 4.2.1).
     fn check_websocket_key(&self, input: &[u8]) -> Result<(), ParseError> {
         let values = |wanted: &'static [u8]| {
             let fields = self.fields.iter().map(|(name, value)| (name.range(), value.range()));
@@ -373,32 +375,32 @@ impl Head {
     }
 }
 
-/// Whether these are 16 bytes as base64.
+/// Whether the key is the base64 form of 16 bytes.
 fn is_websocket_key(key: &[u8]) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     key.len() == 24 && key.strip_suffix(b"==").is_some_and(|digits| digits.iter().all(is_digit))
 }
 
 impl<'a> Request<'a> {
-    /// `GET`, `POST`, …
+    /// Returns the method, such as `GET` or `POST`.
     #[must_use]
     pub fn method(&self) -> &'a [u8] {
         self.part(self.head.method)
     }
 
-    /// Whether only the head of the response is wanted.
+    /// Whether the request is a HEAD request, whose response has no body.
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.method() == b"HEAD"
     }
 
-    /// The target as it was written.
+    /// Returns the target as received.
     #[must_use]
     pub fn target(&self) -> &'a [u8] {
         self.part(self.head.target)
     }
 
-    /// The target's path, with its percent-escapes; `/` where a URL has none, `*` for `OPTIONS *`.
+    /// Returns the target's path with its percent-escapes; `/` if a URL has no path, and `*` for `OPTIONS *`.
     #[must_use]
     pub fn path(&self) -> &'a [u8] {
         match self.part(self.head.path) {
@@ -407,38 +409,38 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What follows the target's first `?`.
+    /// Returns the part of the target after the first `?`.
     #[must_use]
     pub fn query(&self) -> Option<&'a [u8]> {
         self.head.query.map(|span| self.part(span))
     }
 
-    /// The host that was asked for, in the target or in `Host`, with its port.
+    /// Returns the requested host with its port, from the target or from `Host`.
     #[must_use]
     pub fn host(&self) -> Option<&'a [u8]> {
         self.head.host.map(|span| self.part(span))
     }
 
-    /// The version that the client speaks.
+    /// Returns the HTTP version of the request.
     #[must_use]
     pub fn version(&self) -> Version {
         self.head.version
     }
 
-    /// The first field of that name.
+    /// Returns the value of the first field with this name.
     #[must_use]
     pub fn known(&self, known: KnownField) -> Option<&'a [u8]> {
         self.head.known.of(known).map(|place| self.part(self.head.fields[place].1))
     }
 
-    /// All fields in order: name as it was written, value without the spaces around it.
+    /// Returns all fields in order: the name as received, and the value without surrounding white space.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let request = *self;
         let fields = self.head.fields.iter();
         fields.map(move |(name, value)| (request.part(*name), request.part(*value)))
     }
 
-    /// The lines of all fields and the empty line, byte for byte: equal lines are equal fields.
+    /// Returns the lines of all fields and the empty line, byte for byte. Equal lines mean equal fields.
     #[must_use]
     pub fn field_lines(&self) -> &'a [u8] {
         match self.head.fields.first() {
@@ -447,7 +449,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// How the body's end is told.
+    /// Returns the way in which the body's end is marked.
     #[must_use]
     pub fn framing(&self) -> RequestFraming {
         self.head.framing
@@ -470,13 +472,13 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Whether an empty line may have ended among the bytes after `seen`.
+/// Whether the bytes after `seen` may complete an empty line.
 fn may_end(input: &[u8], seen: usize) -> bool {
     let fresh = &input[seen.saturating_sub(3).min(input.len())..];
     fresh.windows(2).any(|two| two == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// Whether an unfinished head is still within its limits.
+/// Checks that an incomplete head is within its limits.
 fn within(input: &[u8], limits: &Limits) -> Result<(), ParseError> {
     let line = &input[..input.len().min(limits.request_line_bytes_max)];
     if input.len() > limits.request_line_bytes_max && !line.contains(&b'\n') {
@@ -499,7 +501,7 @@ fn from_httparse(error: httparse::Error, input: &[u8], limits: &Limits) -> Parse
     }
 }
 
-/// The place of the last digit of a version such as HTTP/1.2.
+/// Returns the position of the minor digit of a version such as HTTP/1.2.
 fn later_minor(input: &[u8]) -> Option<usize> {
     let start = input.len() - input.trim_ascii_start().len();
     let line = input[start..].split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
@@ -508,7 +510,7 @@ fn later_minor(input: &[u8]) -> Option<usize> {
         .then(|| start + line.len() - 1)
 }
 
-/// A well-formed version that is not supported has another error than a broken line.
+/// Distinguishes an unsupported version from a malformed line.
 fn version_error(input: &[u8]) -> ParseError {
     let line = input.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next();
     let version = line.and_then(|line| line.split(|byte| *byte == b' ').nth(2));
@@ -523,7 +525,7 @@ fn version_error(input: &[u8]) -> ParseError {
     }
 }
 
-/// A length: a number that is small enough for a file's size.
+/// Parses a length, which must fit the size of a file.
 fn length(digits: &[u8]) -> Result<u64, ParseError> {
     let length = decimal::parse(digits).filter(|length| i64::try_from(*length).is_ok());
     length.ok_or(ParseError::ContentLength)

@@ -2,8 +2,8 @@
 
 use crate::token::is_host_name;
 
-/// Whether `host` is a name or an address with an optional port, by RFC 3986 without user
-/// information. A name has no empty label.
+/// Whether `host` is a name or an address with an optional port, according to RFC 3986, without user information. A
+/// name must not have empty labels.
 pub(crate) fn is_valid(host: &[u8]) -> bool {
     let (name, port) = split_port(host);
     let named = match name {
@@ -13,7 +13,7 @@ pub(crate) fn is_valid(host: &[u8]) -> bool {
     named && port.is_none_or(is_port)
 }
 
-/// The name, and what stands behind its colon. The colons inside brackets are the address's own.
+/// Splits off the port. Colons inside brackets belong to the address.
 fn split_port(host: &[u8]) -> (&[u8], Option<&[u8]>) {
     let from = host.iter().position(|byte| *byte == b']').unwrap_or(0);
     match host[from..].iter().position(|byte| *byte == b':') {
@@ -27,7 +27,7 @@ fn is_name(name: &[u8]) -> bool {
     labelled && name.iter().all(|byte| is_host_name(*byte))
 }
 
-/// The characters of an IPv6 address, with a zone or without.
+/// Checks the characters of an IPv6 address with an optional zone.
 fn is_address(address: &[u8]) -> bool {
     let inside = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'%');
     !address.is_empty() && address.iter().all(inside)

@@ -1,13 +1,12 @@
-//! Why a request was refused: one name a rule, and the status of the response.
+//! The reasons for refusing a request: an error for each rule, with the status of the response.
 
 use std::fmt;
 
-/// A rule that a request broke. Its bytes cannot be trusted to end where they say, so the
-/// connection closes after the response.
+/// A rule that a request violates. The end of such a request is uncertain, so the connection closes after the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// What comes first is no head of the PROXY protocol, where one has to be.
+    /// The connection does not start with a head of the PROXY protocol, although it must.
     ProxyHead,
     /// The first line is not `METHOD target HTTP/x.y`.
     RequestLine,
@@ -70,7 +69,7 @@ pub enum ParseError {
 }
 
 impl ParseError {
-    /// The status of the response.
+    /// Returns the status of the response.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -85,7 +84,7 @@ impl ParseError {
         }
     }
 
-    /// What is wrong, in one lower-case line.
+    /// Describes the error in a single lower-case line.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {

@@ -1,22 +1,22 @@
-//! What a target's path must not hold, whichever program reads it later.
+//! Checks a target's path for parts that are dangerous whichever program reads the path later.
 
 use std::slice::Iter;
 
-/// Whether a path's escapes are whole, none of them is NUL, and no `..` leads above the root, also
-/// where escapes are decoded (once).
+/// Whether all escapes of the path are complete, none of them is NUL, and no `..` leads above the root, even after the
+/// escapes are decoded once.
 pub(crate) fn is_sound(path: &[u8]) -> bool {
     if !path.contains(&b'%') && !path.windows(2).any(|two| two == b"..") {
         return true;
     }
     let mut walk = Walk::default();
-    let mut bytes = Decoded(path.iter()).chain([Some(b'/')]);
+    let mut bytes = DecodedBytes(path.iter()).chain([Some(b'/')]);
     bytes.all(|byte| byte.is_some_and(|byte| walk.step(byte)))
 }
 
-/// The bytes of a path, each escape as the byte that it stands for; none if an escape is broken.
-struct Decoded<'a>(Iter<'a, u8>);
+/// The bytes of a path with decoded escapes. The item is `None` for a malformed escape.
+struct DecodedBytes<'a>(Iter<'a, u8>);
 
-impl Iterator for Decoded<'_> {
+impl Iterator for DecodedBytes<'_> {
     type Item = Option<u8>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -25,7 +25,7 @@ impl Iterator for Decoded<'_> {
     }
 }
 
-impl Decoded<'_> {
+impl DecodedBytes<'_> {
     fn escaped(&mut self) -> Option<u8> {
         let mut digit = || char::from(*self.0.next()?).to_digit(16);
         let (high, low) = (digit()?, digit()?);
@@ -33,7 +33,7 @@ impl Decoded<'_> {
     }
 }
 
-/// How deep below the root the segments so far have led.
+/// The depth below the root to which the segments so far have led.
 #[derive(Default)]
 struct Walk {
     depth: usize,

@@ -1,21 +1,21 @@
-//! The head of the PROXY protocol, by which a proxy names its client: versions 1 and 2.
+//! The head of the PROXY protocol, versions 1 and 2, by which a proxy identifies its client.
 //!
-//! It comes once, before the first request of a connection. Both versions are those of HAProxy's specification.
+//! The head precedes the first request of a connection. Both versions follow HAProxy's specification.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::parse_error::ParseError;
 
-/// A line of version 1 at most, with its end.
+/// The maximum length of a line of version 1, including its end.
 const LINE_BYTES_MAX: usize = 107;
 
-/// The first bytes of version 2.
+/// The signature of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// The fixed part of version 2: the signature, the command, the family, and the length of the rest.
+/// The length of the fixed part of version 2: the signature, the command, the family, and the length of the rest.
 const FIXED_BYTES: usize = 16;
 
-/// The rest of version 2 at most: addresses, and extensions such as a certificate's name.
+/// The maximum length of the rest of version 2: addresses, and extensions such as a certificate's name.
 const REST_BYTES_MAX: usize = 4096;
 
 /// A version of the protocol.
@@ -27,19 +27,19 @@ pub enum ProxyVersion {
     V2,
 }
 
-/// A whole head.
+/// A complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyHead {
-    /// The client; none if the proxy speaks for itself (a health check), or does not know.
+    /// The client; `None` if the proxy speaks for itself, as in a health check, or does not know the client.
     pub client: Option<SocketAddr>,
-    /// Bytes of the head.
+    /// The length of the head in bytes.
     pub length_bytes: usize,
 }
 
-/// Reads the head at the beginning of `bytes`; none while it is not whole.
+/// Parses the head at the start of `bytes`. Returns `None` if it is incomplete.
 ///
 /// # Errors
-/// It is no head of that version.
+/// The bytes are not a head of that version.
 pub fn parse_proxy_head(
     bytes: &[u8],
     version: ProxyVersion,
@@ -67,7 +67,8 @@ fn parse_line(bytes: &[u8]) -> Result<Option<ProxyHead>, ParseError> {
     Ok(Some(ProxyHead { client, length_bytes: end + 2 }))
 }
 
-/// The client in a line, behind `PROXY `: none inside if it is not known, none at all if the line is wrong.
+/// Parses the rest of a line after `PROXY `. Returns `Some(None)` if the client is unknown, and `None` if the line is
+/// malformed.
 fn client_of_line(line: &str) -> Option<Option<SocketAddr>> {
     if line == "UNKNOWN" || line.starts_with("UNKNOWN ") {
         return Some(None);
@@ -87,7 +88,7 @@ fn client_of_line(line: &str) -> Option<Option<SocketAddr>> {
     words.next().is_none().then(|| Some(SocketAddr::new(source, source_port)))
 }
 
-/// A port in decimal digits, without leading zeros.
+/// Parses a port in decimal digits, without leading zeros.
 fn port(text: &str) -> Option<u16> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let is_plain = is_number && (text == "0" || !text.starts_with('0'));
@@ -116,8 +117,8 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<ProxyHead>, ParseError> {
     Ok(Some(ProxyHead { client, length_bytes }))
 }
 
-/// The client in a block of addresses: `Some(None)` if it has no address of the Internet. `None` if the block is too
-/// short.
+/// Parses the client's address in a block of addresses. Returns `Some(None)` for other families than those of the
+/// Internet, and `None` if the block is too short.
 fn client_of_block(family: u8, block: &[u8]) -> Option<Option<SocketAddr>> {
     let port_at = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
     match family {
@@ -129,7 +130,7 @@ fn client_of_block(family: u8, block: &[u8]) -> Option<Option<SocketAddr>> {
             let octets: [u8; 16] = block.get(..36)?[..16].try_into().ok()?;
             Some(Some(SocketAddr::new(Ipv6Addr::from(octets).into(), port_at(32))))
         }
-        // Unspecified, datagrams and unix sockets: the connection's own address stands.
+        // For unspecified families, datagrams and Unix sockets, the connection's own address stays valid.
         0x00 | 0x12 | 0x22 | 0x31 | 0x32 => Some(None),
         _ => None,
     }
@@ -139,7 +140,7 @@ fn client_of_block(family: u8, block: &[u8]) -> Option<Option<SocketAddr>> {
 mod tests {
     use super::*;
 
-    /// The client and the length, as text.
+    /// Returns the client and the length, as text.
     fn line(text: &str) -> String {
         match parse_proxy_head(text.as_bytes(), ProxyVersion::V1) {
             Ok(Some(head)) => {

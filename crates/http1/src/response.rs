@@ -1,4 +1,4 @@
-//! The head of a response, and the framing of its body.
+//! Writes the head of a response, and chooses the framing of its body.
 
 use crate::date::DATE_BYTES;
 use crate::decimal;
@@ -6,19 +6,19 @@ use crate::field::members;
 use crate::head::{Request, Version};
 use crate::token;
 
-/// What a request allows its response to be.
+/// The constraints that a request puts on its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseConstraints {
-    /// The version that the client speaks.
+    /// The HTTP version of the request.
     pub version: Version,
-    /// Whether the response ends with its head.
+    /// Whether the response ends after its head.
     pub is_head: bool,
     /// Whether the connection may stay open.
     pub is_persistent: bool,
 }
 
 impl ResponseConstraints {
-    /// The constraints of `request`.
+    /// Returns the constraints of `request`.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         Self {
@@ -28,56 +28,56 @@ impl ResponseConstraints {
         }
     }
 
-    /// The constraints of a request that could not be parsed: HTTP/1.1, and the connection closes.
+    /// Returns the constraints for a malformed request: HTTP/1.1, and the connection closes.
     #[must_use]
     pub fn broken() -> Self {
         Self { version: Version::Http11, is_head: false, is_persistent: false }
     }
 }
 
-/// How the end of a response's body is told.
+/// The way in which the end of a response's body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// There is no body, whatever was meant to be one.
+    /// The response has no body, even if the application provides one.
     Empty,
-    /// By its length in bytes.
+    /// By the length of the body in bytes.
     Length(u64),
-    /// By chunks, which the sender makes with [`chunk_start`] and [`CHUNK_END`].
+    /// By chunks, which the sender creates with [`chunk_start`] and [`CHUNK_END`].
     Chunked,
-    /// By chunks that the sender makes, after the body's own chunks are decoded.
+    /// By chunks that the sender creates after decoding the chunks of the body.
     Recoded,
-    /// By the end of the connection or stream, after the body's own chunks are decoded. Clients of HTTP/1.0 and HTTP/2
-    /// must not be sent any (RFC 9112, 6.1; RFC 9113, 8.2.2).
+    /// By the end of the connection or stream, after decoding the chunks of the body. Clients of HTTP/1.0 and HTTP/2
+    /// must not receive chunks (RFC 9112, section 6.1; RFC 9113, section 8.2.2).
     Decoded,
-    /// By the end of the connection, or of the stream.
+    /// By the end of the connection or stream.
     UntilClose,
 }
 
 impl ResponseFraming {
-    /// Whether the sender decodes the body's own chunks. A body that is in none must not look whole.
+    /// Whether the sender decodes the chunks of the body. A body with malformed chunks must not look complete.
     #[must_use]
     pub fn decodes(self) -> bool {
         matches!(self, Self::Recoded | Self::Decoded)
     }
 
-    /// Whether the sender makes chunks.
+    /// Whether the sender creates chunks.
     #[must_use]
     pub fn makes_chunks(self) -> bool {
         matches!(self, Self::Chunked | Self::Recoded)
     }
 }
 
-/// What a finished head says of the body.
+/// The framing and the connection's fate, as the finished head announces them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyPlan {
-    /// How the body's end is told.
+    /// The way in which the body's end is marked.
     pub framing: ResponseFraming,
     /// Whether the connection stays open after the body.
     pub is_persistent: bool,
 }
 
-/// A field that would have broken the head: its name is no token, or its value holds a control
-/// character such as a line break.
+/// A field that would corrupt the head: its name is not a token, or its value contains a control character such as a
+/// line break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadField;
 
@@ -89,25 +89,25 @@ impl std::fmt::Display for BadField {
 
 impl std::error::Error for BadField {}
 
-/// Writes the head of a response at the end of a buffer.
+/// Appends the head of a response to a buffer.
 ///
-/// Fields that decide the framing are noted: [`finish`](Self::finish) alone writes `Content-Length` and the coding of
-/// chunks, so that they are there at most once and true.
+/// Fields that affect the framing are noted instead of written. Only [`finish`](Self::finish) writes `Content-Length`
+/// and the chunked coding, so that they are correct and appear at most once.
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
     out: &'a mut Vec<u8>,
     partial: PartialHead,
 }
 
-/// The state of a head that is not finished, without the buffer that it is in. With both it can be resumed later.
+/// The state of an unfinished head, without the buffer that contains it. A head can be resumed from both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialHead {
     status: u16,
-    /// Where it begins in the buffer.
+    /// The offset of the head in the buffer.
     start: usize,
     claimed_bytes: Option<u64>,
     claims_chunks: bool,
-    /// Whether it has fields that tell of other codings.
+    /// Whether fields announce codings other than chunked.
     has_codings: bool,
     closes: bool,
     keeps_alive: bool,
@@ -115,13 +115,13 @@ pub struct PartialHead {
     is_dated: bool,
 }
 
-/// What ends a body in chunks.
+/// The end of a chunked body.
 pub const CHUNKS_END: &[u8] = b"0\r\n\r\n";
 
-/// What ends each chunk.
+/// The end of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// Writes the line before a chunk of `length` bytes, which is not zero.
+/// Writes the line before a chunk of `length` bytes, which must not be zero.
 pub fn chunk_start(out: &mut Vec<u8>, length: usize) {
     let mut digits = [0; usize::BITS as usize / 4];
     let mut at = digits.len();
@@ -136,7 +136,7 @@ pub fn chunk_start(out: &mut Vec<u8>, length: usize) {
 }
 
 impl<'a> ResponseHead<'a> {
-    /// Writes the status line.
+    /// Starts a head with the status line.
     pub fn new(out: &'a mut Vec<u8>, status: u16) -> Self {
         let start = out.len();
         if status == 200 {
@@ -162,21 +162,21 @@ impl<'a> ResponseHead<'a> {
         Self { out, partial }
     }
 
-    /// Goes on with a head that was begun in `out`.
+    /// Resumes a head that was started in `out`.
     pub fn resume(out: &'a mut Vec<u8>, partial: PartialHead) -> Self {
         Self { out, partial }
     }
 
-    /// What is known so far.
+    /// Returns the state of the head.
     #[must_use]
     pub fn partial(&self) -> PartialHead {
         self.partial
     }
 
-    /// Writes one field, or takes note of it.
+    /// Writes or notes a field.
     ///
     /// # Errors
-    /// [`BadField`], and nothing is written.
+    /// [`BadField`]; the head is unchanged.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), BadField> {
         let is_named = !name.is_empty() && name.iter().all(|byte| token::is_token(*byte));
         if !is_named || !token::are_values(value) {
@@ -195,7 +195,7 @@ impl<'a> ResponseHead<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// What the framing needs to know of a field; true if the field itself is not to be written.
+    /// Notes the effect of a field on the framing. Returns `true` if the field itself must not be written.
     fn takes_note(&mut self, name: &[u8], value: &[u8]) -> bool {
         let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
         match name.len() {
@@ -221,7 +221,7 @@ impl<'a> ResponseHead<'a> {
         false
     }
 
-    /// Notes codings of the body. That of chunks is the sender's to write, and the others are fields.
+    /// Notes transfer codings of the body. The sender writes the chunked coding; other codings are written as fields.
     fn note_codings(&mut self, name: &[u8], value: &[u8]) {
         let has_body = !is_bodiless(self.partial.status) && self.partial.status != RESET_CONTENT;
         for coding in members(value).filter(|_| has_body) {
@@ -235,7 +235,7 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// Takes members out of the fields of that name so far, and fields that have no others.
+    /// Removes members from the fields with this name, and the fields that have no members left.
     fn drop_members(&mut self, name: &[u8], is_dropped: impl Fn(&[u8]) -> bool) {
         let lines = self.out.split_off(self.partial.start);
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
@@ -252,8 +252,8 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is known; it has
-    /// precedence over what the fields claim.
+    /// Writes the missing fields and the empty line. `body_bytes` is the length of the body, if known, and takes
+    /// precedence over the length that the fields claim.
     pub fn finish(
         mut self,
         constraints: ResponseConstraints,
@@ -295,7 +295,8 @@ impl<'a> ResponseHead<'a> {
         BodyPlan { framing, is_persistent }
     }
 
-    /// Writes what is missing before the connection is given away: what follows is not ours.
+    /// Writes the missing fields before the connection is handed over to the application, which determines the
+    /// following bytes.
     pub fn finish_raw(self, date: &[u8; DATE_BYTES]) -> BodyPlan {
         if !self.partial.is_dated {
             self.out.extend_from_slice(b"date: ");
@@ -318,19 +319,20 @@ impl<'a> ResponseHead<'a> {
 }
 
 impl PartialHead {
-    /// The length that the fields so far claim the body to have; none if it is coded (RFC 9112, 6.3).
+    /// Returns the length of the body that the fields claim; `None` if the body has a transfer coding (RFC 9112,
+    /// section 6.3).
     #[must_use]
     pub fn claimed_bytes(&self) -> Option<u64> {
         self.claimed_bytes.filter(|_| !self.is_coded())
     }
 
-    /// Whether the fields so far claim that the body consists of chunks.
+    /// Whether the fields claim that the body consists of chunks.
     #[must_use]
     pub fn claims_chunks(&self) -> bool {
         self.claims_chunks
     }
 
-    /// The same head for another body than the claimed one, which is in no chunks.
+    /// Returns the same head for another body than the claimed one, without chunks.
     #[must_use]
     pub fn without_chunks(self) -> Self {
         Self { claims_chunks: false, ..self }
@@ -353,7 +355,7 @@ impl PartialHead {
                 ResponseFraming::Recoded
             }
             _ if self.claims_chunks => ResponseFraming::Decoded,
-            // Nothing else frames what is in an unknown coding.
+            // A body in an unknown coding can only be framed by the end of the connection.
             _ if self.has_codings => ResponseFraming::UntilClose,
             Some(length) => ResponseFraming::Length(length),
             None if constraints.version == Version::Http11 => ResponseFraming::Chunked,
@@ -361,8 +363,8 @@ impl PartialHead {
         }
     }
 
-    /// The `Content-Length` to be written. Without a body it tells the length that a GET would have had, so only a
-    /// claim or a length above zero is worth telling.
+    /// Returns the `Content-Length` to write. For a response without a body, the field announces the length that a GET
+    /// would return, so only a claimed length or one above zero is written.
     fn announced_bytes(
         &self,
         constraints: ResponseConstraints,
@@ -381,16 +383,16 @@ impl PartialHead {
     }
 }
 
-/// The status of a response without content, which says so by a length of zero (RFC 9110, 15.3.6).
+/// The status of a response without content, which requires a length of zero (RFC 9110, section 15.3.6).
 const RESET_CONTENT: u16 = 205;
 
-/// Whether a response with `status` never has a body (RFC 9112, 6.3).
+/// Whether a response with `status` never has a body (RFC 9112, section 6.3).
 #[must_use]
 pub fn is_bodiless(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }
 
-/// The phrase of a status, by IANA's registry; empty where that has none.
+/// Returns the reason phrase of a status in IANA's registry, or an empty string.
 #[must_use]
 pub fn reason(status: u16) -> &'static str {
     match status {
@@ -474,7 +476,7 @@ mod tests {
     const OLD: ResponseConstraints = ResponseConstraints { version: Version::Http10, ..GET };
     const HEAD: ResponseConstraints = ResponseConstraints { is_head: true, ..GET };
 
-    /// The lines of a head without the date, joined by `|`, and the plan of the body.
+    /// Returns the lines of a head without the date, joined by `|`, and the plan of the body.
     fn head(
         status: u16,
         fields: &[(&str, &str)],

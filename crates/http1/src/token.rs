@@ -1,34 +1,36 @@
-//! Classes of bytes that RFC 9110 and RFC 3986 name.
+//! Classes of bytes as defined in RFC 9110 and RFC 3986.
 
 const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
 const NAME: u8 = 4;
 const TARGET: u8 = 8;
 
-/// The classes of each byte.
+/// The classes of each byte, as a bit set.
 static CLASSES: [u8; 256] = classes();
 
-/// A byte of a token (RFC 9110, 5.6.2): field names, methods.
+/// Whether the byte may appear in a token (RFC 9110, section 5.6.2), such as a field name or a method.
 pub(crate) fn is_token(byte: u8) -> bool {
     has(byte, TOKEN)
 }
 
-/// A byte of a field value (RFC 9110, 5.5): a tab, a space, a visible or a foreign one.
+/// Whether the byte may appear in a field value (RFC 9110, section 5.5): tab, space, visible ASCII or non-ASCII.
 pub(crate) fn is_value(byte: u8) -> bool {
     has(byte, VALUE)
 }
 
-/// A byte of a host's name (RFC 3986, 3.2.2): unreserved, a sub-delimiter, or part of an escape.
+/// Whether the byte may appear in a host name (RFC 3986, section 3.2.2): unreserved, a sub-delimiter, or part of an
+/// escape.
 pub(crate) fn is_host_name(byte: u8) -> bool {
     has(byte, NAME)
 }
 
-/// A byte of a request target: visible or foreign, but not the `#` that would start a fragment.
+/// Whether the byte may appear in a request target: visible ASCII or non-ASCII, except `#`, which would start a
+/// fragment.
 pub(crate) fn is_target(byte: u8) -> bool {
     has(byte, TARGET)
 }
 
-/// Whether all these bytes may stand in a field value. It looks at eight of them at once.
+/// Whether all bytes may appear in a field value. Checks eight bytes at once.
 pub(crate) fn are_values(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks();
     let is_sound = |word: &[u8; 8]| {
@@ -37,12 +39,12 @@ pub(crate) fn are_values(bytes: &[u8]) -> bool {
     words.iter().all(is_sound) && rest.iter().all(|byte| is_value(*byte))
 }
 
-/// Whether none of the eight bytes is a control character, not even a tab.
+/// Whether none of the eight bytes is a control character, including tab.
 fn is_visible(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 0xFF;
     /// The highest bit of each byte.
     const HIGH: u64 = ONES * 0x80;
-    /// Sets the highest bit of a byte that is less than `least`, if there is one.
+    /// Sets the highest bit of every byte that is less than `least`.
     const fn below(word: u64, least: u64) -> u64 {
         word.wrapping_sub(ONES * least) & !word & HIGH
     }
@@ -100,7 +102,7 @@ mod tests {
                     assert_eq!(are_values(&bytes), is_value(byte), "{byte} at {at} of {length}");
                 }
             }
-            // Neighbours carry nothing into a byte.
+            // A carry must not affect the neighbouring byte.
             let pairs = [byte, b' ', 0x80, 0xFF, b'\t', byte, b'!', byte];
             assert_eq!(are_values(&pairs), is_value(byte), "{byte}");
         }

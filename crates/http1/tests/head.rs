@@ -1,16 +1,16 @@
-//! Request heads that random changes make of the vectors: whatever they are, a parsed head has one meaning.
+//! Mutates the request heads of the vectors at random: every head that is accepted has a single meaning.
 //!
-//! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
+//! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` runs a million), and `THRUWAY_SEED` the random seed.
 #![forbid(unsafe_code)]
 
 use thruway_http1::{Head, Limits, Request, RequestFraming, Version};
 use thruway_testing::table::{pairs, unescape};
 use thruway_testing::{Random, setting};
 
-/// Cases of a run in CI.
+/// The number of cases in CI.
 const CASES: u64 = 50_000;
 
-/// What is put into a head: bytes and words that rules are about.
+/// Bytes and words that concern rules, to insert into a head.
 const PIECES: [&[u8]; 20] = [
     b"\r",
     b"\n",
@@ -63,7 +63,7 @@ fn a_head_that_is_taken_has_one_meaning() {
     assert!(taken > 0, "some are taken");
 }
 
-/// Holds one input to the rules; true if it is a head that is taken.
+/// Checks an input. Returns `true` if it is a head that is accepted.
 fn check(input: &[u8], random: &mut Random, case: u64) -> bool {
     let (mut head, mut again) = (Head::new(), Head::new());
     let limits = Limits::default();
@@ -84,7 +84,7 @@ fn check(input: &[u8], random: &mut Random, case: u64) -> bool {
     true
 }
 
-/// No part can end a line, and nothing says twice where the body ends.
+/// Checks that no part contains a line end, and that the end of the body is marked only once.
 fn assert_clean(request: Request<'_>, about: &str) {
     let breaks = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
     let (mut lengths, mut hosts) = (0, 0);
@@ -100,7 +100,7 @@ fn assert_clean(request: Request<'_>, about: &str) {
     assert!(hosts == 1 || request.version() == Version::Http10, "{about}");
 }
 
-/// All that a handler sees.
+/// Returns everything that a handler can observe.
 fn meaning(request: Request<'_>) -> String {
     let fields: Vec<_> = request.fields().collect();
     format!(
@@ -116,7 +116,7 @@ fn meaning(request: Request<'_>) -> String {
     )
 }
 
-/// The head as a strict client writes it.
+/// Writes the head as a strict client does.
 fn write(request: Request<'_>) -> Vec<u8> {
     let version: &[u8] = match request.version() {
         Version::Http10 => b" HTTP/1.0\r\n",

@@ -1,12 +1,12 @@
-//! Heads of the PROXY protocol that random changes make of whole ones: what is read is the same however it comes in.
+//! Mutates heads of the PROXY protocol at random: the result is the same however the bytes arrive.
 //!
-//! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
+//! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` runs a million), and `THRUWAY_SEED` the random seed.
 #![forbid(unsafe_code)]
 
 use thruway_http1::proxy::{ProxyVersion, parse_proxy_head};
 use thruway_testing::{Random, setting};
 
-/// Cases of a run in CI.
+/// The number of cases in CI.
 const CASES: u64 = 50_000;
 
 const HEADS: [&[u8]; 6] = [

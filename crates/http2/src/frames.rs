@@ -1,19 +1,19 @@
-//! Counts the frames of a client by kind, before anything is done for them.
+//! Counts a client's frames by kind, before any work is done for them.
 
 use std::fmt;
 
 use crate::limits::{Limits, Rate};
 
-/// The first bytes of a client.
+/// The connection preface, which is the first thing that a client sends.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of a frame's header.
+/// The size of a frame's header in bytes.
 const HEADER_BYTES: usize = 9;
 
-/// Parts of a token in a bucket: a thousandth, so that a millisecond brings whole ones.
+/// The parts of a token in a bucket. With thousandths, every millisecond adds a whole number of parts.
 const PARTS: u64 = 1_000;
 
-/// The types of frames (RFC 9113, 6).
+/// The types of frames (RFC 9113, section 6).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
@@ -22,12 +22,12 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 
-/// Flags of frames: the end of a body, that of a head, and the answer to one's own frame.
+/// Flags of frames: the end of a body, the end of a head, and an acknowledgement.
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What a client has sent too much of.
+/// The kind of frames of which a client has sent too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excess {
     /// RST_STREAM.
@@ -36,9 +36,9 @@ pub enum Excess {
     Pings,
     /// SETTINGS.
     Settings,
-    /// DATA without data.
+    /// DATA frames without data.
     EmptyData,
-    /// Frames for which nothing is done.
+    /// Frames that have no effect.
     Ignored,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Excess {
     }
 }
 
-/// Follows a client's frames through pieces of any size.
+/// Counts a client's frames, which may arrive in pieces of any size.
 #[derive(Debug)]
 pub(crate) struct FrameCounter {
     preface_left: usize,
@@ -94,7 +94,7 @@ impl FrameCounter {
         }
     }
 
-    /// Whether a head has begun and not ended.
+    /// Whether the client has sent the start of a head but not yet its end.
     pub(crate) fn is_in_head(&self) -> bool {
         self.is_in_head
     }
@@ -141,7 +141,7 @@ impl FrameCounter {
     }
 }
 
-/// Passes over as many bytes as are left.
+/// Skips up to `left` bytes.
 fn skip(bytes: &mut &[u8], left: &mut usize) {
     let skipped = bytes.len().min(*left);
     *left -= skipped;
@@ -153,7 +153,7 @@ impl Bucket {
         Self { rate, parts: u64::from(rate.burst) * PARTS, filled_ms: now_ms }
     }
 
-    /// Takes a token; false if there is none.
+    /// Takes a token. Returns `false` if the bucket is empty.
     fn take(&mut self, now_ms: u64) -> bool {
         let passed_ms = now_ms.saturating_sub(self.filled_ms);
         let gained = passed_ms.saturating_mul(u64::from(self.rate.per_second));

@@ -1,26 +1,26 @@
-//! Heads of HTTP/1 and HTTP/2, from one to the other.
+//! Translates heads between HTTP/1 and HTTP/2.
 
 use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
-/// Fields that are about a connection of HTTP/1, which no response of HTTP/2 may have (RFC 9113, 8.2.2).
+/// Fields that concern an HTTP/1 connection, which a response of HTTP/2 must not contain (RFC 9113, section 8.2.2).
 const CONNECTION_FIELDS: [&[u8]; 6] = [
     b"connection",
     b"keep-alive",
     b"proxy-connection",
     b"transfer-encoding",
     b"upgrade",
-    // It answers to a key, which a WebSocket over HTTP/2 has none of (RFC 8441, 5).
+    // The field answers to the client's key, and WebSockets over HTTP/2 use no key (RFC 8441, section 5).
     b"sec-websocket-accept",
 ];
 
-/// What a client of HTTP/1.1 says beside its own fields when it opens a WebSocket. The key is anything of 16 bytes.
+/// The additional fields with which a client of HTTP/1.1 opens a WebSocket. Any 16 bytes serve as the key.
 const WEBSOCKET: &[u8] = b"connection: upgrade\r\nupgrade: websocket\r\n\
                            sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
 
-/// Writes a request's head as a client of HTTP/1.1 would have. None if it names two hosts. A body whose length is not
-/// told is one in chunks.
+/// Writes a request's head in the form of HTTP/1.1. Returns `None` if the request names two different hosts. A body of
+/// unknown length becomes a chunked one.
 pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Vec<u8>> {
     let (uri, fields) = (request.uri(), request.headers());
     let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
@@ -68,13 +68,13 @@ pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Ve
     Some(head)
 }
 
-/// Whether a request opens a WebSocket (RFC 8441, 4).
+/// Whether a request opens a WebSocket (RFC 8441, section 4).
 pub(crate) fn opens_socket<B>(request: &Request<B>) -> bool {
     let protocol = request.extensions().get::<Protocol>();
     protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
 }
 
-/// A client may send each cookie in a field of its own (RFC 9113, 8.2.3).
+/// Joins the cookies, each of which a client may send in a separate field (RFC 9113, section 8.2.3).
 fn cookies(fields: &HeaderMap) -> Vec<u8> {
     let crumbs: Vec<_> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     crumbs.join(&b"; "[..])
@@ -87,9 +87,11 @@ fn push_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Reads a response's head, as a server of HTTP/1 writes it, without the fields that are about a connection. A
-/// response that switches protocols is a 200 where the request `opens_socket`. Without a switch, a 200 would pass for a
-/// WebSocket there, and becomes a 501. Elsewhere a switch has no place: it becomes a 500.
+/// Reads a response's head, as a server of HTTP/1 writes it, without the fields that concern a connection.
+///
+/// If the request `opens_socket`, a response that switches protocols becomes a 200, and any other successful response
+/// becomes a 501, since the client would take a 200 for a WebSocket. For other requests, a response that switches
+/// protocols becomes a 500.
 pub(crate) fn response_head(head: &[u8], opens_socket: bool) -> Response<()> {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.trim_suffix_cr());
     let status = lines.next().and_then(|line| line.get(9..12));
@@ -114,7 +116,7 @@ pub(crate) fn response_head(head: &[u8], opens_socket: bool) -> Response<()> {
     response
 }
 
-/// Where the body begins in what starts with a head.
+/// Returns the length of the head at the start of `bytes`.
 pub(crate) fn head_bytes(bytes: &[u8]) -> usize {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4)
 }
@@ -212,7 +214,7 @@ mod tests {
         let response = response_head(switch, true);
         let names: Vec<_> = response.headers().keys().map(HeaderName::as_str).collect();
         assert_eq!((response.status().as_u16(), names), (200, vec!["c"]));
-        // A client would take a page for a WebSocket.
+        // A client would take an ordinary page for a WebSocket.
         assert_eq!(response_head(b"HTTP/1.1 200 OK\r\n\r\n", true).status(), 501);
         assert_eq!(response_head(b"HTTP/1.1 403 Forbidden\r\n\r\n", true).status(), 403);
     }

@@ -1,16 +1,16 @@
-//! HTTP/2 for servers, without sockets and without a runtime: bytes in, bytes out, requests out, responses in.
+//! HTTP/2 for servers, without sockets or a runtime: bytes and responses go in, requests and bytes come out.
 //!
-//! A [`Session`] is one connection, held by the `h2` crate over memory; only this crate knows `h2`. A request comes out
-//! as a head of HTTP/1 and a [`Stream`], so that one strict parser judges requests of both versions. A response goes
-//! in as such a head, too.
+//! A [`Session`] is a connection of the `h2` crate over memory; only this crate depends on `h2`. Each request is a head
+//! in the form of HTTP/1 and a [`Stream`], so that a single strict parser checks requests of both versions. Responses
+//! have heads in the form of HTTP/1 as well.
 //!
 //! Reading order:
 //!
-//! 1. [`Limits`]: what a client may cost, each limit with its name.
-//! 2. `frames`: counts what a client sends by kind, before anything is done for it.
-//!    `screen`, `hpack`: what `h2` would end the whole connection for.
-//! 3. `wire`: the memory that `h2` reads and writes. `session`, `stream`: a connection and its streams.
-//! 4. `heads`: heads of HTTP/1 and HTTP/2, from one to the other. [`Priority`]: which response is sent first.
+//! 1. [`Limits`]: the limits on the cost of a client.
+//! 2. `frames`: counts a client's frames by kind, before any work is done for them. `screen` and `hpack`: replace
+//!    malformed requests, for which `h2` would end the whole connection.
+//! 3. `wire`: the memory that `h2` reads and writes. `session` and `stream`: a connection and its streams.
+//! 4. `heads`: translates heads between HTTP/1 and HTTP/2. [`Priority`]: the order in which responses are sent.
 #![forbid(unsafe_code)]
 
 mod frames;

@@ -1,25 +1,25 @@
-//! What one connection may cost.
+//! Limits on the cost of a connection.
 
-/// How often a client may do something that costs more than it brings.
+/// The rate at which a client may send frames that cost the server more than the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// So many at once.
+    /// The number of frames that may arrive at once.
     pub burst: u32,
-    /// So many a second after that.
+    /// The number of further frames per second.
     pub per_second: u32,
 }
 
-/// What one connection may cost.
+/// Limits on the cost of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams that are open at once; the next ones are refused.
+    /// The maximum number of open streams. Further streams are refused.
     pub streams_max: u32,
-    /// Bytes of a request's fields, as HPACK counts them: 32 for each field beside its name and value. From four times
-    /// that on, the connection ends.
+    /// The maximum size of a request's fields in bytes, as HPACK counts them: each field costs 32 bytes in addition to
+    /// its name and value. Beyond four times this size, the connection ends.
     pub head_bytes_max: u32,
-    /// Streams that the client resets: a browser that leaves a page resets all that are open.
+    /// Streams that the client resets. A browser that leaves a page resets all open streams.
     pub resets: Rate,
-    /// Streams that the client makes the server reset, over the whole connection.
+    /// The maximum number of streams that the client makes the server reset, over the whole connection.
     pub provoked_resets_max: usize,
     /// PING frames.
     pub pings: Rate,
@@ -27,19 +27,20 @@ pub struct Limits {
     pub settings: Rate,
     /// DATA frames without data that do not end their body.
     pub empty_data: Rate,
-    /// PRIORITY frames, and those of unknown types: nothing is done for them.
+    /// PRIORITY frames and frames of unknown types, which have no effect.
     pub ignored: Rate,
-    /// Bytes of one request's body that are under way.
+    /// The receive window of a stream in bytes.
     pub stream_window_bytes: u32,
-    /// The same of all bodies together.
+    /// The receive window of the connection in bytes.
     pub window_bytes: u32,
-    /// Bytes of one response that wait for the client's windows in the session, beside those that wait in front of it.
+    /// The maximum number of bytes of a response that wait in the session for the client's windows. Bytes that wait
+    /// outside of the session do not count.
     pub send_buffer_bytes: usize,
 }
 
 impl Default for Limits {
-    /// nginx and nghttp2 have 100 to 128 streams, and allow bursts of resets above that. A body is written to its file
-    /// as it comes, so a window costs no memory.
+    /// nginx and nghttp2 allow 100 to 128 streams and larger bursts of resets. Bodies are written to files as they
+    /// arrive, so a window costs no memory.
     fn default() -> Self {
         Self {
             streams_max: 100,

@@ -1,24 +1,25 @@
-//! How much a client wants a response, beside others of its own (RFC 9218).
+//! The priority of a response among the client's other responses (RFC 9218).
 
 use http::HeaderMap;
 
-/// The urgency of what no urgency is said of; 0 is the most urgent, 7 the least.
+/// The urgency of requests that specify none; 0 is the most urgent, 7 the least.
 const URGENCY: u8 = 3;
 const URGENCY_MAX: u8 = 7;
 
-/// The `priority` of a request. Lower values are sent first.
+/// The `priority` of a request. Responses with lower values are sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority {
     urgency: u8,
-    /// Whether its bytes are of use before it is whole, so that it shares with others of its urgency. So does what
-    /// says nothing, as of clients that know no priorities. Others of an urgency are sent one after the other.
+    /// Whether the response is useful in parts (`incremental`), so that it shares the connection with others of its
+    /// urgency. Requests that specify nothing, such as those of clients without priorities, share as well. Other
+    /// responses of an urgency are sent in succession.
     shares: bool,
-    /// The stream, where it does not share.
+    /// The stream's number; zero if the response shares.
     number: u32,
 }
 
 impl Priority {
-    /// What the fields of a request say of stream `number`.
+    /// Reads the priority of stream `number` from the fields of its request.
     pub(crate) fn of(fields: &HeaderMap, number: u32) -> Self {
         let mut lists = fields.get_all("priority").iter();
         let (urgency, shares) = match (lists.next(), lists.next()) {
@@ -29,8 +30,8 @@ impl Priority {
     }
 }
 
-/// The urgency, and whether it shares. Of a member that is there twice the last one counts, and what is not known or
-/// malformed counts as absent.
+/// Parses the urgency, and whether the response shares. Of duplicate members the last counts. Unknown or malformed
+/// members are ignored.
 fn parsed(list: &str) -> (u8, bool) {
     let (mut urgency, mut shares) = (URGENCY, false);
     for member in list.split(',') {

@@ -1,8 +1,9 @@
-//! Looks at what a client sends before `h2` does, which ends the whole connection for a malformed field.
+//! Checks a client's frames before `h2` reads them, since `h2` ends the whole connection for a malformed field.
 //!
-//! A malformed request is an error of its stream alone (RFC 9113, 8.1.1). A block with such a field is replaced by
-//! one for which `h2` resets the stream. From then on `h2` lacks what that block put into the table. So all later
-//! blocks are written again without it. As long as nothing is malformed, every byte passes as it came.
+//! A malformed request is an error of its stream alone (RFC 9113, section 8.1.1). A field block with a malformed field
+//! is replaced by a block for which `h2` resets the stream. From then on, `h2` lacks the entries that the block added
+//! to the HPACK table, so all later blocks are re-encoded without the table. Until the first malformed field, every
+//! byte passes unchanged.
 
 use http::header::{HeaderName, HeaderValue};
 
@@ -18,46 +19,47 @@ const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// A field that no request may have: `h2` resets the stream for it (RFC 9113, 8.2.2).
+/// A field that no request may contain, for which `h2` resets the stream (RFC 9113, section 8.2.2).
 const MALFORMED: (&[u8], &[u8]) = (b"connection", b"malformed");
-/// Frames of one head that are held: `h2` judges a client that cuts its heads finer.
+/// The maximum number of frames of a head that are held. If a client splits heads further, `h2` decides.
 const FRAMES_MAX: usize = 8;
-/// DATA of no stream, for which `h2` ends the connection.
+/// The header of a DATA frame on stream zero, for which `h2` ends the connection.
 const BREACH: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
-/// What a request may say of itself (RFC 9113, 8.3.1; RFC 8441, 4).
+/// The pseudo-header fields of requests (RFC 9113, section 8.3.1; RFC 8441, section 4).
 const PSEUDO: [&[u8]; 5] = [b":method", b":scheme", b":authority", b":path", b":protocol"];
 
-/// Follows a client's frames through pieces of any size.
+/// Screens a client's frames, which may arrive in pieces of any size.
 #[derive(Debug)]
 pub(crate) struct Screen {
     preface_left: usize,
-    /// Bytes of a payload that is no head.
+    /// Remaining bytes of a payload that is not part of a head.
     passed_left: usize,
-    /// What came of a frame that is held until it is whole.
+    /// The received part of a frame that is held until it is complete.
     held: Vec<u8>,
-    /// The frames of a head that has not ended.
+    /// The frames of an incomplete head.
     head: Option<Head>,
     decoder: Decoder,
     fields_bytes_max: usize,
     last_stream: u32,
     is_rewriting: bool,
-    /// What becomes of all that comes.
+    /// The treatment of further bytes.
     end: End,
 }
 
-/// How far a screen goes.
+/// The treatment of bytes after the screen has given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     None,
-    /// The client breaks more than a field: `h2` says so.
+    /// The client violates the framing. All bytes pass, and `h2` reports the error.
     Passes,
-    /// The same, where `h2` lacks a table to read what comes.
+    /// The client violates the framing after blocks were rewritten. Further bytes are dropped, because `h2` lacks the
+    /// table to decode them.
     Drops,
 }
 
 #[derive(Debug)]
 struct Head {
-    /// As they came.
+    /// The frames as received.
     frames: Vec<u8>,
     stream: [u8; 4],
     flags: u8,
@@ -73,7 +75,7 @@ impl Screen {
             held: Vec::new(),
             head: None,
             decoder: Decoder::new(),
-            // What is larger is refused by `h2`, in its way.
+            // `h2` itself refuses larger heads.
             fields_bytes_max: 8 * head_bytes_max as usize,
             last_stream: 0,
             is_rewriting: false,
@@ -81,7 +83,7 @@ impl Screen {
         }
     }
 
-    /// What `h2` gets of the client's next bytes.
+    /// Appends the bytes that `h2` receives instead of the client's next bytes.
     pub(crate) fn pass(&mut self, mut bytes: &[u8], to: &mut Vec<u8>) {
         while !bytes.is_empty() {
             match self.end {
@@ -98,7 +100,7 @@ impl Screen {
         }
     }
 
-    /// Holds a frame's header, and all of a frame of a head.
+    /// Holds a frame's header, and the whole frame if it belongs to a head.
     fn hold(&mut self, bytes: &mut &[u8], to: &mut Vec<u8>) {
         let wanted = match self.held.first_chunk::<HEADER_BYTES>() {
             None => HEADER_BYTES,
@@ -173,7 +175,7 @@ impl Screen {
         }
     }
 
-    /// Leaves the connection to `h2`.
+    /// Stops screening, and leaves the connection to `h2`.
     fn give_up(&mut self, to: &mut Vec<u8>) {
         if self.is_rewriting {
             (self.head, self.held, self.end) = (None, Vec::new(), End::Drops);
@@ -185,7 +187,7 @@ impl Screen {
     }
 }
 
-/// The part of a block in a HEADERS frame; `None` if its padding is too long.
+/// Returns the part of a field block in a HEADERS frame, or `None` if the padding is too long.
 fn fragment(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     let (padding, rest) = match payload.split_first() {
         Some((padding, rest)) if flags & PADDED != 0 => (usize::from(*padding), rest),
@@ -196,7 +198,7 @@ fn fragment(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     rest.get(..rest.len().checked_sub(padding)?)
 }
 
-/// Whether a request, or its trailers, have a field that makes them malformed and that `h2` cannot read.
+/// Whether a request or its trailers have a field that makes them malformed and that `h2` cannot parse.
 fn is_malformed(fields: &[Field], is_trailer: bool) -> bool {
     fields.iter().any(|(name, value)| match name.first() {
         Some(b':') => {
@@ -224,7 +226,7 @@ fn write_head(head: &Head, block: &[u8], to: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpack::Damaged;
+    use crate::hpack::MalformedBlock;
 
     fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
         let [.., middle, low] = payload.len().to_be_bytes();
@@ -237,8 +239,8 @@ mod tests {
         to
     }
 
-    /// The fields of each head that `h2` gets.
-    fn heads(mut bytes: &[u8]) -> Vec<Result<Vec<Field>, Damaged>> {
+    /// Returns the fields of each head that `h2` receives.
+    fn heads(mut bytes: &[u8]) -> Vec<Result<Vec<Field>, MalformedBlock>> {
         let (mut decoder, mut heads) = (Decoder::new(), Vec::new());
         bytes = &bytes[PREFACE.len()..];
         while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
@@ -280,7 +282,7 @@ mod tests {
                 &frame(HEADERS, ALL, 1, &own(b"one", b"1")),
                 &frame(HEADERS, ALL, 3, &own(name, value)),
                 &frame(HEADERS, ALL, 5, &own(b"two", b"2")),
-                // Both that were put into the table, and the one between them.
+                // The two fields that were added to the table, and the field between them.
                 &frame(HEADERS, ALL, 7, &[0x82, 0xc0, 0xbe]),
                 &frame(HEADERS, ALL, 9, &[0x82, 0xbf]),
             ]
@@ -321,7 +323,7 @@ mod tests {
         let bytes = [&before, &damaged[..], &frame(HEADERS, ALL, 5, &[0x82])].concat();
         let expected = [&passed(&before, 99)[..], &BREACH].concat();
         assert_eq!(passed(&bytes, 3), expected);
-        // With it, `h2` says what is wrong.
+        // With this level, `h2` logs the reason.
         let alone = [PREFACE, &damaged].concat();
         assert_eq!(passed(&alone, 3), alone);
     }

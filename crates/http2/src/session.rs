@@ -1,4 +1,4 @@
-//! One connection.
+//! A connection.
 
 use std::fmt;
 use std::future::Future;
@@ -14,35 +14,35 @@ use crate::heads;
 use crate::limits::Limits;
 use crate::priority::Priority;
 use crate::screen::Screen;
-use crate::stream::{Stream, Woken};
+use crate::stream::{Stream, WokenStreams};
 use crate::wire::Wire;
 
-/// One connection: its streams have handles of their own.
+/// A connection, which owns everything except its streams' handles.
 pub struct Session {
     state: State,
     wire: Wire,
     frames: FrameCounter,
     screen: Screen,
-    woken: Woken,
+    woken: WokenStreams,
     is_leaving: bool,
     fault: Option<String>,
 }
 
 enum State {
-    /// The client's preface is not there yet.
+    /// The client's preface is incomplete.
     Handshake(Box<Handshake<Wire, Bytes>>),
     Open(Box<Connection<Wire, Bytes>>),
-    /// Nothing more comes, and nothing more is sent but what waits.
+    /// No more bytes are read, and only pending bytes are sent.
     Over,
 }
 
-/// What a session has brought.
+/// The next result of a session.
 #[derive(Debug)]
 pub enum Progress {
-    /// A request: its head as a client of HTTP/1.1 would have written it, and its stream. There is no head if the
-    /// request names two hosts.
+    /// A request: its head in the form of HTTP/1.1, and its stream. The head is `None` if the request names two
+    /// different hosts.
     Request(Option<Vec<u8>>, Box<Stream>),
-    /// Nothing more, before something comes in.
+    /// No result until more bytes arrive.
     Idle,
     /// The connection is over.
     Over,
@@ -55,7 +55,8 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// A connection whose client has sent nothing yet. With `has_sockets` it may open WebSockets as streams (RFC 8441).
+    /// Creates a connection whose client has not sent any bytes yet. With `has_sockets`, the client may open WebSockets
+    /// as streams (RFC 8441).
     #[must_use]
     pub fn new(limits: &Limits, has_sockets: bool, now_ms: u64) -> Self {
         let wire = Wire::default();
@@ -75,16 +76,16 @@ impl Session {
             wire,
             frames: FrameCounter::new(limits, now_ms),
             screen: Screen::new(limits.head_bytes_max),
-            woken: Woken::default(),
+            woken: WokenStreams::default(),
             is_leaving: false,
             fault: None,
         }
     }
 
-    /// Takes what the client has sent.
+    /// Passes bytes from the client to the connection.
     ///
     /// # Errors
-    /// It has sent too much of something: the connection is about to end with GOAWAY.
+    /// The client has sent too many frames of a kind. The connection is about to end with GOAWAY.
     pub fn receive(&mut self, bytes: &[u8], now_ms: u64) -> Result<(), Excess> {
         if let Err(excess) = self.frames.count(bytes, now_ms) {
             self.give_up();
@@ -94,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on with what has come in: the next request, or what else there is to know.
+    /// Processes the received bytes up to the next result.
     pub fn progress(&mut self) -> Progress {
         let context = &mut Context::from_waker(Waker::noop());
         if let State::Handshake(handshake) = &mut self.state {
@@ -120,7 +121,7 @@ impl Session {
         }
     }
 
-    /// Writes what streams have to send, as far as there is room for it. What it brings otherwise comes with the next
+    /// Writes pending bytes of the streams, as far as there is room. Other results are returned by the next
     /// [`progress`](Self::progress).
     pub fn flush(&mut self) {
         if let State::Open(connection) = &mut self.state {
@@ -131,31 +132,31 @@ impl Session {
         }
     }
 
-    /// Takes what is to be sent to the client.
+    /// Takes the bytes to send to the client.
     #[must_use]
     pub fn take_unsent(&mut self) -> Vec<u8> {
         self.wire.take_unsent()
     }
 
-    /// The streams about which there is something new: bytes, room, or an end.
+    /// Takes the numbers of streams that have news: bytes, room, or an end.
     #[must_use]
     pub fn take_woken(&mut self) -> Vec<u32> {
         self.woken.take()
     }
 
-    /// Whether something has come in that waits until what is to be sent is taken.
+    /// Whether received bytes wait until the bytes to send are taken.
     #[must_use]
     pub fn has_unread(&self) -> bool {
         !self.is_over() && self.wire.has_unread()
     }
 
-    /// Whether a head has begun and not ended.
+    /// Whether the client has sent the start of a head but not yet its end.
     #[must_use]
     pub fn is_in_head(&self) -> bool {
         self.frames.is_in_head()
     }
 
-    /// Tells the client to ask elsewhere from now on. What it has asked for is still served.
+    /// Asks the client to send no more requests. Requests that were already received are still served.
     pub fn leave(&mut self) {
         if !std::mem::replace(&mut self.is_leaving, true)
             && let State::Open(connection) = &mut self.state
@@ -164,29 +165,29 @@ impl Session {
         }
     }
 
-    /// Whether it was told so.
+    /// Whether the client was asked to send no more requests.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 
-    /// Ends with GOAWAY: the client costs too much. Streams are over with that.
+    /// Ends the connection and its streams with GOAWAY, because the client costs too much.
     pub fn give_up(&mut self) {
         self.shut(Reason::ENHANCE_YOUR_CALM);
     }
 
-    /// Ends with GOAWAY: nothing is wrong, and nothing more is served.
+    /// Ends the connection and its streams with GOAWAY, without an error.
     pub fn close(&mut self) {
         self.shut(Reason::NO_ERROR);
     }
 
-    /// Whether nothing more comes, and nothing more is sent but what waits.
+    /// Whether the connection is over, except for pending bytes.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// The rule or the limit that the client has broken, if the connection is over for that: once.
+    /// Takes the rule or the limit that the client has violated, if that ended the connection.
     pub fn take_fault(&mut self) -> Option<String> {
         self.fault.take()
     }
@@ -213,7 +214,7 @@ impl Session {
     }
 }
 
-/// The text for developers in a GOAWAY frame at the end of `bytes`: it names the limit that was passed.
+/// Returns the debug data in a GOAWAY frame at the end of `bytes`, which names the limit that was exceeded.
 fn detail_of(bytes: &[u8]) -> Option<String> {
     const GOAWAY: u8 = 7;
     const HEADER_BYTES: usize = 9;

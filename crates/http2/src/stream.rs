@@ -1,4 +1,4 @@
-//! One stream: a request and its response.
+//! A stream: a request and its response.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,11 +10,11 @@ use h2::{Reason, RecvStream, SendStream};
 use crate::heads;
 use crate::priority::Priority;
 
-/// The numbers of streams about which there is something new.
+/// The numbers of streams that have news.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Woken(Arc<Mutex<Vec<u32>>>);
+pub(crate) struct WokenStreams(Arc<Mutex<Vec<u32>>>);
 
-impl Woken {
+impl WokenStreams {
     pub(crate) fn take(&self) -> Vec<u32> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -27,7 +27,7 @@ impl Woken {
 #[derive(Debug)]
 struct StreamWaker {
     number: u32,
-    woken: Woken,
+    woken: WokenStreams,
 }
 
 impl Wake for StreamWaker {
@@ -47,21 +47,21 @@ pub struct Stream {
     waker: Waker,
     incoming: RecvStream,
     responder: SendResponse<Bytes>,
-    /// The way of the response's body, once its head is sent.
+    /// The sending half of the response's body, once the head is sent.
     outgoing: Option<SendStream<Bytes>>,
     is_whole: bool,
     opens_socket: bool,
     priority: Priority,
 }
 
-/// What comes next of a request's body.
+/// The next part of a request's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// Bytes.
+    /// Some bytes.
     Data(Bytes),
-    /// Nothing yet.
+    /// No bytes yet.
     Later,
-    /// The end.
+    /// The end of the body.
     End,
     /// The stream or the connection is over.
     Gone,
@@ -69,7 +69,7 @@ pub enum Incoming {
 
 impl Stream {
     pub(crate) fn new(
-        woken: &Woken,
+        woken: &WokenStreams,
         incoming: RecvStream,
         responder: SendResponse<Bytes>,
         opens_socket: bool,
@@ -87,32 +87,32 @@ impl Stream {
         self.opens_socket
     }
 
-    /// How much the client wants the response, beside others.
+    /// Returns the priority of the response.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Its number.
+    /// Returns the stream's number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Whether the request has no body, or all of it was taken.
+    /// Whether the request has no body, or all of the body was taken.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.incoming.is_end_stream()
     }
 
-    /// Takes what is there of the request's body. The client may send as much again.
+    /// Takes the received part of the request's body, and lets the client send as much again.
     pub fn receive(&mut self) -> Incoming {
         match self.incoming.poll_data(&mut Context::from_waker(&self.waker)) {
             Poll::Pending => Incoming::Later,
             Poll::Ready(None) => Incoming::End,
             Poll::Ready(Some(Err(_))) => Incoming::Gone,
             Poll::Ready(Some(Ok(data))) => {
-                // It fails only for more than was received.
+                // The call fails only for more bytes than were received.
                 let _ = self.incoming.flow_control().release_capacity(data.len());
                 Incoming::Data(data)
             }
@@ -129,19 +129,19 @@ impl Stream {
         reset.is_ready() && !self.is_whole
     }
 
-    /// Whether the head of the response is sent.
+    /// Whether the head of the response was sent.
     #[must_use]
     pub fn has_responded(&self) -> bool {
         self.outgoing.is_some()
     }
 
-    /// Sends an interim response, which is written as for HTTP/1.
+    /// Sends an interim response, whose head is in the form of HTTP/1.
     pub fn inform(&mut self, head: &[u8]) {
-        // A stream that is gone takes nothing.
+        // Errors are ignored, since they mean that the stream is gone.
         let _ = self.responder.send_informational(heads::response_head(head, false));
     }
 
-    /// Sends the head of the response, which is written as for HTTP/1; false if the stream is gone.
+    /// Sends the head of the response, which is in the form of HTTP/1. Returns `false` if the stream is gone.
     pub fn respond(&mut self, head: &[u8], is_whole: bool) -> bool {
         let response = heads::response_head(head, self.opens_socket);
         let sent = self.responder.send_response(response, is_whole);
@@ -150,8 +150,8 @@ impl Stream {
         self.outgoing.is_some()
     }
 
-    /// How many bytes of the response's body can be sent now, up to `wanted`. None if the stream is gone. With no room,
-    /// the session tells when there is some.
+    /// Returns the number of bytes of the response's body that can be sent now, up to `wanted`, or `None` if the stream
+    /// is gone. If the result is zero, the session later reports the stream as one with news.
     pub fn room_bytes(&mut self, wanted: usize) -> Option<usize> {
         let outgoing = self.outgoing.as_mut()?;
         outgoing.reserve_capacity(wanted);
@@ -168,22 +168,22 @@ impl Stream {
         }
     }
 
-    /// Sends a piece of the response's body, no longer than there is room for.
+    /// Sends a part of the response's body, which must not exceed the available room.
     pub fn send(&mut self, piece: Vec<u8>, is_last: bool) {
         if let Some(outgoing) = &mut self.outgoing {
-            // A stream that is gone takes nothing.
+            // Errors are ignored, since they mean that the stream is gone.
             let _ = outgoing.send_data(piece.into(), is_last);
             self.is_whole |= is_last;
         }
     }
 
-    /// Whether all of the response is sent.
+    /// Whether the whole response was sent.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Breaks the response off.
+    /// Resets the stream, which cancels the response.
     pub fn reset(&mut self) {
         match &mut self.outgoing {
             Some(outgoing) => outgoing.send_reset(Reason::INTERNAL_ERROR),
@@ -191,7 +191,7 @@ impl Stream {
         }
     }
 
-    /// Where the body begins in what starts with a head.
+    /// Returns the length of the head at the start of `bytes`.
     #[must_use]
     pub fn head_bytes(bytes: &[u8]) -> usize {
         heads::head_bytes(bytes)

@@ -7,46 +7,45 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// From so many bytes on that wait to be sent, nothing more is written, and nothing is read. A client that takes
-/// nothing has to wait for all else.
+/// From this number of unsent bytes on, `h2` neither writes nor reads. A client that does not receive has to wait with
+/// everything else.
 pub const UNSENT_BYTES_MAX: usize = 64 << 10;
 
-/// One end of the memory: the session has one, and `h2` has the other. A poll is always repeated by the session, so
-/// nothing here wakes anything.
+/// An end of the memory; the session and `h2` have one each. The session repeats every poll, so no waker is needed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wire(Arc<Mutex<Buffers>>);
 
 #[derive(Debug, Default)]
 struct Buffers {
-    /// What has come in, and how much of it was read.
+    /// Received bytes, of which the first `read` bytes were already read.
     received: Vec<u8>,
     read: usize,
     unsent: Vec<u8>,
 }
 
 impl Wire {
-    /// Adds what has come in.
+    /// Appends received bytes.
     pub(crate) fn push_by(&self, push: impl FnOnce(&mut Vec<u8>)) {
         push(&mut self.buffers().received);
     }
 
-    /// Whether some of it was not read yet.
+    /// Whether received bytes are unread.
     pub(crate) fn has_unread(&self) -> bool {
         !self.buffers().received.is_empty()
     }
 
-    /// Forgets it.
+    /// Discards the unread bytes.
     pub(crate) fn discard(&self) {
         let mut buffers = self.buffers();
         (buffers.received, buffers.read) = (Vec::new(), 0);
     }
 
-    /// Takes what is to be sent.
+    /// Takes the bytes to send.
     pub(crate) fn take_unsent(&self) -> Vec<u8> {
         std::mem::take(&mut self.buffers().unsent)
     }
 
-    /// Looks at what is to be sent.
+    /// Inspects the bytes to send.
     pub(crate) fn look_at_unsent<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.buffers().unsent)
     }
@@ -71,7 +70,7 @@ impl AsyncRead for Wire {
         to.put_slice(&left[..length]);
         buffers.read += length;
         if buffers.read == buffers.received.len() {
-            // An idle connection keeps no memory.
+            // An idle connection occupies no memory.
             (buffers.received, buffers.read) = (Vec::new(), 0);
         }
         Poll::Ready(Ok(()))

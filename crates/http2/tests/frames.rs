@@ -1,18 +1,18 @@
-//! Frames that random changes make of a client's: a session ends or goes on, and what comes out is one head at a time.
+//! Mutates a client's frames at random: the session ends or continues, and produces complete heads only.
 //!
-//! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
+//! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` runs a million), and `THRUWAY_SEED` the random seed.
 #![forbid(unsafe_code)]
 
 use thruway_http2::{Incoming, Limits, PREFACE, Progress, Session};
 use thruway_testing::{Random, setting};
 
-/// Cases of a run in CI.
+/// The number of cases in CI.
 const CASES: u64 = 3_000;
 
-/// Requests that one case can bring.
+/// The maximum number of requests in a case.
 const REQUESTS_MAX: usize = 100;
 
-/// Pieces that stand where others stood.
+/// Byte sequences that replace others.
 const PIECES: [&[u8]; 10] = [
     b"\0",
     b"\xff",
@@ -60,7 +60,7 @@ fn conversation() -> Vec<u8> {
     .concat()
 }
 
-/// A head as `http1` takes it: lines, and an empty one at the end alone.
+/// Checks that `head` is what `http1` accepts: lines, and an empty line only at the end.
 fn assert_is_one_head(head: &[u8], case: u64) {
     let text = String::from_utf8_lossy(head);
     let lines = text.strip_suffix("\r\n\r\n").unwrap_or_else(|| panic!("case {case}: {text:?}"));

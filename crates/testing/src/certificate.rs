@@ -1,48 +1,48 @@
-//! Certificates that tests serve with, made by openssl.
+//! Certificates for tests, created by openssl.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A certificate and its key, in files.
+/// The files of a certificate and its key.
 #[derive(Debug)]
 pub struct Pair {
-    /// The certificate, which signs itself.
+    /// The self-signed certificate.
     pub certificate: PathBuf,
     /// The key, which only its owner may read.
     pub key: PathBuf,
 }
 
-/// A certificate for `localhost` and `*.a.example`.
+/// Creates a certificate for `localhost` and `*.a.example`.
 ///
 /// # Panics
-/// There is no openssl, or the folder cannot be written.
+/// If openssl is missing, or the folder is not writable.
 #[must_use]
 pub fn localhost(folder: &Path) -> Pair {
     make(folder, "localhost", "DNS:localhost,DNS:*.a.example,IP:127.0.0.1,IP:::1")
 }
 
-/// A certificate for `b.example`.
+/// Creates a certificate for `b.example`.
 ///
 /// # Panics
-/// There is no openssl, or the folder cannot be written.
+/// If openssl is missing, or the folder is not writable.
 #[must_use]
 pub fn other(folder: &Path) -> Pair {
     make(folder, "other", "DNS:b.example")
 }
 
 impl Pair {
-    /// As parameters of a server's address.
+    /// Returns the pair as parameters of a server's address.
     #[must_use]
     pub fn parameters(&self) -> String {
         format!("cert={}&key={}", self.certificate.display(), self.key.display())
     }
 
-    /// The same pair in another folder.
+    /// Copies the pair to another folder.
     ///
     /// # Panics
-    /// The folder cannot be written.
+    /// If the folder is not writable.
     #[must_use]
     pub fn copy_to(&self, folder: &Path) -> Self {
         let copy = Self { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
@@ -50,10 +50,10 @@ impl Pair {
         copy
     }
 
-    /// Puts another pair into the files, as an operator does.
+    /// Overwrites the files with another pair, as an operator does.
     ///
     /// # Panics
-    /// They cannot be written.
+    /// If the files are not writable.
     pub fn replace_by(&self, other: &Self) {
         for (from, to) in [(&other.certificate, &self.certificate), (&other.key, &self.key)] {
             fs::copy(from, to).expect("it is written");

@@ -1,4 +1,4 @@
-//! An HTTP server whose behaviour is known, good or bad: a thread a connection.
+//! An HTTP server with known behaviour, good or bad, that runs a thread for each connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,35 +9,35 @@ use std::thread::{self, JoinHandle};
 /// A plain response.
 pub const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// What the server does when a request has come in.
-pub type Behaviour = dyn Fn(&mut TcpStream, &Received) -> Next + Send + Sync;
+/// The reaction of the server to a request.
+pub type Behaviour = dyn Fn(&mut TcpStream, &ReceivedRequest) -> Next + Send + Sync;
 
-/// A request without a body that has come in.
+/// A received request without a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
-    /// Which connection it came on, counted from 0.
+pub struct ReceivedRequest {
+    /// The connection of the request, counted from 0.
     pub connection: usize,
-    /// How many requests came on that connection before it.
+    /// The number of earlier requests on the connection.
     pub earlier: usize,
-    /// The path with its query, as it stands in the request line.
+    /// The path with its query, as in the request line.
     pub path: String,
 }
 
-/// What comes after a request.
+/// The next step after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Another request.
+    /// Read another request.
     Read,
-    /// The end of the connection.
+    /// Close the connection.
     Close,
-    /// Nothing ever, with the connection left open.
+    /// Leave the connection open, without reading or writing.
     Hang,
 }
 
-/// A running server; it ends when it is dropped.
+/// A running server, which stops when it is dropped.
 #[derive(Debug)]
 pub struct HttpServer {
-    /// Where it listens: a free port of the loopback.
+    /// The server's address: a free port of the loopback interface.
     pub address: SocketAddr,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -50,7 +50,7 @@ impl HttpServer {
     /// If no port is free.
     #[must_use]
     pub fn new(
-        behaviour: impl Fn(&mut TcpStream, &Received) -> Next + Send + Sync + 'static,
+        behaviour: impl Fn(&mut TcpStream, &ReceivedRequest) -> Next + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -61,13 +61,14 @@ impl HttpServer {
         Self { address, is_over, thread: Some(thread) }
     }
 
-    /// Answers every request with `response`.
+    /// Starts a server that answers every request with `response`.
     #[must_use]
     pub fn answering(response: &'static str) -> Self {
         Self::new(move |stream, _| write(stream, response))
     }
 
-    /// Answers the first `served` connections always, and every later one once.
+    /// Starts a server that answers every request on the first `served` connections, and only the first request on each
+    /// later connection.
     #[must_use]
     pub fn starving(served: usize) -> Self {
         Self::new(move |stream, request| {
@@ -78,14 +79,14 @@ impl HttpServer {
         })
     }
 
-    /// The URL of a path.
+    /// Returns the URL of a path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 }
 
-/// Writes and reads on, or closes if the client has gone.
+/// Writes a response. Returns `Close` if the client has disconnected.
 pub fn write(stream: &mut TcpStream, response: &str) -> Next {
     if stream.write_all(response.as_bytes()).is_ok() { Next::Read } else { Next::Close }
 }
@@ -93,7 +94,7 @@ pub fn write(stream: &mut TcpStream, response: &str) -> Next {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Wakes the accept, which sees that it is over.
+        // Wakes the accept call, which then notices the end.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("it does not panic");
@@ -101,7 +102,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// Accepts until it is over, and then ends all connections.
+/// Accepts connections until the server stops, then closes all connections.
 fn serve(listener: &TcpListener, is_over: &AtomicBool, behaviour: &Arc<Behaviour>) {
     let number = AtomicUsize::new(0);
     let mut connections = Vec::new();
@@ -120,12 +121,12 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool, behaviour: &Arc<Behaviour
     }
 }
 
-/// Reads requests without bodies, and does what the behaviour says.
+/// Reads requests without bodies, and applies the behaviour to each.
 fn converse(mut stream: TcpStream, connection: usize, behaviour: &Behaviour) {
     let mut reader = BufReader::new(stream.try_clone().expect("a descriptor is left"));
     for earlier in 0.. {
         let Some(path) = read_head(&mut reader) else { break };
-        match behaviour(&mut stream, &Received { connection, earlier, path }) {
+        match behaviour(&mut stream, &ReceivedRequest { connection, earlier, path }) {
             Next::Read => {}
             Next::Close => break,
             Next::Hang => {
@@ -136,7 +137,7 @@ fn converse(mut stream: TcpStream, connection: usize, behaviour: &Behaviour) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// The path of a request whose head came to its end.
+/// Returns the path of a request, if its head is complete.
 fn read_head(reader: &mut impl BufRead) -> Option<String> {
     let (mut path, mut line) = (None, String::new());
     while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {

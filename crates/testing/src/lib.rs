@@ -1,4 +1,4 @@
-//! What the tests of all crates share.
+//! Helpers that the tests of all crates share.
 #![forbid(unsafe_code)]
 
 #[cfg(unix)]

@@ -1,13 +1,14 @@
-//! Programs that a test makes and starts.
+//! Writes programs that a test starts.
 //!
-//! Another process writes them. A descriptor that is open for writing here is in every process that another test
-//! starts at that moment, and the kernel refuses to run a file that is open for writing (`ETXTBSY`).
+//! A separate process writes the files. If this process had a file open for writing, every process that another test
+//! starts at the same moment would inherit the descriptor, and the kernel refuses to run a file that is open for
+//! writing (`ETXTBSY`).
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes an executable file. The file has the mode 0755.
+/// Writes an executable file with the mode 0755.
 pub fn write_program(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
     let path = path.as_ref();
     let mut sh = Command::new("/bin/sh");

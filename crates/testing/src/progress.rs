@@ -1,4 +1,4 @@
-//! How far a long test is: a line every few seconds, if `THRUWAY_PROGRESS` is set, as `cargo x prove` does.
+//! Reports the progress of a long test: a line every few seconds if `THRUWAY_PROGRESS` is set, as by `cargo x prove`.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// How often a line is written.
+/// The interval between lines.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Counts cases.
@@ -14,12 +14,12 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub struct Progress {
     start: Instant,
     cases: AtomicU64,
-    /// When a line was written last; `None` if none is wanted.
+    /// The time of the last line; `None` if lines are disabled.
     written: Option<Mutex<Instant>>,
 }
 
 impl Progress {
-    /// Starts to count now.
+    /// Creates a counter that starts now.
     #[must_use]
     pub fn start() -> Self {
         let start = Instant::now();
@@ -28,7 +28,7 @@ impl Progress {
         Self { start, cases: AtomicU64::new(0), written }
     }
 
-    /// Adds cases that are done.
+    /// Adds finished cases.
     pub fn add(&self, cases: u64) {
         let all = self.cases.fetch_add(cases, Relaxed) + cases;
         let Some(Ok(mut written)) = self.written.as_ref().map(Mutex::try_lock) else { return };

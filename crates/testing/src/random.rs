@@ -1,24 +1,24 @@
 //! Random numbers that are the same on every machine.
 
-/// Marsaglia's xorshift generator: cases that a test can name by their seed.
+/// Marsaglia's xorshift generator. A test can name its cases by their seed.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator with this seed.
+    /// Creates a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Zero would stay zero, and small seeds would begin alike.
+        // A state of zero would stay zero, and small seeds would start with similar numbers.
         Self((0x9E37_79B9_7F4A_7C15 ^ seed).max(1))
     }
 
-    /// The generator with the seed in the variable `THRUWAY_SEED`, or 0.
+    /// Creates a generator with the seed in the variable `THRUWAY_SEED`, or 0.
     #[must_use]
     pub fn from_environment() -> Self {
         Self::new(setting("THRUWAY_SEED", 0))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -26,16 +26,16 @@ impl Random {
         self.0
     }
 
-    /// The next number below `limit`; 0 if that is 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.number() >> 11) as usize % limit.max(1)
     }
 }
 
-/// The number in an environment variable, such as `THRUWAY_CASES`.
+/// Returns the number in an environment variable, such as `THRUWAY_CASES`.
 ///
 /// # Panics
-/// The variable holds something else.
+/// If the variable is not a number.
 #[must_use]
 pub fn setting(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect(variable))

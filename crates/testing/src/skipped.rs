@@ -1,12 +1,12 @@
-//! What a test leaves out on this machine: one line for each reason. It goes past the test runner, which
-//! does not show what a passing test prints. `cargo x check` repeats the lines at its end.
+//! Reports tests that this machine cannot run, one line for each reason. The lines bypass the test runner, which hides
+//! the output of passing tests. `cargo x check` repeats them at its end.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-/// Says why something is left out, unless this process has said so.
+/// Prints why a test is skipped, once per process and reason.
 pub fn skipped(reason: impl Display) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let line = format!("skipped: {reason}\n");

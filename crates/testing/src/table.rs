@@ -1,9 +1,10 @@
-//! Tables of cases: the files `*.tsv` in the crates' `tests/vectors/`, text that every host and language reads.
+//! Tables of cases: the `*.tsv` files in the crates' `tests/vectors/`, in a format that every host and language can
+//! read.
 
-/// The columns of each row. Lines that start with `#` are comments.
+/// Returns the columns of each row. Lines that start with `#` are comments.
 ///
 /// # Panics
-/// The table is empty: a test that reads no case proves nothing.
+/// If the table is empty, since a test without cases proves nothing.
 #[must_use]
 pub fn rows(table: &str) -> Vec<Vec<&str>> {
     let rows = table.lines().filter(|row| !row.is_empty() && !row.starts_with('#'));
@@ -12,10 +13,10 @@ pub fn rows(table: &str) -> Vec<Vec<&str>> {
     rows
 }
 
-/// The first column of each row, and the rest.
+/// Returns the first column of each row, and the rest of the row.
 ///
 /// # Panics
-/// The table is empty, or a row has one column.
+/// If the table is empty, or a row has a single column.
 #[must_use]
 pub fn pairs(table: &str) -> Vec<(&str, &str)> {
     let rows = table.lines().filter(|row| !row.is_empty() && !row.starts_with('#'));
@@ -24,19 +25,19 @@ pub fn pairs(table: &str) -> Vec<(&str, &str)> {
     pairs
 }
 
-/// The columns of each row as bytes, after [`unescape_hex`].
+/// Returns the columns of each row as bytes, after [`unescape_hex`].
 ///
 /// # Panics
-/// As those two.
+/// As for [`rows`] and [`unescape_hex`].
 #[must_use]
 pub fn byte_rows(table: &str) -> Vec<Vec<Vec<u8>>> {
     rows(table).into_iter().map(|row| row.into_iter().map(unescape_hex).collect()).collect()
 }
 
-/// `\xHH` is that byte; any other backslash is one, as in paths of Windows.
+/// Replaces `\xHH` by the byte with that code. Other backslashes stay, as in Windows paths.
 ///
 /// # Panics
-/// The text is not written so.
+/// If an escape is malformed.
 #[must_use]
 pub fn unescape_hex(text: &str) -> Vec<u8> {
     let mut parts = text.split("\\x");
@@ -48,17 +49,17 @@ pub fn unescape_hex(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Bytes as a failing test shows them.
+/// Formats bytes for the message of a failing test.
 #[must_use]
 pub fn show(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// `\r`, `\n`, `\t`, `\\` and `\xHH` are those bytes, and `{byte*count}` is a byte so many times,
-/// so that the table stays text.
+/// Replaces `\r`, `\n`, `\t`, `\\` and `\xHH` by the bytes, and `{byte*count}` by `count` copies of a byte, so that
+/// tables stay text.
 ///
 /// # Panics
-/// The text is not written so.
+/// If an escape is malformed.
 #[must_use]
 pub fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();

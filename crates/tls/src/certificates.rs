@@ -1,4 +1,4 @@
-//! Which certificate a client gets.
+//! Chooses the certificate for a client.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use thruway_sys::printable;
 use crate::files;
 use crate::{Error, Options};
 
-/// What is wrong with a key of another kind: the provider's own words name no limit.
+/// The error for a key of an unsupported kind, since the provider's message does not name the limits.
 const UNKNOWN_KEY: &str =
     "its key is not RSA of 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519";
 
-/// The certificates of a listener, with their keys. A client gets the first certificate that is valid for the name that
-/// it asks for; without such a name, the first of all.
+/// The certificates of a listener, with their keys. A client receives the first certificate that is valid for the name
+/// that it requests, or the first certificate if it requests no name or an unknown one.
 #[derive(Debug)]
 pub(crate) struct Certificates(Vec<Arc<CertifiedKey>>);
 
@@ -26,7 +26,7 @@ impl Certificates {
     /// Reads the files that `options` names.
     ///
     /// # Errors
-    /// A file cannot be used, or a key is another certificate's.
+    /// A file cannot be used, or a key does not belong to its certificate.
     pub(crate) fn read(options: &Options, provider: &CryptoProvider) -> Result<Self, Error> {
         let pairs = options.certificates.iter();
         pairs
@@ -35,8 +35,8 @@ impl Certificates {
             .map(Self)
     }
 
-    /// Reads the files anew. An unusable pair stays as it was read before, and the first such error is told. Other
-    /// names go on with their new certificates.
+    /// Reads the files again. A pair that cannot be used is replaced by the pair that was read before, and the first
+    /// such error is returned. The other pairs are renewed.
     pub(crate) fn renew(
         &self,
         options: &Options,
@@ -64,7 +64,7 @@ impl Certificates {
     }
 }
 
-/// Reads one pair.
+/// Reads a certificate and its key.
 fn pair(
     certificate: &Path,
     key: &Path,

@@ -10,10 +10,10 @@ use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use crate::{Error, Session};
 
-/// Begins sessions with one server. Each has a full handshake.
+/// Creates sessions with a server, each with a full handshake.
 ///
-/// The server's certificate is not verified, only that the server has its key. The server that is measured is known,
-/// and mostly has a certificate that no authority has signed.
+/// The client does not verify the server's certificate, only that the server has the key. The measured server is known,
+/// and usually has a certificate that no authority has signed.
 #[derive(Debug, Clone)]
 pub struct ClientContext {
     config: Arc<ClientConfig>,
@@ -21,10 +21,11 @@ pub struct ClientContext {
 }
 
 impl ClientContext {
-    /// For the server of that name or address, to speak `protocol` (its name in ALPN) with it.
+    /// Creates a context for the server with this name or address. `protocol` is the ALPN name of the protocol to
+    /// negotiate.
     ///
     /// # Errors
-    /// The name is none.
+    /// `server` is not a valid name.
     pub fn new(server: &str, protocol: &[u8]) -> Result<Self, Error> {
         let server = ServerName::try_from(server.to_owned()).map_err(Error::setting)?;
         let provider = Arc::new(ring::default_provider());
@@ -40,17 +41,17 @@ impl ClientContext {
         Ok(Self { config: Arc::new(config), server })
     }
 
-    /// A session on a connection that was just made. What it sends first is there at once.
+    /// Creates a session for a new connection. The first bytes to send are available at once.
     ///
     /// # Errors
-    /// Never with the settings that are used here.
+    /// None with the settings that this function uses.
     pub fn begin(&self) -> Result<Session, Error> {
         let connection = ClientConnection::new(Arc::clone(&self.config), self.server.clone());
         connection.map(|connection| Session::new(connection.into())).map_err(Error::setting)
     }
 }
 
-/// Takes any certificate of which the server has the key.
+/// Accepts any certificate whose key the server has.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Why a certificate, a key or a setting cannot be used.
+//! Errors about certificates, keys and settings.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use thruway_sys::printable;
 
-/// What cannot be used, and why.
+/// The file or the setting that cannot be used, and the reason.
 #[derive(Debug)]
 pub struct Error {
     file: Option<PathBuf>,
@@ -17,12 +17,12 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn file(file: &Path, reason: impl fmt::Display) -> Self {
-        // A relative path is taken from the working folder, which is not always where the path was written.
+        // The absolute path shows where a relative path was resolved.
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         Self { file: Some(file), reason: reason.to_string(), is_passing: false }
     }
 
-    /// The system cannot read a file. What it has too few of may be there a moment later.
+    /// Creates an error for a file that the system cannot read. A lack of descriptors or memory is temporary.
     pub(crate) fn read(file: &Path, error: &io::Error) -> Self {
         let raw = error.raw_os_error().map(Errno::from_raw_os_error);
         let is_passing = matches!(raw, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM));
@@ -33,7 +33,7 @@ impl Error {
         Self { file: None, reason: reason.to_string(), is_passing: false }
     }
 
-    /// Whether another try may succeed though nothing was changed.
+    /// Whether another attempt may succeed although no file was changed.
     pub(crate) fn is_passing(&self) -> bool {
         self.is_passing
     }

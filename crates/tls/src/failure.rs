@@ -1,8 +1,8 @@
-//! Why a session failed, in words.
+//! Describes the failure of a session.
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
-/// The two ends of a session.
+/// An end of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Client,
@@ -18,7 +18,7 @@ impl Peer {
     }
 }
 
-/// What `error` says about the other end.
+/// Describes `error` as a failure caused by the other end.
 pub(crate) fn reason(error: &Error, peer: Peer) -> String {
     let name = peer.name();
     match error {
@@ -47,7 +47,7 @@ pub(crate) fn reason(error: &Error, peer: Peer) -> String {
     }
 }
 
-/// An alert by the name that RFC 8446 has for it, and what it most likely means.
+/// Describes an alert by its name in RFC 8446 and its most likely meaning.
 fn of_alert(alert: AlertDescription, name: &str) -> String {
     let (word, meaning) = match alert {
         AlertDescription::ProtocolVersion => {

@@ -1,4 +1,4 @@
-//! Certificates and keys in files, and what is refused of them.
+//! Reads certificates and keys from files, and checks them.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -10,13 +10,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
 
-/// Bytes of one file, at most: bundles of certificates are shorter.
+/// The maximum size of a file in bytes; bundles of certificates are smaller.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Permissions with which every user of the machine could read or change a key.
+/// The permissions with which every user of the machine could read or change a key.
 const FOR_ALL_USERS: u32 = 0o006;
 
-/// The state of a file, which changes with its content.
+/// The state of a file, which changes with the file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     inode: (u64, u64),
@@ -25,7 +25,7 @@ pub(crate) struct Stamp {
     changed_ns: i128,
 }
 
-/// The stamp of the file at `path`; none if there is none.
+/// Returns the stamp of the file at `path`, or `None` if the file does not exist.
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     path.metadata().ok().map(|metadata| Stamp::of(&metadata))
 }
@@ -42,10 +42,10 @@ impl Stamp {
     }
 }
 
-/// The certificates in a file, the first of which is its owner's.
+/// Reads the certificates in a file, the first of which belongs to the owner of the key.
 ///
 /// # Errors
-/// It cannot be read, or holds none.
+/// The file cannot be read, or contains no certificate.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let (text, _) = read(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -56,10 +56,10 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(found)
 }
 
-/// The private key in a file.
+/// Reads the private key in a file.
 ///
 /// # Errors
-/// It cannot be read, holds none, holds an encrypted one, or every user may read it.
+/// The file cannot be read, contains no key or an encrypted one, or every user may read it.
 pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     let (text, metadata) = read(path)?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -81,7 +81,7 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
 fn read(path: &Path) -> Result<(Vec<u8>, Metadata), Error> {
     let failed = |error: std::io::Error| Error::read(path, &error);
     if !path.metadata().map_err(failed)?.is_file() {
-        // To open a pipe would wait for another process.
+        // Opening a pipe would wait for another process.
         return Err(Error::file(path, "it is no file"));
     }
     let file = File::open(path).map_err(failed)?;

@@ -1,15 +1,15 @@
 //! TLS without I/O.
 //!
-//! A [`Session`] opens what a client has sealed and seals what it gets; its owner reads and writes the socket.
-//! Only this crate knows rustls.
+//! A [`Session`] decrypts the bytes of its peer and encrypts the bytes to send; its owner reads and writes the socket.
+//! Only this crate depends on rustls.
 //!
 //! Reading order:
 //!
-//! 1. [`Options`]: what a listener's address says of TLS.
-//! 2. `server`: the [`ServerContext`], which begins sessions; it reads its files anew when they change.
-//! 3. `certificates`: which certificate a client gets. `files`: what is refused of a file.
+//! 1. [`Options`]: the TLS parameters in a listener's address.
+//! 2. `server`: the [`ServerContext`], which creates sessions, and reloads its files when they change.
+//! 3. `certificates`: the choice of a certificate for a client. `files`: loading and checking files.
 //! 4. `tickets`: the keys of session tickets, in memory that workers share.
-//! 5. `session`: one connection's state. `client`: what a client of a measurement begins.
+//! 5. `session`: the state of a connection. `client`: the sessions of a load generator.
 #![forbid(unsafe_code)]
 
 mod certificates;

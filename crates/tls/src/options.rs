@@ -1,42 +1,42 @@
-//! What the address of a listener says of TLS.
+//! The TLS parameters in a listener's address.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Certificates of one listener, at most: each handshake may look at all of them.
+/// The maximum number of certificates of a listener, since each handshake may check all of them.
 pub(crate) const CERTIFICATES_MAX: usize = 256;
 
-/// Whether clients show certificates of their own.
+/// Whether clients authenticate with certificates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// They are not asked for one.
+    /// Clients are not asked for a certificate.
     #[default]
     None,
-    /// A certificate that a client shows has to be right.
+    /// Clients may present a certificate, which must be valid.
     Peer,
-    /// Each client has to show a certificate.
+    /// Each client must present a valid certificate.
     ForcePeer,
 }
 
-/// A listener's certificates, and what is asked of clients. The words are those of Puma.
+/// The certificates of a listener, and the requirements on clients. The parameters have the names that Puma uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Pairs of a certificate's file and its key's file; the first one is for clients that name no host.
+    /// The file of each certificate and the file of its key. The first pair is for clients that request no name.
     pub certificates: Vec<(PathBuf, PathBuf)>,
-    /// The certificates that clients' certificates descend from.
+    /// The certificates of the authorities that sign clients' certificates.
     pub ca: Option<PathBuf>,
-    /// Whether clients show certificates.
+    /// Whether clients authenticate with certificates.
     pub verify: Verify,
     /// Whether TLS 1.2 is refused.
     pub is_only_tls13: bool,
 }
 
 impl Options {
-    /// Takes one parameter of an address; false if it is none of TLS.
+    /// Applies a parameter of an address. Returns `false` if the parameter does not concern TLS.
     ///
     /// # Errors
-    /// Its value is not understood, or cannot be had.
+    /// The value is malformed, or requests a feature that is not supported.
     pub fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
         if matches!(name, "cert" | "key" | "ca") && value.contains("-----BEGIN") {
             return Err(format!("{name}= is a file's name, not what is in the file"));
@@ -61,10 +61,10 @@ impl Options {
         Ok(true)
     }
 
-    /// Ends the parameters. A certificate without a key of its own has it in its file.
+    /// Completes the options after the last parameter. A certificate without a key file has its key in its own file.
     ///
     /// # Errors
-    /// A certificate is missing, or what clients' certificates are held to.
+    /// No certificate is given, or clients are verified without authorities.
     pub fn finish(mut self) -> Result<Self, String> {
         if self.certificates.is_empty() {
             return Err("names no certificate: add ?cert=FILE&key=FILE".into());
@@ -93,7 +93,7 @@ fn verify(value: &str) -> Result<Verify, String> {
     }
 }
 
-/// A path, in which `%20` stands for a space.
+/// Decodes a path, in which `%20` stands for a space.
 fn path(value: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();

@@ -1,4 +1,4 @@
-//! The TLS side of one listener.
+//! The TLS state of a listener.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::session::HTTP2;
 use crate::tickets::Tickets;
 use crate::{Error, Options, Session, TicketKeys, Verify};
 
-/// What clients are offered by ALPN.
+/// The protocols that are offered to clients by ALPN.
 const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
 
-/// Tickets after a handshake: browsers open a few connections at once, and use each ticket once.
+/// The number of tickets after a handshake. Browsers open a few connections at once, and use each ticket once.
 const TICKETS_PER_HANDSHAKE: usize = 2;
 
-/// Begins the sessions of one listener.
+/// Creates the sessions of a listener.
 #[derive(Debug)]
 pub struct ServerContext {
     options: Options,
@@ -35,7 +35,7 @@ pub struct ServerContext {
 }
 
 impl ServerContext {
-    /// Reads the files that `options` names. With `has_http2`, clients are offered that, too.
+    /// Reads the files that `options` names. With `has_http2`, clients are offered HTTP/2 as well.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -47,20 +47,20 @@ impl ServerContext {
         Ok(Self { options, keys, provider, has_http2, certificates, config, stamps })
     }
 
-    /// A session with a client that has just connected.
+    /// Creates a session for a client that has just connected.
     ///
     /// # Errors
-    /// Never with the settings that are used here.
+    /// None with the settings that this context uses.
     pub fn begin(&self) -> Result<Session, Error> {
         let connection = ServerConnection::new(Arc::clone(&self.config));
         connection.map(|connection| Session::new(connection.into())).map_err(Error::setting)
     }
 
-    /// Reads the files anew, if one has changed since they were last read. Sessions that have begun stay as they are.
+    /// Reads the files again if one of them has changed since the last read. Existing sessions are not affected.
     ///
     /// # Errors
-    /// A file cannot be used: what was read before in its place stays in use until one changes again. If the system
-    /// lacked something, the next call tries again.
+    /// A file cannot be used. The previous content stays in use until a file changes again. After a temporary error,
+    /// the next call tries again.
     pub fn reload_if_changed(&mut self) -> Result<bool, Error> {
         let stamps = stamps(&self.options);
         if stamps == self.stamps {
@@ -73,10 +73,10 @@ impl ServerContext {
         reloaded.map(|()| true)
     }
 
-    /// Reads the files anew.
+    /// Reads the files again.
     ///
     /// # Errors
-    /// As [`reload_if_changed`](Self::reload_if_changed).
+    /// As for [`reload_if_changed`](Self::reload_if_changed).
     pub fn reload(&mut self) -> Result<(), Error> {
         let (renewed, outcome) = self.certificates.renew(&self.options, &self.provider);
         let renewed = Arc::new(renewed);
@@ -140,7 +140,7 @@ fn verifier(
     builder.build().map_err(|error| failed(&error))
 }
 
-/// What this listener asks of clients, as bytes: tickets are bound to it.
+/// Returns the requirements of this listener on clients as bytes, to which tickets are bound.
 fn rules(options: &Options, authorities: &[CertificateDer<'static>]) -> Vec<u8> {
     let word = match options.verify {
         Verify::None => "none",

@@ -1,4 +1,4 @@
-//! One connection's TLS state, at either end.
+//! The TLS state of a connection, at either end.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -7,39 +7,40 @@ use rustls::Connection;
 
 use crate::failure::{Peer, reason};
 
-/// Bytes of one sealed record, at most, with its header.
+/// The maximum size of an encrypted record with its header, in bytes.
 pub const RECORD_BYTES_MAX: usize = (16 << 10) + 2048 + 5;
 
-/// Plain bytes that are sealed before all of them have to be sent: four records.
+/// The number of plain bytes that may be encrypted before everything must be sent: four records.
 const SEALED_BYTES_MAX: usize = 64 << 10;
 
 /// The name of HTTP/2 in ALPN.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// The first byte of any record: a change of cipher, an alert, a handshake, data.
+/// The first byte of any record: change of cipher, alert, handshake or data.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 0x14..=0x17;
 
-/// A session with a client, or with a server. Of what comes in it buffers at most a part of one record; of what goes
-/// out, what was sealed and not yet sent.
+/// A session with a client or with a server. It buffers at most a partial record of the received bytes, and the
+/// encrypted bytes that are not yet sent.
 #[derive(Debug)]
 pub struct Session {
     connection: Connection,
     has_begun: bool,
     is_plain: bool,
-    /// The client has sealed its end.
+    /// Whether the peer has sent its closing alert.
     is_over: bool,
     failure: Option<rustls::Error>,
-    /// Plain bytes that were sealed since the last time when all was sent, and sealed bytes that were sent since then.
+    /// The number of plain bytes encrypted since the last time when everything was sent, and the number of encrypted
+    /// bytes sent since then.
     sealed: usize,
     sent: usize,
 }
 
-/// Why bytes cannot be opened. The client is told so by what [`Session::send`] sends next.
+/// The reason why bytes cannot be decrypted. The next [`Session::send`] sends the corresponding alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenError {
-    /// The client does not speak TLS.
+    /// The peer does not speak TLS.
     Plain,
-    /// The client breaks the protocol, or shows no certificate that is right.
+    /// The peer violates the protocol, or has no valid certificate.
     Broken,
 }
 
@@ -57,13 +58,14 @@ impl Session {
         }
     }
 
-    /// Opens the sealed bytes in a range of `buffer`, and puts what they say at its beginning: how many bytes that is.
+    /// Decrypts the bytes in a range of `buffer`, writes the plain bytes to the start of the buffer, and returns their
+    /// number.
     ///
-    /// The range starts at [`RECORD_BYTES_MAX`] or later, and is shorter than a record less than the buffer. So what is
-    /// put there never reaches what was not read yet.
+    /// The range must start at [`RECORD_BYTES_MAX`] or later, and end within the buffer. So the plain bytes never
+    /// overwrite bytes that were not read yet.
     ///
     /// # Errors
-    /// The client breaks the protocol.
+    /// The peer violates the protocol.
     pub fn open(&mut self, buffer: &mut [u8], range: Range<usize>) -> Result<usize, OpenError> {
         if !std::mem::replace(&mut self.has_begun, true)
             && !RECORD_TYPES.contains(&buffer[range.start])
@@ -91,14 +93,14 @@ impl Session {
 
     fn read(&mut self, to: &mut [u8]) -> usize {
         let mut length = 0;
-        // An error says that nothing is there now, or that the client has ended.
+        // An error means that no more plain bytes are available, or that the peer has closed its end.
         while let Ok(read @ 1..) = self.connection.reader().read(&mut to[length..]) {
             length += read;
         }
         length
     }
 
-    /// Seals bytes: how many of them. The others wait until all was sent.
+    /// Encrypts bytes, and returns their number. The remaining bytes have to wait until everything was sent.
     pub fn seal(&mut self, plain: &[u8]) -> usize {
         let most = plain.len().min(self.room_bytes());
         let sealed = self.connection.writer().write(&plain[..most]).unwrap_or(0);
@@ -106,10 +108,10 @@ impl Session {
         sealed
     }
 
-    /// Sends what was sealed.
+    /// Sends the encrypted bytes.
     ///
     /// # Errors
-    /// Those of `socket`, such as that it takes nothing now.
+    /// Any error of `socket`, such as `WouldBlock`.
     pub fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
         while self.connection.wants_write() {
             self.sent += self.connection.write_tls(socket)?;
@@ -118,36 +120,36 @@ impl Session {
         Ok(())
     }
 
-    /// Seals the end: the client knows then that nothing was cut off.
+    /// Queues the closing alert, which proves to the peer that no byte was cut off.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
     }
 
-    /// Whether something waits to be sent.
+    /// Whether encrypted bytes wait to be sent.
     #[must_use]
     pub fn has_unsent(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Plain bytes that are sealed and not sent, within a few percent.
+    /// Returns the number of plain bytes that are encrypted and not yet sent, within a few percent.
     #[must_use]
     pub fn unsent_bytes(&self) -> usize {
         self.sealed.saturating_sub(self.sent)
     }
 
-    /// Plain bytes that can be sealed before all has to be sent.
+    /// Returns the number of plain bytes that may be encrypted before everything must be sent.
     #[must_use]
     pub fn room_bytes(&self) -> usize {
         SEALED_BYTES_MAX.saturating_sub(self.sealed)
     }
 
-    /// Whether the client has begun to speak, and not TLS.
+    /// Whether the peer's first bytes were not TLS.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// Why the session failed, in words; `None` as long as it has not, and where only its connection broke.
+    /// Describes why the session failed. Returns `None` if it has not failed, or if only the connection broke.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let peer = match self.connection {
@@ -157,7 +159,7 @@ impl Session {
         self.failure.as_ref().map(|error| reason(error, peer))
     }
 
-    /// Why the other end's certificate is refused, in words.
+    /// Describes why the peer's certificate was refused, if that is why the session failed.
     #[must_use]
     pub fn certificate_failure(&self) -> Option<String> {
         let is_it = |error: &rustls::Error| {
@@ -169,25 +171,25 @@ impl Session {
         self.failure().filter(|_| self.failure.as_ref().is_some_and(is_it))
     }
 
-    /// Whether the handshake goes on.
+    /// Whether the handshake is in progress.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether the handshake has chosen HTTP/2.
+    /// Whether the handshake has negotiated HTTP/2.
     #[must_use]
     pub fn speaks_http2(&self) -> bool {
         self.connection.alpn_protocol() == Some(HTTP2)
     }
 
-    /// Whether the client has said that it sends nothing more.
+    /// Whether the peer has announced that it sends no more bytes.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The client's certificate in DER, if it has shown one.
+    /// Returns the client's certificate in DER, if the client has presented one.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<&[u8]> {
         let certificates = self.connection.peer_certificates()?;

@@ -1,9 +1,9 @@
 //! Session tickets that every worker of a server accepts.
 //!
-//! A ticket is sealed with a key that all workers share, in memory that they inherit. A server that takes over in a hot
-//! restart gets a descriptor of that, so its clients need no whole handshake. The keys are random. After
-//! some hours a worker makes a new one, and the one before last is overwritten. What is read from memory later opens no
-//! ticket of earlier times.
+//! A ticket is encrypted with a key that all workers share, in memory that they inherit. A server that takes over in a
+//! hot restart receives a descriptor of that memory, so its clients need no full handshake. The keys are random. After
+//! some hours a worker creates a new key, which overwrites the key before last. So an attacker who reads the memory
+//! later cannot decrypt earlier tickets.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,51 +17,51 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::server::ProducesTickets;
 use thruway_sys::shared_memory::Memfd;
 
-/// How long a key seals tickets, in seconds; it opens them for as long again.
+/// The time in seconds for which a key encrypts tickets. The key decrypts tickets for as long again.
 const PERIOD_S: u64 = 6 * 3600;
 
-/// A worker that died while it made a key leaves the lock closed: after so many seconds another opens it.
+/// The time in seconds after which another worker takes the lock of a worker that died while it created a key.
 const LOCK_MAX_S: u64 = 5;
 
-/// Tries to read keys while they change: without keys a ticket is not accepted, and no harm is done.
+/// The number of attempts to read keys while they change. Without keys, a ticket is merely not accepted.
 const READS_MAX: u32 = 1000;
 
-/// Bytes of a key, and the words that hold them.
+/// The size of a key in bytes, and in words.
 const KEY_BYTES: usize = 32;
 const KEY_WORDS: usize = KEY_BYTES / 8;
 
-/// The words of one key: when it was made, its name, itself.
+/// The number of words of a key: the time of creation, the name, and the secret.
 const SLOT_WORDS: usize = 2 + KEY_WORDS;
 
-/// Since when keys are being made, in seconds; zero if they are not.
+/// The time in seconds at which a worker started to create a key; zero if no worker does.
 const LOCK: usize = 0;
-/// Odd while keys change.
+/// A version that is odd while the keys change.
 const VERSION: usize = 1;
 const CURRENT: usize = 2;
 const PREVIOUS: usize = CURRENT + SLOT_WORDS;
 const WORDS: usize = PREVIOUS + SLOT_WORDS;
 
-/// Bytes of a key's name in a ticket.
+/// The size of a key's name in a ticket.
 const NAME_BYTES: usize = 8;
 
-/// The keys of a server's session tickets. They are made before its workers are forked, or started.
+/// The keys of a server's session tickets, created before the workers are forked or started.
 #[derive(Debug)]
 pub struct TicketKeys {
     words: Memfd,
     random: SystemRandom,
 }
 
-/// One key.
+/// A key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     made_s: u64,
-    /// Never zero.
+    /// Never zero, except in an empty slot.
     name: u64,
     secret: [u64; KEY_WORDS],
 }
 
 impl TicketKeys {
-    /// The first key.
+    /// Creates the keys, with a first key.
     ///
     /// # Errors
     /// The system has no memory left, or no random numbers.
@@ -73,10 +73,10 @@ impl TicketKeys {
         Ok(keys)
     }
 
-    /// The keys whose [`AsFd`] this was in an older process: both use them from now on.
+    /// Maps the keys of an older process from a copy of its descriptor ([`AsFd`]). From now on both processes use them.
     ///
     /// # Errors
-    /// There are none in the file.
+    /// The file does not contain keys.
     pub fn from_file(file: OwnedFd) -> io::Result<Self> {
         let words = Memfd::from_file(file)?;
         let keys = (words.len() == WORDS).then(|| Self { words, random: SystemRandom::new() });
@@ -84,7 +84,7 @@ impl TicketKeys {
         keys.filter(has_some).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// A key that is not in use yet.
+    /// Creates a random key, without storing it.
     fn make(&self, made_s: u64) -> Option<Key> {
         let mut bytes = [0; NAME_BYTES + KEY_BYTES];
         self.random.fill(&mut bytes).ok()?;
@@ -93,7 +93,7 @@ impl TicketKeys {
         Some(Key { made_s, name: word(0) | 1, secret: std::array::from_fn(|at| word(at + 1)) })
     }
 
-    /// The keys as they are now: first the key that seals. None while they change for long.
+    /// Returns the current keys; the first one encrypts. Returns `None` if the keys do not become stable.
     fn read(&self) -> Option<[Key; 2]> {
         for _ in 0..READS_MAX {
             let before = self.words[VERSION].load(Acquire);
@@ -107,7 +107,7 @@ impl TicketKeys {
         None
     }
 
-    /// The keys, with a new one to seal with if that is due.
+    /// Returns the keys, after creating a new one if that is due.
     fn read_at(&self, now_s: u64) -> Option<[Key; 2]> {
         let keys = self.read();
         let is_due = keys.is_none_or(|[current, _]| now_s >= current.made_s + PERIOD_S);
@@ -117,7 +117,8 @@ impl TicketKeys {
         self.read()
     }
 
-    /// Makes a new key, and forgets the one before last. False if another worker does that, or has done it.
+    /// Creates a new key, which replaces the key before last. Returns `false` if another worker does so, or has done
+    /// so.
     fn rotate(&self, now_s: u64) -> bool {
         let Some(next) = self.make(now_s) else { return false };
         let lock = self.words[LOCK].load(Relaxed);
@@ -128,7 +129,7 @@ impl TicketKeys {
         let current = self.load(CURRENT);
         let is_due = now_s >= current.made_s + PERIOD_S;
         if is_due || !self.words[VERSION].load(Relaxed).is_multiple_of(2) {
-            // A key that has not sealed for two periods opens nothing either.
+            // A key that has not encrypted for two periods must not decrypt either.
             let is_recent = now_s < current.made_s + 2 * PERIOD_S;
             let previous = if is_recent { current } else { Key::NONE };
             let version = self.words[VERSION].load(Relaxed) | 1;
@@ -153,7 +154,7 @@ impl TicketKeys {
     }
 }
 
-/// For the process that comes after this one.
+/// The descriptor of the keys, for the process that takes over.
 impl AsFd for TicketKeys {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.words.as_fd()
@@ -169,12 +170,12 @@ impl Key {
     }
 }
 
-/// Seals and opens the tickets of one listener. Those of a listener with other rules for clients are not accepted: they
-/// would go past these rules.
+/// Encrypts and decrypts the tickets of a listener. Tickets of a listener with other requirements on clients are not
+/// accepted, since they would bypass the requirements.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     keys: Arc<TicketKeys>,
-    /// What the listener asks of clients.
+    /// The listener's requirements on clients.
     rules: Vec<u8>,
 }
 

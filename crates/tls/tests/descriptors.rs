@@ -1,5 +1,5 @@
-//! Certificates that have changed while the process had no descriptor left. The limit is the process's, so this test
-//! has one of its own.
+//! Certificates that change while the process has no descriptor left. The limit applies to the whole process, so this
+//! test has its own process.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Handshakes in pieces, and with random changes: a session opens what was sealed, or ends.
+//! Handshakes in pieces and with random changes: a session decrypts what was encrypted, or ends.
 //!
-//! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
+//! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` runs a million), and `THRUWAY_SEED` the random seed.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use thruway_tls::{
     ClientContext, OpenError, Options, RECORD_BYTES_MAX, ServerContext, Session, TicketKeys,
 };
 
-/// Cases of a run in CI: a handshake costs a signature.
+/// The number of cases in CI, small because a handshake costs a signature.
 const CASES: u64 = 120;
-/// How often the two may answer each other before a handshake is over.
+/// The maximum number of round trips before a handshake is over.
 const ROUNDS: usize = 10;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// What is sealed and not yet sent.
+/// Returns the encrypted bytes that are not yet sent.
 fn unsent(session: &mut Session) -> Vec<u8> {
     let mut bytes = Vec::new();
     session.send(&mut bytes).expect("memory takes everything");
     bytes
 }
 
-/// Has a session open bytes in pieces of random sizes: what they say, until it ends.
+/// Decrypts bytes in pieces of random sizes, until the session ends.
 fn open(session: &mut Session, bytes: &[u8], random: &mut Random) -> Result<Vec<u8>, OpenError> {
     let (mut said, mut rest) = (Vec::new(), bytes);
     let mut buffer = vec![0; RECORD_BYTES_MAX * 3];
@@ -41,7 +41,7 @@ fn open(session: &mut Session, bytes: &[u8], random: &mut Random) -> Result<Vec<
     Ok(said)
 }
 
-/// Changes a byte, takes some away, or adds some.
+/// Changes, removes or adds a few bytes.
 fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     let at = random.below(bytes.len());
     let end = (at + random.below(4)).min(bytes.len());
@@ -49,7 +49,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     bytes.splice(at..end, piece);
 }
 
-/// What a client's request becomes, if one of its flights is damaged.
+/// Sends a client's request, with one of the flights damaged. Returns the bytes that the server decrypts.
 fn converse(
     server: &mut Session,
     client: &mut Session,
@@ -64,7 +64,7 @@ fn converse(
             damage(&mut flight, random);
         }
         said.extend(open(server, &flight, random)?);
-        // A client that is told of an error ends by itself.
+        // A client that receives an alert ends the session itself.
         let _ = open(client, &unsent(server), random);
     }
     Ok(said)

@@ -1,8 +1,8 @@
-//! Why a socket ends.
+//! The reasons for the end of a socket.
 
 use std::fmt;
 
-/// A status of RFC 6455, 7.4.
+/// A status code of RFC 6455, section 7.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CloseCode(u16);
 
@@ -11,46 +11,46 @@ impl CloseCode {
     pub const NORMAL: Self = Self(1000);
     /// The server stops, or the client leaves the page.
     pub const GOING_AWAY: Self = Self(1001);
-    /// A frame broke a rule.
+    /// A frame violates a rule.
     pub const PROTOCOL: Self = Self(1002);
-    /// A close frame without a code. It is never sent.
+    /// A close frame without a code. Never sent in a frame.
     pub const NONE: Self = Self(1005);
-    /// The connection ended without a close frame. It is never sent.
+    /// The connection ended without a close frame. Never sent in a frame.
     pub const ABNORMAL: Self = Self(1006);
-    /// A text is not UTF-8, or compressed bytes are broken.
+    /// A text is not UTF-8, or compressed bytes are malformed.
     pub const INVALID: Self = Self(1007);
     /// A message is longer than the limit.
     pub const TOO_BIG: Self = Self(1009);
     /// The application failed.
     pub const INTERNAL: Self = Self(1011);
-    /// The server restarts: come again.
+    /// The server restarts, and the client should reconnect.
     pub const RESTART: Self = Self(1012);
 
-    /// A code of that number, whatever it means.
+    /// Creates a code from any number.
     #[must_use]
     pub fn new(code: u16) -> Self {
         Self(code)
     }
 
-    /// Its number.
+    /// Returns the number of the code.
     #[must_use]
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// Whether it may stand in a frame: codes that are assigned, and those for libraries and applications.
+    /// Whether a frame may contain the code: assigned codes, and those for libraries and applications.
     #[must_use]
     pub fn may_be_sent(self) -> bool {
         matches!(self.0, 1000..=1003 | 1007..=1014 | 3000..=4999)
     }
 }
 
-/// What a client did that ends its socket.
+/// A client's violation, which ends its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The code that it is told.
+    /// The code that is sent to the client.
     pub code: CloseCode,
-    /// The reason that it is told.
+    /// The reason that is sent to the client.
     pub reason: &'static str,
 }
 

@@ -1,15 +1,15 @@
-//! From the bytes of a client to its messages.
+//! Decodes a client's bytes to messages.
 
 use crate::close::{CloseCode, Fault};
 use crate::deflate::Deflater;
 use crate::frame::{FrameHead, Opcode, unmask};
 
-/// What a client's messages may be.
+/// Limits on a client's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a message, after it is decompressed too.
+    /// The maximum size of a message in bytes, before and after decompression.
     pub message_bytes_max: usize,
-    /// Frames of a message without a byte in them.
+    /// The maximum number of empty frames in a message.
     pub empty_frames_max: u32,
 }
 
@@ -22,63 +22,63 @@ impl Default for Limits {
 /// A message of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Whether it is UTF-8, which has been checked then.
+    /// Whether the message is text, which is then known to be UTF-8.
     pub is_text: bool,
-    /// Its bytes.
+    /// The content of the message.
     pub bytes: Vec<u8>,
 }
 
-/// What bytes have brought.
+/// The result of a decoding step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// More bytes are needed.
     More,
     /// A whole message.
     Message(Message),
-    /// A ping, to be answered with its bytes.
+    /// A ping, which must be answered with the same bytes.
     Ping(Vec<u8>),
     /// A pong.
     Pong,
-    /// The client's last frame, and its code.
+    /// The client's last frame, with its code.
     Close(CloseCode),
 }
 
-/// Decodes the frames of one client.
+/// Decodes the frames of a client.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The message that has begun.
+    /// The incomplete message.
     message: Option<Partial>,
-    /// The frame of it whose payload is not all there.
+    /// The frame of the message whose payload is incomplete.
     frame: Option<Rest>,
 }
 
-/// A message that is not whole.
+/// An incomplete message.
 #[derive(Debug)]
 struct Partial {
     is_text: bool,
     is_compressed: bool,
     bytes: Vec<u8>,
-    /// How many of its bytes are known to be UTF-8.
+    /// The number of bytes that are known to be UTF-8.
     checked: usize,
     empty_frames: u32,
 }
 
-/// A frame that is not whole.
+/// An incomplete frame.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
     is_last: bool,
     mask: [u8; 4],
-    /// Bytes that are there.
+    /// The number of payload bytes that were received.
     offset: u64,
     left: u64,
 }
 
 impl Decoder {
-    /// Takes bytes from the start of `bytes`: how many, and what they have brought. Those that are not taken are to be
-    /// given again, with more behind them. Compression was agreed on if there is a `deflater`.
+    /// Consumes bytes from the start of `bytes`. Returns the number of consumed bytes, and the result. Bytes that are
+    /// not consumed must be passed again, followed by further bytes. Pass a `deflater` if compression was negotiated.
     ///
     /// # Errors
-    /// The client broke a rule, or a limit. Nothing more can be understood.
+    /// The client violates a rule or a limit. The decoder cannot continue.
     pub fn next(
         &mut self,
         bytes: &[u8],
@@ -101,7 +101,7 @@ impl Decoder {
         Ok((used + taken, input))
     }
 
-    /// Whether nothing has begun, so that the next byte begins a message or a control frame.
+    /// Whether the next byte starts a message or a control frame.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.message.is_none()
@@ -139,7 +139,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes bytes of the frame; how many, and whether the message is whole.
+    /// Consumes payload bytes of the current frame. Returns their number, and whether the message is complete.
     fn take_payload(&mut self, bytes: &[u8]) -> Result<(usize, bool), Fault> {
         let (Some(frame), Some(message)) = (&mut self.frame, &mut self.message) else {
             return Ok((0, false));
@@ -184,7 +184,7 @@ impl Partial {
         }
     }
 
-    /// Checks what has come of a text: a byte that cannot be right ends the socket at once.
+    /// Checks the received part of a text, so that an invalid byte ends the socket at once.
     fn check_text(&mut self) -> Result<(), Fault> {
         if !self.is_text || self.is_compressed {
             return Ok(());
@@ -198,9 +198,9 @@ impl Partial {
     }
 }
 
-/// Takes a control frame, if it is whole.
+/// Decodes a control frame, if it is complete.
 fn take_control(head: FrameHead, start: usize, bytes: &[u8]) -> Result<(usize, Input), Fault> {
-    // It has 125 bytes at most.
+    // Control frames have at most 125 bytes.
     let end = start + usize::try_from(head.length).unwrap_or(0);
     let Some(payload) = bytes.get(start..end) else { return Ok((0, Input::More)) };
     let mut payload = payload.to_vec();
@@ -213,7 +213,7 @@ fn take_control(head: FrameHead, start: usize, bytes: &[u8]) -> Result<(usize, I
     Ok((end, input))
 }
 
-/// The code of a close frame, whose reason is a text.
+/// Returns the code of a close frame, and checks that its reason is UTF-8.
 fn close_code(payload: &[u8]) -> Result<CloseCode, Fault> {
     let Some((code, reason)) = payload.split_first_chunk::<2>() else {
         return match payload {

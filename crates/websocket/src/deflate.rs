@@ -1,16 +1,16 @@
-//! Compressed messages (RFC 7692), each without the context of the one before.
+//! Compresses messages (RFC 7692), without a context that outlives a message.
 //!
-//! A context that outlived its message would cost each socket some hundred KiB. It would also tell an attacker more
-//! of what is compressed together with its own bytes.
+//! A context that outlived its message would cost each socket some hundred KiB. It would also reveal more to an
+//! attacker about secrets that are compressed together with the attacker's own bytes.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::close::Fault;
 
-/// What ends a flushed block, and is left out of a message.
+/// The end of a flushed block, which messages omit.
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// Room that is made at once for what is decompressed.
+/// The step by which the output buffer grows during decompression.
 const STEP_BYTES: usize = 16 << 10;
 
 /// Compresses and decompresses the messages of any number of sockets.
@@ -28,13 +28,13 @@ impl Default for Deflater {
 }
 
 impl Deflater {
-    /// The compressed payload of a message; none if it could not be made.
+    /// Returns the compressed payload of a message, or `None` on failure.
     pub(crate) fn deflate(&mut self, plain: &[u8]) -> Option<Vec<u8>> {
         self.compress.reset();
-        // Stored blocks have 5 bytes each, for 16 KiB at least.
+        // A stored block adds 5 bytes for at least 16 KiB.
         let mut out = Vec::with_capacity(plain.len() + plain.len() / 1024 + 64);
         loop {
-            // It is below the length: both count the same bytes.
+            // The count never exceeds the length, since both count the same bytes.
             let done = usize::try_from(self.compress.total_in()).unwrap_or(plain.len());
             let rest = &plain[done..];
             self.compress.compress_vec(rest, &mut out, FlushCompress::Sync).ok()?;
@@ -47,10 +47,10 @@ impl Deflater {
         Some(out)
     }
 
-    /// The plain bytes of a compressed message.
+    /// Returns the plain bytes of a compressed message.
     ///
     /// # Errors
-    /// They are more than `bytes_max`, or what is compressed is broken.
+    /// The message exceeds `bytes_max`, or the compressed bytes are malformed.
     pub(crate) fn inflate(
         &mut self,
         compressed: &[u8],
@@ -73,7 +73,7 @@ impl Deflater {
                 let is_over = self.decompress.total_in() - before >= part.len() as u64;
                 let is_full = out.len() == out.capacity();
                 if status == Status::StreamEnd {
-                    // A final block, which some clients send. What is behind it has no meaning.
+                    // Some clients send a final block. The bytes after it have no meaning.
                     return Ok(out);
                 }
                 if is_over && !is_full {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_rfc_is_read() {
-        // RFC 7692, 7.2.3.1, and 7.2.3.4 with a final block.
+        // RFC 7692, sections 7.2.3.1 and 7.2.3.4, the latter with a final block.
         let mut deflater = Deflater::default();
         let hello = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
         assert_eq!(deflater.inflate(&hello, 100).unwrap(), b"Hello");

@@ -1,19 +1,19 @@
-//! From messages to the bytes of frames.
+//! Encodes messages to frames.
 
 use crate::close::CloseCode;
 use crate::deflate::Deflater;
 use crate::frame::{CONTROL_BYTES_MAX, Opcode, write_head};
 
-/// Shorter messages are not compressed: they would get longer.
+/// Shorter messages are not compressed, since compression would make them longer.
 const COMPRESSED_BYTES_MIN: usize = 128;
 
-/// A frame of the server, which is a whole message or a control frame.
+/// Encodes a frame of the server: a whole message or a control frame.
 #[must_use]
 pub fn frame(opcode: Opcode, payload: &[u8]) -> Vec<u8> {
     write(opcode, false, payload)
 }
 
-/// A whole message, compressed if that is agreed on and makes it shorter.
+/// Encodes a whole message, compressed if compression was negotiated and makes the message shorter.
 #[must_use]
 pub fn message(is_text: bool, payload: &[u8], deflater: Option<&mut Deflater>) -> Vec<u8> {
     let opcode = if is_text { Opcode::Text } else { Opcode::Binary };
@@ -25,7 +25,7 @@ pub fn message(is_text: bool, payload: &[u8], deflater: Option<&mut Deflater>) -
     }
 }
 
-/// A close frame. A code that must not be sent is left out; a long reason is cut between two characters.
+/// Encodes a close frame. A code that must not be sent is omitted; a long reason is cut at a character boundary.
 #[must_use]
 pub fn close(code: CloseCode, reason: &str) -> Vec<u8> {
     if !code.may_be_sent() {

@@ -1,34 +1,34 @@
-//! The heads of frames, and their masks (RFC 6455, 5.2).
+//! Heads of frames, and masks (RFC 6455, section 5.2).
 
 use crate::close::Fault;
 
-/// Bytes of a control frame's payload at most.
+/// The maximum payload of a control frame in bytes.
 pub(crate) const CONTROL_BYTES_MAX: usize = 125;
 
-/// Bit of a head's first byte: the message ends with this frame.
+/// The bit of a head's first byte that marks the last frame of a message.
 const FIN: u8 = 0x80;
 
-/// Bit of a head's first byte: the message is compressed (RFC 7692).
+/// The bit of a head's first byte that marks a compressed message (RFC 7692).
 const RSV1: u8 = 0x40;
 
-/// Bits of a head's first byte that nothing uses.
+/// The unused bits of a head's first byte.
 const RSV2_3: u8 = 0x30;
 
-/// Bit of a head's second byte: the payload is masked.
+/// The bit of a head's second byte that marks a masked payload.
 const MASKED: u8 = 0x80;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opcode {
-    /// More of the message that has begun.
+    /// A further part of the current message.
     Continuation = 0,
     /// A text, which is UTF-8.
     Text = 1,
-    /// Bytes.
+    /// Arbitrary bytes.
     Binary = 2,
-    /// The end.
+    /// The end of the socket.
     Close = 8,
-    /// It asks for a pong.
+    /// A request for a pong.
     Ping = 9,
     /// The response to a ping.
     Pong = 10,
@@ -41,7 +41,7 @@ impl Opcode {
         all.into_iter().find(|opcode| *opcode as u8 == bits)
     }
 
-    /// Whether it may stand between the frames of a message.
+    /// Whether the frame may appear between the frames of a message.
     pub(crate) fn is_control(self) -> bool {
         self as u8 >= 8
     }
@@ -58,7 +58,7 @@ pub(crate) struct FrameHead {
 }
 
 impl FrameHead {
-    /// The head at the start of `bytes`, and its length; none if it is not whole.
+    /// Parses the head at the start of `bytes`. Returns the head and its length, or `None` if it is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Fault> {
         let &[first, second, ..] = bytes else { return Ok(None) };
         if first & RSV2_3 != 0 {
@@ -83,7 +83,7 @@ impl FrameHead {
     }
 }
 
-/// A payload's length, and the bytes behind it.
+/// Parses a payload's length. Returns the length and the remaining bytes.
 fn parse_length(short: u8, bytes: &[u8]) -> Result<Option<(u64, &[u8])>, Fault> {
     let (length, least, rest) = match short {
         126 => {
@@ -102,7 +102,7 @@ fn parse_length(short: u8, bytes: &[u8]) -> Result<Option<(u64, &[u8])>, Fault> 
     Ok(Some((length, rest)))
 }
 
-/// Writes the head of a frame of ours at the end of `out`.
+/// Appends the head of a server's frame to `out`.
 pub(crate) fn write_head(out: &mut Vec<u8>, opcode: Opcode, is_compressed: bool, length: usize) {
     out.push(FIN | if is_compressed { RSV1 } else { 0 } | opcode as u8);
     match (u8::try_from(length), u16::try_from(length)) {
@@ -118,7 +118,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, opcode: Opcode, is_compressed: bool,
     }
 }
 
-/// Takes the mask off `bytes`, which begin at `offset` of the payload.
+/// Removes the mask from `bytes`, which start at `offset` of the payload.
 pub(crate) fn unmask(bytes: &mut [u8], mut mask: [u8; 4], offset: u64) {
     // The remainder is below 4.
     mask.rotate_left(usize::try_from(offset % 4).unwrap_or(0));

@@ -1,12 +1,12 @@
-//! Cases of Autobahn's suite for servers, by their numbers, on the frames alone.
+//! Cases of Autobahn's test suite for servers, by their numbers, applied to frames only.
 //!
-//! Cases of the opening and the closing handshake, and of times, are in `crates/serve` and in the gem's tests.
+//! Tests in `crates/serve` and in the gem cover the cases about opening and closing handshakes and about times.
 
 use thruway_websocket::{CloseCode, Decoder, Deflater, Input, Limits, Message};
 
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// A client's frame with that first byte.
+/// Returns a client's frame with this first byte.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![first];
     match payload.len() {
@@ -25,7 +25,8 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a client's bytes bring, and how its socket ends if it broke a rule. `step` bytes come at a time.
+/// Decodes a client's bytes, `step` bytes at a time. Returns the results, and the code with which the socket ends after
+/// a violation.
 fn decode(bytes: &[u8], step: usize, deflates: bool) -> (Vec<Input>, Option<u16>) {
     let (mut decoder, limits) =
         (Decoder::default(), Limits { message_bytes_max: 32 << 20, ..Limits::default() });
@@ -60,7 +61,7 @@ fn binary(bytes: &[u8]) -> Input {
     Input::Message(Message { is_text: false, bytes: bytes.into() })
 }
 
-/// The same, whether the bytes come at once, in pieces, or one by one.
+/// Checks that the result is the same if the bytes arrive at once, in pieces, or individually.
 fn brings(bytes: &[u8], inputs: &[Input]) {
     for step in [bytes.len().max(1), 997, 3, 1] {
         assert_eq!(decode(bytes, step, false), (inputs.to_vec(), None), "in steps of {step}");
@@ -114,23 +115,23 @@ fn case_4_reserved_opcodes() {
 
 #[test]
 fn case_5_fragments() {
-    // 5.1, 5.2: control frames have none.
+    // 5.1, 5.2: control frames cannot be fragmented.
     fails(&[masked(0x09, b"frag"), masked(0x80, b"mented")].concat(), &[], 1002);
     fails(&[masked(0x0a, b"frag"), masked(0x80, b"mented")].concat(), &[], 1002);
     let two = [masked(0x01, b"frag"), masked(0x80, b"mented")].concat();
     brings(&two, &[text("fragmented")]);
-    // 5.6, 5.7, 5.8: a ping between them.
+    // 5.6, 5.7, 5.8: a ping between the fragments.
     let ping = Input::Ping(b"ping".to_vec());
     let between = [masked(0x01, b"frag"), masked(0x89, b"ping"), masked(0x80, b"mented")].concat();
     brings(&between, &[ping, text("fragmented")]);
-    // 5.9 to 5.14: a continuation without a beginning.
+    // 5.9 to 5.14: a continuation without a first frame.
     for first in [0x80, 0x00] {
         fails(&[masked(first, b"non"), masked(0x81, b"Hello")].concat(), &[], 1002);
     }
-    // 5.15: behind a whole message.
+    // 5.15: a continuation after a whole message.
     let late = [masked(0x01, b"a"), masked(0x80, b"b"), masked(0x00, b"c")].concat();
     fails(&late, &[text("ab")], 1002);
-    // 5.18: a second beginning.
+    // 5.18: a second first frame.
     fails(&[masked(0x01, b"a"), masked(0x81, b"b")].concat(), &[], 1002);
     // 5.19, 5.20: five fragments and pings.
     let many = [

@@ -1,4 +1,4 @@
-//! Field blocks as a client has compressed them (RFC 7541): only to look at, and to write again without a table.
+//! Decodes a client's field blocks (RFC 7541) to inspect them, and encodes blocks without a table.
 
 mod tables;
 
@@ -7,19 +7,19 @@ use std::sync::LazyLock;
 
 use tables::{CODE_BITS, STATIC};
 
-/// Bytes of the table of fields, at most and at first: what SETTINGS says if it says nothing.
+/// The size of the dynamic table in bytes, initially and at most: the default of SETTINGS.
 const TABLE_BYTES_MAX: usize = 4096;
-/// What a field costs in the table beside its bytes.
+/// The size of a table entry in addition to its name and value.
 const ENTRY_BYTES: usize = 32;
 
-/// A field: its name and its value.
+/// The name and the value of a field.
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
-/// The bytes are no field block: the connection cannot go on.
+/// The bytes are not a valid field block, so the connection cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damaged;
+pub(crate) struct MalformedBlock;
 
-/// Follows a client's table.
+/// Decodes blocks and maintains the client's dynamic table.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     table: VecDeque<Field>,
@@ -27,11 +27,11 @@ pub(crate) struct Decoder {
     table_bytes_max: usize,
 }
 
-/// The code, by the lengths of its words.
+/// The Huffman code, by the lengths of its words.
 struct Code {
-    /// How many words have each length.
+    /// The number of words of each length.
     counts: [u32; 31],
-    /// Shorter words first.
+    /// The symbols, in the order of the lengths of their words.
     symbols: Vec<u16>,
 }
 
@@ -48,12 +48,12 @@ impl Decoder {
         Self { table: VecDeque::new(), table_bytes: 0, table_bytes_max: TABLE_BYTES_MAX }
     }
 
-    /// The fields of a whole block. They have `bytes_max` bytes in all.
+    /// Decodes a whole block. Fails if the fields exceed `bytes_max` bytes in total.
     pub(crate) fn fields(
         &mut self,
         mut block: &[u8],
         bytes_max: usize,
-    ) -> Result<Vec<Field>, Damaged> {
+    ) -> Result<Vec<Field>, MalformedBlock> {
         let (mut fields, mut bytes) = (Vec::new(), 0);
         while let Some(first) = block.first() {
             let field = match first {
@@ -69,7 +69,7 @@ impl Decoder {
                 0x20..0x40 => {
                     self.table_bytes_max = integer(&mut block, 5)?;
                     if self.table_bytes_max > TABLE_BYTES_MAX {
-                        return Err(Damaged);
+                        return Err(MalformedBlock);
                     }
                     self.evict();
                     continue;
@@ -78,14 +78,14 @@ impl Decoder {
             };
             bytes += field.0.len() + field.1.len() + ENTRY_BYTES;
             if bytes > bytes_max {
-                return Err(Damaged);
+                return Err(MalformedBlock);
             }
             fields.push(field);
         }
         Ok(fields)
     }
 
-    fn literal(&self, block: &mut &[u8], bits: u32) -> Result<Field, Damaged> {
+    fn literal(&self, block: &mut &[u8], bits: u32) -> Result<Field, MalformedBlock> {
         let name = match integer(block, bits)? {
             0 => text(block)?,
             index => self.entry(index)?.0,
@@ -93,11 +93,11 @@ impl Decoder {
         Ok((name, text(block)?))
     }
 
-    fn entry(&self, index: usize) -> Result<Field, Damaged> {
-        let place = index.checked_sub(1).ok_or(Damaged)?;
+    fn entry(&self, index: usize) -> Result<Field, MalformedBlock> {
+        let place = index.checked_sub(1).ok_or(MalformedBlock)?;
         match STATIC.get(place) {
             Some((name, value)) => Ok((name.as_bytes().to_vec(), value.as_bytes().to_vec())),
-            None => self.table.get(place - STATIC.len()).cloned().ok_or(Damaged),
+            None => self.table.get(place - STATIC.len()).cloned().ok_or(MalformedBlock),
         }
     }
 
@@ -116,29 +116,29 @@ impl Decoder {
     }
 }
 
-fn text(block: &mut &[u8]) -> Result<Vec<u8>, Damaged> {
+fn text(block: &mut &[u8]) -> Result<Vec<u8>, MalformedBlock> {
     let is_coded = block.first().is_some_and(|first| first & 0x80 != 0);
     let length = integer(block, 7)?;
-    let (text, rest) = block.split_at_checked(length).ok_or(Damaged)?;
+    let (text, rest) = block.split_at_checked(length).ok_or(MalformedBlock)?;
     *block = rest;
     if is_coded { decoded(text) } else { Ok(text.to_vec()) }
 }
 
-/// A text in the code of appendix B, bit by bit.
-fn decoded(text: &[u8]) -> Result<Vec<u8>, Damaged> {
+/// Decodes a text in the Huffman code of appendix B, bit by bit.
+fn decoded(text: &[u8]) -> Result<Vec<u8>, MalformedBlock> {
     const END: u16 = 256;
     let Code { counts, symbols } = &*CODE;
     let mut decoded = Vec::with_capacity(text.len() * 2);
-    // The word so far, the first one of its length, and where the symbols of that length begin.
+    // The current word, the first word of its length, the index of that word's symbol, and the length.
     let (mut word, mut first, mut place, mut bits) = (0_u32, 0_u32, 0_usize, 0_usize);
     let mut is_padding = true;
     for bit in text.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)) {
         (word, bits) = (word << 1 | u32::from(bit), bits + 1);
         is_padding &= bit == 1;
-        let count = *counts.get(bits).ok_or(Damaged)?;
+        let count = *counts.get(bits).ok_or(MalformedBlock)?;
         if word - first < count {
             match symbols[place + (word - first) as usize] {
-                END => return Err(Damaged),
+                END => return Err(MalformedBlock),
                 symbol => decoded.push(symbol as u8),
             }
             (word, first, place, bits, is_padding) = (0, 0, 0, 0, true);
@@ -146,22 +146,22 @@ fn decoded(text: &[u8]) -> Result<Vec<u8>, Damaged> {
             (place, first) = (place + count as usize, (first + count) << 1);
         }
     }
-    if bits < 8 && is_padding { Ok(decoded) } else { Err(Damaged) }
+    if bits < 8 && is_padding { Ok(decoded) } else { Err(MalformedBlock) }
 }
 
 fn size((name, value): &Field) -> usize {
     name.len() + value.len() + ENTRY_BYTES
 }
 
-/// A number whose first byte has so many bits of it.
-fn integer(block: &mut &[u8], bits: u32) -> Result<usize, Damaged> {
-    let (first, mut rest) = block.split_first().ok_or(Damaged)?;
+/// Decodes an integer whose first byte has a prefix of `bits` bits.
+fn integer(block: &mut &[u8], bits: u32) -> Result<usize, MalformedBlock> {
+    let (first, mut rest) = block.split_first().ok_or(MalformedBlock)?;
     let most = (1_usize << bits) - 1;
     let mut number = usize::from(*first) & most;
     if number == most {
         let mut shift = 0;
         loop {
-            let (byte, after) = rest.split_first().ok_or(Damaged)?;
+            let (byte, after) = rest.split_first().ok_or(MalformedBlock)?;
             rest = after;
             number += usize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -169,7 +169,7 @@ fn integer(block: &mut &[u8], bits: u32) -> Result<usize, Damaged> {
                 break;
             }
             if shift > 21 {
-                return Err(Damaged);
+                return Err(MalformedBlock);
             }
         }
     }
@@ -177,7 +177,7 @@ fn integer(block: &mut &[u8], bits: u32) -> Result<usize, Damaged> {
     Ok(number)
 }
 
-/// Writes fields without a table and without a code.
+/// Encodes fields without a table and without Huffman coding.
 pub(crate) fn written(fields: &[Field]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -219,7 +219,7 @@ mod tests {
         digits.chunks(2).map(pair).collect()
     }
 
-    /// RFC 7541, C.3 and C.4: the same requests without and with the code.
+    /// The same requests without and with Huffman coding (RFC 7541, C.3 and C.4).
     #[test]
     fn the_examples_of_the_rfc_are_read() {
         let plain = [
@@ -260,7 +260,11 @@ mod tests {
     #[test]
     fn what_is_no_block_is_damaged() {
         for block in ["80", "be", "40", "0001", "000161", "3fe21f", "00 82ff ff 00", "ffffffffff"] {
-            assert_eq!(Decoder::new().fields(&bytes(block), 1 << 16), Err(Damaged), "{block}");
+            assert_eq!(
+                Decoder::new().fields(&bytes(block), 1 << 16),
+                Err(MalformedBlock),
+                "{block}"
+            );
         }
     }
 }
