@@ -35,6 +35,15 @@
 //! 4. The [`Handler`] gets the request with an [`Exchange`], and responds at once or keeps a [`Ticket`].
 //! 5. `exchange::response` writes head and body through `entry`, which sends them or keeps the rest in `output`.
 //! 6. `store` settles the connection: its next deadline, and its next turn if there is more to do.
+//!
+//! # How things end
+//!
+//! | level | words |
+//! | --- | --- |
+//! | server | [`ShutdownMode`]: announced, handed over to other workers or the next program, drained, or aborted |
+//! | worker | drains: its slot in the [`WorkerTable`] says that it takes no more |
+//! | connection | closed; lingers if its client may still send; reset in the middle of a response |
+//! | WebSocket, events | the close is planned, the last frames are flushed, the socket is closed |
 #![forbid(unsafe_code)]
 
 mod engine;
@@ -64,7 +73,7 @@ pub use events::clock::monotonic_us;
 pub use events::poller::{Bell, Events, Waiter, Waker};
 pub use events::stop_signals::StopSignals;
 pub use exchange::handler::{Exchange, Handler};
-pub use exchange::response::{Direction, Response, ResponseWriter, Written};
+pub use exchange::response::{Direction, Response, ResponseWriter, WriteOutcome};
 pub use exchange::upgraded::socket_writer::SocketWriter;
 pub use folder::Folder;
 pub use listen::address::Address;
@@ -77,7 +86,7 @@ pub use output::{Part, QUANTUM_BYTES, SharedBytes};
 pub use settings::client_source::ClientSource;
 pub use settings::fair_by::FairBy;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
-pub use store::stage::Ending;
+pub use store::service_state::ShutdownMode;
 pub use thruway_tls::Options as TlsOptions;
 pub use thruway_websocket as websocket;
-pub use workers::{Board, WorkerGroup};
+pub use workers::{Board, WorkerTable};

@@ -51,7 +51,7 @@ impl Acceptor {
 
     /// Watches the listeners again, once there is room and no pause any more.
     pub(crate) fn listen_again(&mut self, store: &Store) {
-        let may_listen = store.stage.accepts()
+        let may_listen = store.service.accepts()
             && store.clock.now_ms >= self.paused_until_ms
             && store.count() + self.waiting.len() < store.settings.connections_max;
         if !self.is_listening && may_listen {

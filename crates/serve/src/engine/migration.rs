@@ -5,7 +5,7 @@ use crate::events::clock::monotonic_us;
 use crate::events::slab::EntryId;
 use crate::queue::policy::MOVE_AFTER_US;
 use crate::store::Store;
-use crate::store::stage::Stage;
+use crate::store::service_state::ServiceState;
 use crate::workers::{Message, Move, WorkerHandle};
 
 /// Connections that are looked at for one to send away.
@@ -79,7 +79,7 @@ impl Migration {
 
     /// Takes what workers that retire have left, as if it had just been accepted.
     pub(crate) fn take_over(&mut self, store: &mut Store) {
-        if store.stage == Stage::Draining {
+        if store.service == ServiceState::Draining {
             return self.take_last(store);
         }
         for _ in 0..MESSAGES_MAX {

@@ -5,15 +5,15 @@
 //! 1. This file: events come in, and connections get their turns. `attention` is the same without a handler.
 //! 2. `acceptor`: connections begin.
 //! 3. `migration`: connections and requests move between this engine's worker and its siblings.
-//! 4. `ending`: service ends. [`inheritance`]: the next program goes on with the connections.
+//! 4. `shutdown`: service ends. [`inheritance`]: the next program goes on with the connections.
 //! 5. `server` drives engines in threads. `stats`, [`tls`]: what an owner asks of an engine.
 
 pub(crate) mod acceptor;
 pub(crate) mod attention;
-pub(crate) mod ending;
 pub mod inheritance;
 pub(crate) mod migration;
 pub(crate) mod server;
+pub(crate) mod shutdown;
 pub(crate) mod stats;
 pub mod tls;
 
@@ -37,7 +37,7 @@ use crate::listen::listener::Listener;
 use crate::metrics::WorkerMetrics;
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::store::stage::{Ending, Stage};
+use crate::store::service_state::{ServiceState, ShutdownMode};
 use crate::store::tls_listeners::TlsListeners;
 use crate::workers::{
     Siblings, WorkerHandle, new_client_turns, new_faulty_peers, new_metrics, new_ticket_keys,
@@ -223,7 +223,7 @@ impl Engine {
             migration.begin_wait(&self.store)
         });
         let migration = self.migration.as_mut();
-        let full_ms = ending::hand_over_ms(&mut self.store, migration, &mut self.is_woken);
+        let full_ms = shutdown::hand_over_ms(&mut self.store, migration, &mut self.is_woken);
         [timeout_ms, look_ms, full_ms, self.next_deadline_ms()].into_iter().flatten().min()
     }
 
@@ -245,13 +245,13 @@ impl Engine {
         if let Some(migration) = &mut self.migration {
             migration.share(&mut self.store);
         }
-        match self.store.stage {
-            Stage::Draining => closing::close_idle(&mut self.store),
-            Stage::Retiring => {
+        match self.store.service {
+            ServiceState::Draining => closing::close_idle(&mut self.store),
+            ServiceState::HandingOver => {
                 let migration = self.migration.as_mut();
-                ending::hand_over_ms(&mut self.store, migration, &mut self.is_woken);
+                shutdown::hand_over_ms(&mut self.store, migration, &mut self.is_woken);
             }
-            Stage::Serving | Stage::Leaving | Stage::Holding => {}
+            ServiceState::Serving | ServiceState::Announced | ServiceState::Suspended => {}
         }
         self.acceptor.begin_due(&mut self.store, self.migration.as_mut());
         self.acceptor.listen_again(&self.store);
@@ -286,20 +286,20 @@ impl Engine {
     }
 
     /// Ends the service in the given way. Another one may follow: a drain after it was announced, or the end of that.
-    pub fn end(&mut self, ending: Ending) {
+    pub fn shut_down(&mut self, shutdown: ShutdownMode) {
         output::send_corked(&mut self.store);
         let (store, acceptor) = (&mut self.store, &mut self.acceptor);
         let migration = self.migration.as_mut();
-        match ending {
-            Ending::Announced if store.stage == Stage::Serving => {
-                store.stage = Stage::Leaving;
+        match shutdown {
+            ShutdownMode::Announce if store.service == ServiceState::Serving => {
+                store.service = ServiceState::Announced;
             }
-            Ending::Announced => {}
-            Ending::Retired => ending::retire(store, acceptor, migration),
-            Ending::Drained { closes_for_all } => {
-                ending::drain(store, acceptor, migration, closes_for_all);
+            ShutdownMode::Announce => {}
+            ShutdownMode::HandOver => shutdown::hand_over(store, acceptor, migration),
+            ShutdownMode::Drain { closes_for_all } => {
+                shutdown::drain(store, acceptor, migration, closes_for_all);
             }
-            Ending::GivenUp => closing::give_up(store, &mut self.reader.inbox),
+            ShutdownMode::Abort => closing::give_up(store, &mut self.reader.inbox),
         }
     }
 
@@ -308,7 +308,7 @@ impl Engine {
     pub fn is_done(&self) -> bool {
         let slab = &self.store.slab;
         let rests = |id| slab.get(id).is_none_or(Entry::awaits_request);
-        slab.len() == 0 || self.store.stage == Stage::Holding && slab.ids().all(rests)
+        slab.len() == 0 || self.store.service == ServiceState::Suspended && slab.ids().all(rests)
     }
 
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, or if
@@ -397,7 +397,7 @@ fn host_of(listener: &Listener) -> Option<String> {
 
 /// Whether the server drains, and has no connection left.
 pub(crate) fn is_drained(store: &Store) -> bool {
-    store.stage == Stage::Draining && store.slab.len() == 0
+    store.service == ServiceState::Draining && store.slab.len() == 0
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Ending, Engine, Error, Events, Handler, Listener, Settings, Waker, WorkerGroup};
+use crate::{Engine, Error, Events, Handler, Listener, Settings, ShutdownMode, Waker, WorkerTable};
 
 /// How often a server that stops checks whether its threads have ended.
 const END_POLL: Duration = Duration::from_millis(10);
@@ -43,7 +43,7 @@ impl Server {
             is_stopping: Arc::default(),
             is_late: Arc::default(),
         };
-        let group = WorkerGroup::new(handlers.len())?;
+        let group = WorkerTable::new(handlers.len())?;
         let connections_max = settings.connections_max.div_ceil(handlers.len().max(1));
         let settings = Settings { connections_max, ..settings.clone() };
         for (index, handler) in handlers.into_iter().enumerate() {
@@ -103,11 +103,11 @@ fn drive(
     while !is_stopping.load(Ordering::Acquire) {
         serve_all(&mut engine);
     }
-    engine.end(Ending::Drained { closes_for_all: true });
+    engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     while engine.connection_count() > 0 && !is_late.load(Ordering::Acquire) {
         serve_all(&mut engine);
     }
-    engine.end(Ending::GivenUp);
+    engine.shut_down(ShutdownMode::Abort);
 }
 
 fn tell(engine: &mut Engine, report: fn(&Error)) {

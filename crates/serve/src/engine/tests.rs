@@ -9,8 +9,8 @@ mod sockets;
 
 use super::*;
 use crate::{
-    Address, Body, Ending, Events, Exchange, Part, Payload, Peer, QUANTUM_BYTES, Response,
-    Timeouts, Written,
+    Address, Body, Events, Exchange, Part, Payload, Peer, QUANTUM_BYTES, Response, ShutdownMode,
+    Timeouts, WriteOutcome,
 };
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -22,12 +22,12 @@ use thruway_http1::{BodyPlan, Request, ResponseHead};
 type Act = fn(&Request<'_>, &mut Exchange<'_>, &mut Vec<Ticket>);
 
 /// A handler that keeps the tickets it took.
-struct Acting {
+struct ActingHandler {
     act: Act,
     tickets: Vec<Ticket>,
 }
 
-impl Handler for Acting {
+impl Handler for ActingHandler {
     fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
         (self.act)(request, exchange, &mut self.tickets);
     }
@@ -36,7 +36,7 @@ impl Handler for Acting {
 /// An engine, its handler, and where it listens.
 struct Rig {
     engine: Engine,
-    handler: Acting,
+    handler: ActingHandler,
     port: u16,
 }
 
@@ -50,7 +50,7 @@ impl Rig {
         let listener = Listener::new(&address.into()).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
-        Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
+        Self { engine, handler: ActingHandler { act, tickets: Vec::new() }, port }
     }
 
     /// An engine that speaks TLS.
@@ -61,7 +61,7 @@ impl Rig {
         let listener = Listener::new(&bind.parse().unwrap()).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
-        Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
+        Self { engine, handler: ActingHandler { act, tickets: Vec::new() }, port }
     }
 
     /// As which its clients come; ports do not count.
@@ -300,15 +300,18 @@ fn pieces_become_chunks_and_end_with_the_last() {
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
     let (head, plan) = head_of(None);
-    assert_eq!(rig.engine.response(ticket).begin(&head, plan), Written::Backlog(head.len() as u64));
+    assert_eq!(
+        rig.engine.response(ticket).begin(&head, plan),
+        WriteOutcome::Backlog(head.len() as u64)
+    );
     for piece in ["one", "", "two!"] {
-        assert_eq!(rig.engine.response(ticket).write(piece.as_bytes()), Written::Backlog(0));
+        assert_eq!(rig.engine.response(ticket).write(piece.as_bytes()), WriteOutcome::Backlog(0));
     }
     rig.engine.response(ticket).finish();
     let body = "3\r\none\r\n4\r\ntwo!\r\n0\r\n\r\n";
     let got = rig.receive(&mut client, head.len() + body.len());
     assert!(got.ends_with(body), "{got}");
-    assert_eq!(rig.engine.response(ticket).write(b"late"), Written::Gone);
+    assert_eq!(rig.engine.response(ticket).write(b"late"), WriteOutcome::Gone);
     client.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 2);
 }
@@ -331,7 +334,7 @@ fn a_promised_length_is_kept_or_the_connection_ends() {
         rig.engine.response(ticket).begin(&head, plan);
         let written = pieces.map(|piece| rig.engine.response(ticket).write(piece.as_bytes()));
         let missing = rig.engine.response(ticket).finish();
-        assert_eq!(written[1] == Written::Excess, pieces[1].contains('!'));
+        assert_eq!(written[1] == WriteOutcome::Excess, pieces[1].contains('!'));
         assert_eq!(missing, if pieces == ["he", ""] { 3 } else { 0 });
         rig.run_until(|rig| (rig.engine.connection_count() == 1) == is_whole);
         if is_whole {
@@ -362,9 +365,9 @@ fn a_ticket_ends_with_its_request() {
     let use_old = |engine: &mut Engine| {
         let payload = Payload::Slices(&[b"no"]);
         engine.response(old).respond(Response { head: &head, plan, payload });
-        assert_eq!(engine.response(old).begin(&head, plan), Written::Gone);
-        assert_eq!(engine.response(old).write(b"no"), Written::Gone);
-        assert_eq!(engine.response(old).flush(), Written::Gone);
+        assert_eq!(engine.response(old).begin(&head, plan), WriteOutcome::Gone);
+        assert_eq!(engine.response(old).write(b"no"), WriteOutcome::Gone);
+        assert_eq!(engine.response(old).flush(), WriteOutcome::Gone);
         engine.response(old).finish();
         engine.response(old).abort();
         assert!(engine.response(old).socket().is_none());
@@ -395,7 +398,7 @@ fn a_slow_reader_of_a_stream_shows_in_its_backlog() {
     let piece = vec![b'x'; 1 << 20];
     let mut backlog = 0;
     for _ in 0..32 {
-        if let Written::Backlog(bytes) = rig.engine.response(ticket).write(&piece) {
+        if let WriteOutcome::Backlog(bytes) = rig.engine.response(ticket).write(&piece) {
             backlog = bytes;
         }
     }
@@ -424,7 +427,7 @@ fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
     let (mut client, ticket, head_bytes) = begin_stream(&mut rig);
     for number in 0..1000_u32 {
         let piece = number.to_be_bytes().repeat(8 << 10);
-        assert!(matches!(rig.engine.response(ticket).write(&piece), Written::Backlog(_)));
+        assert!(matches!(rig.engine.response(ticket).write(&piece), WriteOutcome::Backlog(_)));
         assert!(rig.engine.store.held_bytes <= 256 << 10, "{}", rig.engine.store.held_bytes);
     }
     rig.engine.response(ticket).finish();
@@ -501,10 +504,10 @@ fn impatient() -> Rig {
 fn a_client_that_takes_nothing_is_cut_off_however_much_is_written() {
     let mut rig = impatient();
     let (mut client, ticket, _) = begin_stream(&mut rig);
-    while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
+    while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < WriteOutcome::Backlog(1 << 20) {}
     rig.run_until(|rig| {
         std::thread::sleep(Duration::from_millis(5));
-        rig.engine.response(ticket).write(b"and more") == Written::Gone
+        rig.engine.response(ticket).write(b"and more") == WriteOutcome::Gone
     });
     let ended = client.read_to_end(&mut Vec::new());
     assert!(ended.is_err(), "it is reset");
@@ -514,7 +517,7 @@ fn a_client_that_takes_nothing_is_cut_off_however_much_is_written() {
 fn a_client_that_takes_some_each_time_is_not_cut_off() {
     let mut rig = impatient();
     let (mut client, ticket, _) = begin_stream(&mut rig);
-    while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
+    while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < WriteOutcome::Backlog(1 << 20) {}
     client.set_nonblocking(true).unwrap();
     // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
     let begun = rig.engine.store.clock.now_ms;

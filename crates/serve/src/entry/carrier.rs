@@ -8,7 +8,7 @@ use thruway_http2::Stream;
 use thruway_tls::Session;
 
 use crate::events::slab::EntryId;
-use crate::output::{Flushed, Output};
+use crate::output::{FlushOutcome, Output};
 
 /// Bytes of a body that are handed to a stream at once.
 const PIECE_BYTES: usize = 64 << 10;
@@ -140,7 +140,7 @@ impl StreamLink {
         output: &mut Option<Box<Output>>,
         is_complete: bool,
         mut most: usize,
-    ) -> Result<Flushed, Errno> {
+    ) -> Result<FlushOutcome, Errno> {
         let is_empty = |output: &Option<Box<Output>>| {
             output.as_ref().is_none_or(|output| output.waiting_bytes() == 0)
         };
@@ -152,13 +152,13 @@ impl StreamLink {
         }
         while let Some(waiting) = output.as_mut().filter(|waiting| waiting.waiting_bytes() > 0) {
             if most == 0 {
-                return Ok(Flushed::Quantum);
+                return Ok(FlushOutcome::Quantum);
             }
             let wanted = usize::try_from(waiting.waiting_bytes()).unwrap_or(PIECE_BYTES);
             let room = self.stream.room_bytes(wanted.min(PIECE_BYTES).min(most));
             let piece = match room {
                 None => return Err(Errno::PIPE),
-                Some(0) => return Ok(Flushed::Blocked),
+                Some(0) => return Ok(FlushOutcome::Blocked),
                 Some(room) => waiting.take(room)?,
             };
             most -= piece.len();
@@ -169,6 +169,6 @@ impl StreamLink {
         if is_complete && !self.stream.is_whole() {
             self.stream.send(Vec::new(), true);
         }
-        Ok(Flushed::Done)
+        Ok(FlushOutcome::Done)
     }
 }

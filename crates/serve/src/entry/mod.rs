@@ -26,14 +26,14 @@ use thruway_tls::Session;
 use crate::entry::activity::Share;
 use crate::entry::carrier::{Carrier, Socket, StreamLink};
 use crate::entry::multiplexer::Multiplexer;
-use crate::entry::socket_state::Upgraded;
+use crate::entry::socket_state::UpgradedSocket;
 use crate::entry::ticket::Ticket;
 use crate::entry::upload::Upload;
 use crate::listen::listener::Peer;
-use crate::metrics::observed::Observed;
+use crate::metrics::observed::ObservedRequest;
 use crate::output::unchunk::Unchunk;
 use crate::output::{Output, Part};
-use crate::queue::standing::Standing;
+use crate::queue::queue_position::QueuePosition;
 
 /// Bytes that are read and discarded, at most, before a lingering connection is closed.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
@@ -89,13 +89,13 @@ pub(crate) struct Entry {
     /// Its key in the run queue, while it is there.
     pub(crate) key_us: u64,
     /// Where its request stands among those of its client.
-    pub(crate) standing: Standing,
+    pub(crate) standing: QueuePosition,
     pub(crate) output: Option<Box<Output>>,
     /// How many of its bytes in memory the engine has counted.
     pub(crate) held_bytes: usize,
     pub(crate) share: Share,
     /// Its request, if requests are counted.
-    pub(crate) observed: Option<Box<Observed>>,
+    pub(crate) observed: Option<Box<ObservedRequest>>,
 }
 
 /// The state of a connection.
@@ -118,7 +118,7 @@ pub(crate) enum State {
     /// It speaks HTTP/2: its requests are streams.
     Multiplexing(Box<Multiplexer>),
     /// It speaks another protocol, for an application.
-    Upgraded(Box<Upgraded>),
+    Upgraded(Box<UpgradedSocket>),
 }
 
 /// A response whose body comes in pieces.
@@ -153,7 +153,7 @@ pub enum Payload<'a> {
 
 /// What a read brought.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum ReadOutcome {
     Bytes(usize),
     /// Nothing yet.
     Later,
@@ -381,7 +381,7 @@ fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Entry {
         ready_us: 0,
         here_us: 0,
         key_us: 0,
-        standing: Standing::default(),
+        standing: QueuePosition::default(),
         output: None,
         held_bytes: 0,
         share: Share::default(),
@@ -390,7 +390,7 @@ fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Entry {
 }
 
 /// The state of a connection that was upgraded.
-pub(crate) fn upgraded(connection: &Entry) -> Option<&Upgraded> {
+pub(crate) fn upgraded(connection: &Entry) -> Option<&UpgradedSocket> {
     match &connection.state {
         State::Upgraded(upgraded) => Some(upgraded),
         _ => None,
@@ -398,7 +398,7 @@ pub(crate) fn upgraded(connection: &Entry) -> Option<&Upgraded> {
 }
 
 /// The same, to be changed.
-pub(crate) fn upgraded_mut(connection: &mut Entry) -> Option<&mut Upgraded> {
+pub(crate) fn upgraded_mut(connection: &mut Entry) -> Option<&mut UpgradedSocket> {
     match &mut connection.state {
         State::Upgraded(upgraded) => Some(upgraded),
         _ => None,
@@ -420,6 +420,6 @@ pub(crate) fn can_read(connection: &Entry) -> bool {
 
 /// Whether a turn of an upgraded connection would make progress.
 fn has_socket_work(connection: &Entry) -> bool {
-    let has_event = upgraded(connection).is_some_and(Upgraded::has_event);
+    let has_event = upgraded(connection).is_some_and(UpgradedSocket::has_event);
     has_event || can_flush(connection) || can_read(connection)
 }

@@ -34,9 +34,9 @@ pub enum SocketEvent {
 
 /// The state of an upgraded connection.
 #[derive(Debug)]
-pub(crate) struct Upgraded {
+pub(crate) struct UpgradedSocket {
     pub(crate) protocol: Protocol,
-    pub(crate) stage: SocketStage,
+    pub(crate) state: SocketState,
     /// The owner knows nothing of it yet.
     is_new: bool,
     /// The owner handles an event of it.
@@ -50,7 +50,7 @@ pub(crate) struct Upgraded {
     pub(crate) is_drained: bool,
     /// A ping was sent, and nothing has come since.
     pub(crate) is_pinged: bool,
-    pub(crate) farewell: Farewell,
+    pub(crate) planned_close: PlannedClose,
 }
 
 /// What it speaks.
@@ -62,19 +62,19 @@ pub(crate) enum Protocol {
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SocketStage {
+pub(crate) enum SocketState {
     Open,
     /// The server has sent its close frame, and waits for the client's.
     Closing,
-    /// All is said; it ends when that is sent.
-    Leaving(CloseCode),
-    /// The client broke a rule, and was told; what it sends is discarded.
+    /// The last frames are written; the socket is closed once they are sent.
+    Flushing(CloseCode),
+    /// The client broke a rule and got a close frame; what it sends is discarded.
     Broken(CloseCode),
-    /// It is closed, and its owner is to be told.
-    Ended(CloseCode),
+    /// The socket is closed, and its owner has yet to hear of that.
+    Closed(CloseCode),
 }
 
-impl Upgraded {
+impl UpgradedSocket {
     pub(crate) fn new(to: UpgradeTo, wants_drained: bool) -> Self {
         let protocol = match to {
             UpgradeTo::WebSocket { is_compressed } => {
@@ -84,7 +84,7 @@ impl Upgraded {
         };
         Self {
             protocol,
-            stage: SocketStage::Open,
+            state: SocketState::Open,
             is_new: true,
             is_busy: false,
             message: None,
@@ -92,18 +92,18 @@ impl Upgraded {
             wants_drained,
             is_drained: false,
             is_pinged: false,
-            farewell: Farewell::None,
+            planned_close: PlannedClose::None,
         }
     }
 
     /// Whether its socket is closed already.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.stage, SocketStage::Ended(_))
+        matches!(self.state, SocketState::Closed(_))
     }
 
     /// Whether its owner is to be told something.
     pub(crate) fn has_event(&self) -> bool {
-        let is_due = self.is_drained || self.farewell.is_due();
+        let is_due = self.is_drained || self.planned_close.is_due();
         !self.is_busy && (self.is_new || self.message.is_some() || is_due || self.is_over())
     }
 
@@ -116,11 +116,11 @@ impl Upgraded {
             SocketEvent::Opened
         } else if let Some(message) = self.message.take() {
             SocketEvent::Message(message)
-        } else if let SocketStage::Ended(code) = self.stage {
+        } else if let SocketState::Closed(code) = self.state {
             SocketEvent::Ended(code)
         } else if std::mem::take(&mut self.is_drained) {
             SocketEvent::Drained
-        } else if self.farewell.tell() {
+        } else if self.planned_close.announce() {
             SocketEvent::Shutdown
         } else {
             return None;
@@ -131,36 +131,36 @@ impl Upgraded {
 
     /// When something is to be done about it, if it was heard of last at `since_ms`.
     pub(crate) fn deadline_ms(&self, since_ms: u64, ping_ms: u64) -> Option<u64> {
-        match self.stage {
-            SocketStage::Ended(_) => return None,
-            SocketStage::Closing | SocketStage::Broken(_) => return Some(since_ms + CLOSE_MS),
-            SocketStage::Open | SocketStage::Leaving(_) => {}
+        match self.state {
+            SocketState::Closed(_) => return None,
+            SocketState::Closing | SocketState::Broken(_) => return Some(since_ms + CLOSE_MS),
+            SocketState::Open | SocketState::Flushing(_) => {}
         }
         let periods = 1 + u64::from(self.is_pinged);
         let ping = (ping_ms > 0).then(|| since_ms + periods * ping_ms);
-        [ping, self.farewell.planned_ms()].into_iter().flatten().min()
+        [ping, self.planned_close.planned_ms()].into_iter().flatten().min()
     }
 }
 
-/// How far the end is.
+/// The end that the server plans for an upgraded connection when it shuts down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Farewell {
+pub(crate) enum PlannedClose {
     None,
-    /// It is due at that time.
-    Planned {
+    /// The close is due at that time.
+    Scheduled {
         at_ms: u64,
         code: CloseCode,
     },
-    /// The owner is to be told.
+    /// The close is due: the owner hears of it next.
     Due(CloseCode),
-    /// The owner was told; when it is done, the client gets the code.
-    Told(CloseCode),
+    /// The owner has heard of it; when the owner is done, the client gets the code.
+    Announced(CloseCode),
 }
 
-impl Farewell {
+impl PlannedClose {
     pub(crate) fn planned_ms(self) -> Option<u64> {
         match self {
-            Self::Planned { at_ms, .. } => Some(at_ms),
+            Self::Scheduled { at_ms, .. } => Some(at_ms),
             _ => None,
         }
     }
@@ -170,9 +170,9 @@ impl Farewell {
     }
 
     /// Whether its time has come now.
-    pub(crate) fn come(&mut self, now_ms: u64) -> bool {
+    pub(crate) fn come_due(&mut self, now_ms: u64) -> bool {
         match *self {
-            Self::Planned { at_ms, code } if at_ms <= now_ms => {
+            Self::Scheduled { at_ms, code } if at_ms <= now_ms => {
                 *self = Self::Due(code);
                 true
             }
@@ -181,15 +181,15 @@ impl Farewell {
     }
 
     /// The owner is told, if that is due.
-    pub(crate) fn tell(&mut self) -> bool {
+    pub(crate) fn announce(&mut self) -> bool {
         let Self::Due(code) = *self else { return false };
-        *self = Self::Told(code);
+        *self = Self::Announced(code);
         true
     }
 
     /// The code for the client, once the owner was told.
-    pub(crate) fn take_told(&mut self) -> Option<CloseCode> {
-        let Self::Told(code) = *self else { return None };
+    pub(crate) fn take_announced(&mut self) -> Option<CloseCode> {
+        let Self::Announced(code) = *self else { return None };
         *self = Self::None;
         Some(code)
     }

@@ -14,17 +14,17 @@ use thruway_http2::Incoming;
 use thruway_tls::{OpenError, RECORD_BYTES_MAX};
 
 use crate::entry::carrier::{Carrier, Socket, StreamLink};
-use crate::entry::{Entry, Payload, Received};
-use crate::output::{Flushed, Output, Part, gather, send_sealed};
+use crate::entry::{Entry, Payload, ReadOutcome};
+use crate::output::{FlushOutcome, Output, Part, gather, send_sealed};
 
 /// Slices of one response that are sent without being copied.
 const SLICES_MAX: usize = 16;
 
 impl Entry {
     /// Reads what is there, up to the size of `inbox`.
-    pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> Received {
+    pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> ReadOutcome {
         if !self.is_readable {
-            return Received::Later;
+            return ReadOutcome::Later;
         }
         let socket = match &mut self.carrier {
             Carrier::Socket(socket) if socket.session.is_some() => {
@@ -34,23 +34,23 @@ impl Entry {
             Carrier::Stream(link) => {
                 let received = receive_of(link, inbox);
                 // The stream's waker tells of more.
-                self.is_readable = matches!(received, Received::Bytes(_));
+                self.is_readable = matches!(received, ReadOutcome::Bytes(_));
                 return received;
             }
         };
         match recv(socket, &mut *inbox, RecvFlags::empty()) {
-            Ok((0, _)) => Received::Ended,
+            Ok((0, _)) => ReadOutcome::Ended,
             Ok((length, _)) => {
                 // Less than fits is all there was: the next byte is a new event. The end is no event if it came before.
                 self.is_readable = length == inbox.len() || self.is_ended;
-                Received::Bytes(length)
+                ReadOutcome::Bytes(length)
             }
             Err(Errno::AGAIN) => {
                 self.is_readable = false;
-                Received::Later
+                ReadOutcome::Later
             }
-            Err(Errno::INTR) => Received::Later,
-            Err(_) => Received::Ended,
+            Err(Errno::INTR) => ReadOutcome::Later,
+            Err(_) => ReadOutcome::Ended,
         }
     }
 
@@ -64,14 +64,14 @@ impl Entry {
         head: &[u8],
         payload: Payload<'_>,
         turn_bytes: usize,
-    ) -> Result<Flushed, Errno> {
+    ) -> Result<FlushOutcome, Errno> {
         if self.session().is_some() {
             return deliver_sealed(self, head, payload, turn_bytes);
         }
         if let Carrier::Stream(link) = &mut self.carrier {
             let body = link.take_head(head);
             push(&mut self.output, body, payload);
-            return Ok(Flushed::Blocked);
+            return Ok(FlushOutcome::Blocked);
         }
         match payload {
             Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
@@ -99,18 +99,18 @@ impl Entry {
     ///
     /// # Errors
     /// The connection's.
-    pub(crate) fn send_waiting(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
-        let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
-        let Carrier::Socket(socket) = &mut self.carrier else { return Ok(Flushed::Blocked) };
+    pub(crate) fn send_waiting(&mut self, mut turn_bytes: usize) -> Result<FlushOutcome, Errno> {
+        let Some(output) = &mut self.output else { return Ok(FlushOutcome::Done) };
+        let Carrier::Socket(socket) = &mut self.carrier else { return Ok(FlushOutcome::Blocked) };
         let Socket { fd, session } = socket;
         let flushed = match session {
             None => output.flush(fd.as_fd(), &mut turn_bytes)?,
             Some(session) => output.flush_sealed(session, fd.as_fd(), &mut turn_bytes)?,
         };
         match flushed {
-            Flushed::Done => self.output = None,
-            Flushed::Blocked => self.is_writable = false,
-            Flushed::Quantum => {}
+            FlushOutcome::Done => self.output = None,
+            FlushOutcome::Blocked => self.is_writable = false,
+            FlushOutcome::Quantum => {}
         }
         Ok(flushed)
     }
@@ -121,9 +121,9 @@ impl Entry {
         head: &[u8],
         body: &[&[u8]],
         turn_bytes: usize,
-    ) -> Result<Flushed, Errno> {
+    ) -> Result<FlushOutcome, Errno> {
         let mut sent = 0;
-        let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
+        let Carrier::Socket(socket) = &self.carrier else { return Ok(FlushOutcome::Blocked) };
         if self.output.is_none() && body.len() < SLICES_MAX {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let all = [head].into_iter().chain(body.iter().copied());
@@ -135,7 +135,7 @@ impl Entry {
         }
         let total = head.len() + body.iter().map(|slice| slice.len()).sum::<usize>();
         if sent == total {
-            return Ok(Flushed::Done);
+            return Ok(FlushOutcome::Done);
         }
         keep_unsent(&mut self.output, head, body, sent);
         self.send_waiting(turn_bytes)
@@ -147,10 +147,10 @@ impl Entry {
         head: &[u8],
         (file, offset, length): (OwnedFd, u64, u64),
         turn_bytes: usize,
-    ) -> Result<Flushed, Errno> {
+    ) -> Result<FlushOutcome, Errno> {
         let mut sent = 0;
         let (mut at, mut left) = (offset, length);
-        let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
+        let Carrier::Socket(socket) = &self.carrier else { return Ok(FlushOutcome::Blocked) };
         if self.output.is_none() {
             sent = match gather(socket.as_fd(), &[IoSlice::new(head)], true) {
                 Err(Errno::AGAIN | Errno::INTR) => 0,
@@ -167,14 +167,14 @@ impl Entry {
             }
         }
         if sent == head.len() && left == 0 {
-            return Ok(Flushed::Done);
+            return Ok(FlushOutcome::Done);
         }
         let mut output = self.output.take().unwrap_or_default();
         output.push(Part::Bytes(head[sent..].to_vec()));
         output.push(Part::File { file: Arc::new(file), offset: at, length: left });
         self.output = Some(output);
         let turn_left = turn_bytes.saturating_sub(usize::try_from(length - left).unwrap_or(0));
-        if turn_left == 0 { Ok(Flushed::Quantum) } else { self.send_waiting(turn_left) }
+        if turn_left == 0 { Ok(FlushOutcome::Quantum) } else { self.send_waiting(turn_left) }
     }
 
     /// Tells a client that speaks TLS that nothing was cut off. It is for connections whose last response is sent.
@@ -213,50 +213,50 @@ fn keep_unsent(kept: &mut Option<Box<Output>>, head: &[u8], body: &[&[u8]], mut 
 }
 
 /// Reads what is there of a stream. A frame is shorter than `inbox`.
-fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> Received {
+fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> ReadOutcome {
     match link.stream.receive() {
         Incoming::Data(data) => {
             inbox[..data.len()].copy_from_slice(&data);
-            Received::Bytes(data.len())
+            ReadOutcome::Bytes(data.len())
         }
-        Incoming::Later => Received::Later,
-        Incoming::End | Incoming::Gone => Received::Ended,
+        Incoming::Later => ReadOutcome::Later,
+        Incoming::End | Incoming::Gone => ReadOutcome::Ended,
     }
 }
 
 /// Reads what is there, and opens it in `inbox`.
-fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> Received {
+fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
     let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut connection.carrier else {
         unreachable!("only a socket with a session is read sealed");
     };
     if session.is_over() {
-        return Received::Ended;
+        return ReadOutcome::Ended;
     }
     let length = match recv(&*fd, &mut inbox[RECORD_BYTES_MAX..], RecvFlags::empty()) {
-        Ok((0, _)) => return Received::Ended,
+        Ok((0, _)) => return ReadOutcome::Ended,
         Ok((length, _)) => length,
         Err(Errno::AGAIN) => {
             connection.is_readable = false;
-            return Received::Later;
+            return ReadOutcome::Later;
         }
-        Err(Errno::INTR) => return Received::Later,
-        Err(_) => return Received::Ended,
+        Err(Errno::INTR) => return ReadOutcome::Later,
+        Err(_) => return ReadOutcome::Ended,
     };
     connection.is_readable = length == inbox.len() - RECORD_BYTES_MAX || connection.is_ended;
     let opened = session.open(inbox, RECORD_BYTES_MAX..RECORD_BYTES_MAX + length);
     if opened == Err(OpenError::Plain) {
-        return Received::Ended;
+        return ReadOutcome::Ended;
     }
     let is_over = session.is_over();
     // A part of the handshake, or why the client is refused.
     let is_broken = send_records(connection).is_err() || opened.is_err();
     match opened {
-        _ if is_broken => Received::Ended,
-        Ok(0) | Err(_) if is_over => Received::Ended,
-        Ok(0) | Err(_) => Received::Later,
+        _ if is_broken => ReadOutcome::Ended,
+        Ok(0) | Err(_) if is_over => ReadOutcome::Ended,
+        Ok(0) | Err(_) => ReadOutcome::Later,
         Ok(length) => {
             connection.is_readable |= is_over;
-            Received::Bytes(length)
+            ReadOutcome::Bytes(length)
         }
     }
 }
@@ -285,7 +285,7 @@ fn deliver_sealed(
     head: &[u8],
     payload: Payload<'_>,
     turn_bytes: usize,
-) -> Result<Flushed, Errno> {
+) -> Result<FlushOutcome, Errno> {
     let is_first = connection.output.is_none();
     let mut output = connection.output.take().unwrap_or_default();
     match payload {

@@ -7,7 +7,7 @@ use crate::entry::{Entry, State};
 use crate::events::clock::monotonic_us;
 use crate::exchange::request_start;
 use crate::exchange::response::ResponseWriter;
-use crate::queue::standing::Standing;
+use crate::queue::queue_position::QueuePosition;
 use crate::queue::waits::Wait;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
@@ -30,7 +30,7 @@ pub(crate) fn tell_health(mut entry: EntryMut<'_>, request: &Request<'_>, rest: 
     entry.keep(rest, 0);
     let (status, text) = health(entry.store);
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !entry.ends_after_response();
+    constraints.is_persistent &= !entry.closes_after_response();
     let ticket = entry.begin_request();
     let (store, _) = entry.into_parts();
     ResponseWriter::new(store, ticket).respond_text(constraints, status, text);
@@ -38,7 +38,7 @@ pub(crate) fn tell_health(mut entry: EntryMut<'_>, request: &Request<'_>, rest: 
 
 /// Whether the server takes requests, and why not.
 pub(crate) fn health(store: &mut Store) -> (u16, &'static str) {
-    if store.stage.parts() {
+    if store.service.closes_after_response() {
         (503, "the server is stopping")
     } else if store.count() >= store.settings.connections_max {
         (503, "as many connections are open as may be")
@@ -139,7 +139,7 @@ pub(crate) fn oldest(store: &mut Store) -> Option<Wait> {
 /// The connection that waits, unless the wait has ended.
 fn is_waiting(store: &Store, wait: Wait) -> Option<&Entry> {
     let connection = store.in_slot(wait.slot)?;
-    let is_parked = matches!(connection.standing, Standing::Parked(_));
+    let is_parked = matches!(connection.standing, QueuePosition::Parked(_));
     let waits = connection.ready_us == wait.ready_us;
     (waits && (is_parked || store.turns.contains(wait.slot))).then_some(connection)
 }

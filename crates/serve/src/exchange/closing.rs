@@ -2,7 +2,7 @@
 
 use thruway_http1::ParseError;
 
-use crate::entry::{Received, State};
+use crate::entry::{ReadOutcome, State};
 use crate::events::slab::EntryId;
 use crate::exchange::counting;
 use crate::exchange::http2::output;
@@ -10,7 +10,7 @@ use crate::exchange::response::ResponseWriter;
 use crate::exchange::upgraded;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
-use crate::store::stage::Stage;
+use crate::store::service_state::ServiceState;
 
 /// Reads the clock, and ends what has taken too long.
 pub(crate) fn tick(store: &mut Store) {
@@ -98,12 +98,12 @@ pub(crate) fn drain_input<'a>(mut entry: EntryMut<'a>, inbox: &mut [u8]) -> Opti
     let received = entry.receive(inbox);
     let State::Lingering { bytes_left } = &mut entry.state else { return Some(entry) };
     match received {
-        Received::Later => Some(entry),
-        Received::Bytes(length) if (length as u64) < u64::from(*bytes_left) => {
+        ReadOutcome::Later => Some(entry),
+        ReadOutcome::Bytes(length) if (length as u64) < u64::from(*bytes_left) => {
             *bytes_left -= u32::try_from(length).unwrap_or(*bytes_left);
             Some(entry)
         }
-        Received::Bytes(_) | Received::Ended => {
+        ReadOutcome::Bytes(_) | ReadOutcome::Ended => {
             entry.close();
             None
         }
@@ -112,7 +112,7 @@ pub(crate) fn drain_input<'a>(mut entry: EntryMut<'a>, inbox: &mut [u8]) -> Opti
 
 /// Begins a drain: connections without a request yet get less time for one.
 pub(crate) fn begin_drain(store: &mut Store) {
-    store.stage = Stage::Draining;
+    store.service = ServiceState::Draining;
     store.deadlines.drain();
     let ids: Vec<_> = store.slab.ids().collect();
     for id in ids {
@@ -128,7 +128,7 @@ pub(crate) fn close_idle(store: &mut Store) {
     output::leave_all(store);
     let is_idle = |id: &EntryId| {
         store.slab.get(*id).is_some_and(|entry| {
-            let goes_on = store.stage.passes_on() && !entry.is_bound();
+            let goes_on = store.service.hands_over() && !entry.is_bound();
             entry.is_idle() && !entry.is_readable && !entry.is_fresh && !goes_on
         })
     };

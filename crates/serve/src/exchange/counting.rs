@@ -7,7 +7,7 @@ use crate::events::clock::monotonic_us;
 use crate::events::slab::EntryId;
 use crate::exchange::request_start;
 use crate::listen::listener::Peer;
-use crate::metrics::{Ended, Time};
+use crate::metrics::{EndedRequest, Time};
 use crate::settings::fair_by::FairBy;
 use crate::store::entry_mut::EntryMut;
 
@@ -69,7 +69,7 @@ pub(crate) fn end(entry: &mut EntryMut<'_>) {
     let begun_us = std::mem::take(&mut observed.begun_us);
     if begun_us > 0 {
         let now_us = monotonic_us();
-        metrics.end(Ended {
+        metrics.end(EndedRequest {
             now_us,
             took_us: now_us.saturating_sub(begun_us),
             waited_us: observed.waited_us,

@@ -4,7 +4,7 @@ use thruway_http1::Request;
 
 use crate::events::clock::monotonic_us;
 use crate::events::slab::EntryId;
-use crate::queue::standing::Standing;
+use crate::queue::queue_position::QueuePosition;
 use crate::store::entry_mut::EntryMut;
 
 /// Notes which client has sent a request.
@@ -13,13 +13,13 @@ pub(crate) fn identify(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     let store = &mut *entry.store;
     let entry = &mut store.slab[id];
     let parent = entry.carrier.stream().map(|link| link.parent);
-    if !store.turns.by_client && parent.is_none() || entry.standing != Standing::Unknown {
+    if !store.turns.by_client && parent.is_none() || entry.standing != QueuePosition::Unknown {
         return;
     }
     let peer = store.settings.client_of(request, entry.peer, entry.is_trusted);
     let name = store.settings.fair_by.name_of(request, peer);
     if let Some(name) = name.or_else(|| parent.map(name_of_connection)) {
-        entry.standing = Standing::Known(store.turns.clients.client(&name));
+        entry.standing = QueuePosition::Known(store.turns.clients.client(&name));
     }
 }
 
@@ -35,17 +35,17 @@ pub(crate) fn has_turn(entry: &mut EntryMut<'_>) -> bool {
     let store = &mut *entry.store;
     let (clients, entry) = (&mut store.turns.clients, &mut store.slab[id]);
     let ready_us = entry.ready_us;
-    if let Standing::Known(client) = entry.standing {
+    if let QueuePosition::Known(client) = entry.standing {
         let Some(key_us) = clients.enter(client, id, ready_us) else {
-            entry.standing = Standing::Parked(client);
+            entry.standing = QueuePosition::Parked(client);
             return false;
         };
-        (entry.standing, entry.key_us) = (Standing::First(client), key_us);
+        (entry.standing, entry.key_us) = (QueuePosition::First(client), key_us);
     }
     let client = match entry.standing {
-        Standing::First(client) => client,
-        Standing::Parked(_) => return false,
-        Standing::Unknown | Standing::Known(_) | Standing::TakenOut => return true,
+        QueuePosition::First(client) => client,
+        QueuePosition::Parked(_) => return false,
+        QueuePosition::Unknown | QueuePosition::Known(_) | QueuePosition::TakenOut => return true,
     };
     // Another worker may have served the client meanwhile.
     let key_us = clients.key_us(client, entry.key_us, ready_us);

@@ -8,7 +8,7 @@ use std::io;
 
 use thruway_tls::ServerContext;
 
-use crate::entry::{Received, State};
+use crate::entry::{ReadOutcome, State};
 use crate::events::slab::EntryId;
 use crate::exchange::closing;
 use crate::exchange::http2::begin;
@@ -35,7 +35,7 @@ pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
         connection.set_session(None);
         return closing::hang_up_with(guard, 400, PLAIN);
     }
-    if received == Received::Ended {
+    if received == ReadOutcome::Ended {
         let refusal = session.and_then(|session| session.certificate_failure());
         if let Some(why) = refusal.map(|why| format!("{}: {why}", connection.peer)) {
             guard.store.warn("let a client in", io::Error::other(why));
@@ -46,7 +46,7 @@ pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
     let speaks_http2 = session.speaks_http2();
     connection.state = State::Waiting;
     connection.since_ms = now_ms;
-    let length = if let Received::Bytes(length) = received { length } else { 0 };
+    let length = if let ReadOutcome::Bytes(length) = received { length } else { 0 };
     if speaks_http2 {
         begin::begin(guard, &inbox[..length]);
     } else if length > 0 {

@@ -32,7 +32,7 @@ const FOREIGN: &str =
     "this is asked by its address, by localhost, or by the name that it listens as\n";
 
 /// A response of the server's own.
-struct Told {
+struct OwnResponse {
     status: u16,
     media_type: &'static [u8],
     body: String,
@@ -72,15 +72,15 @@ pub(crate) fn respond(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8
     let is_here = entry.store.observed_as.get(listener).is_none_or(is_asked);
     let is_probe = matches!(request.path(), b"/live" | b"/ready");
     let told = if !is_here && !is_probe {
-        Told::text(421, FOREIGN)
+        OwnResponse::text(421, FOREIGN)
     } else if is_read {
         tell(entry.store, request.path())
     } else {
-        Told::text(405, "only GET and HEAD are for here\n")
+        OwnResponse::text(405, "only GET and HEAD are for here\n")
     };
     entry.keep(rest, 0);
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !entry.store.stage.parts() && !has_body;
+    constraints.is_persistent &= !entry.store.service.closes_after_response() && !has_body;
     let ticket = entry.begin_request();
     let (store, _) = entry.into_parts();
     let mut writer = ResponseWriter::new(store, ticket);
@@ -96,22 +96,22 @@ pub(crate) fn respond(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8
     writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[body]) });
 }
 
-fn tell(store: &mut Store, path: &[u8]) -> Told {
+fn tell(store: &mut Store, path: &[u8]) -> OwnResponse {
     let has_page = store.settings.has_status_page;
     match path {
         b"/metrics" => {
             let body = snapshot(store).prometheus();
-            Told { status: 200, media_type: MEDIA_TYPE, body }
+            OwnResponse { status: 200, media_type: MEDIA_TYPE, body }
         }
-        b"/stats" => Told { status: 200, media_type: JSON, body: snapshot(store).json() },
-        b"/live" => Told::text(200, "alive\n"),
+        b"/stats" => OwnResponse { status: 200, media_type: JSON, body: snapshot(store).json() },
+        b"/live" => OwnResponse::text(200, "alive\n"),
         b"/ready" => {
             let (status, text) = readiness(store);
-            Told::text(status, &format!("{text}\n"))
+            OwnResponse::text(status, &format!("{text}\n"))
         }
-        b"/" if has_page => Told { status: 200, media_type: HTML, body: PAGE.to_owned() },
-        b"/" => Told::text(200, "/metrics /stats /live /ready\n"),
-        _ => Told::text(404, "there are /metrics, /stats, /live and /ready\n"),
+        b"/" if has_page => OwnResponse { status: 200, media_type: HTML, body: PAGE.to_owned() },
+        b"/" => OwnResponse::text(200, "/metrics /stats /live /ready\n"),
+        _ => OwnResponse::text(404, "there are /metrics, /stats, /live and /ready\n"),
     }
 }
 
@@ -126,8 +126,8 @@ fn readiness(store: &mut Store) -> (u16, &'static str) {
 pub(crate) fn snapshot(store: &Store) -> Snapshot {
     let Some(metrics) = &store.metrics else { return Snapshot::default() };
     let here = Present {
-        is_serving: store.stage.accepts(),
-        is_draining: !store.stage.accepts(),
+        is_serving: store.service.accepts(),
+        is_draining: !store.service.accepts(),
         connections: store.count() as u64,
         active: store.activity.count(),
         waiting: store.turns.len() as u64,
@@ -138,7 +138,7 @@ pub(crate) fn snapshot(store: &Store) -> Snapshot {
     Snapshot::read(metrics.table(), monotonic_us(), present)
 }
 
-impl Told {
+impl OwnResponse {
     fn text(status: u16, text: &str) -> Self {
         Self { status, media_type: TEXT, body: text.to_owned() }
     }

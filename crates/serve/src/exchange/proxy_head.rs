@@ -6,7 +6,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::proxy::parse_proxy_head;
 
-use crate::entry::{Entry, Received};
+use crate::entry::{Entry, ReadOutcome};
 use crate::exchange::closing;
 use crate::listen::listener::Peer;
 use crate::store::entry_mut::EntryMut;
@@ -43,9 +43,9 @@ pub(crate) fn take_before_handshake<'a>(
         return Some(guard);
     };
     let length = match peek(connection, inbox) {
-        Received::Bytes(length) => length,
-        Received::Later => return None,
-        Received::Ended => {
+        ReadOutcome::Bytes(length) => length,
+        ReadOutcome::Later => return None,
+        ReadOutcome::Ended => {
             guard.close();
             return None;
         }
@@ -71,16 +71,16 @@ fn begin_behind(connection: &mut Entry, client: Option<SocketAddr>) {
 }
 
 /// Reads what is there, and leaves it there.
-fn peek(connection: &mut Entry, inbox: &mut [u8]) -> Received {
+fn peek(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
     // More of it is a new event.
     if !std::mem::take(&mut connection.is_readable) {
-        return Received::Later;
+        return ReadOutcome::Later;
     }
-    let Some(socket) = connection.carrier.socket() else { return Received::Ended };
+    let Some(socket) = connection.carrier.socket() else { return ReadOutcome::Ended };
     match retry_on_intr(|| recv(socket, &mut *inbox, RecvFlags::PEEK)) {
-        Ok((length, _)) if length > 0 => Received::Bytes(length),
-        Err(Errno::AGAIN) => Received::Later,
-        Ok(_) | Err(_) => Received::Ended,
+        Ok((length, _)) if length > 0 => ReadOutcome::Bytes(length),
+        Err(Errno::AGAIN) => ReadOutcome::Later,
+        Ok(_) | Err(_) => ReadOutcome::Ended,
     }
 }
 

@@ -9,7 +9,7 @@ use thruway_http1::{
 };
 
 use crate::entry::upload::{Body, Spool, Upload};
-use crate::entry::{Payload, Received, State};
+use crate::entry::{Payload, ReadOutcome, State};
 use crate::exchange::admission::{self, LATE};
 use crate::exchange::closing;
 use crate::exchange::counting;
@@ -51,17 +51,17 @@ impl RequestReader {
             &own[..]
         } else {
             match entry.receive(&mut self.inbox) {
-                Received::Bytes(length) if own.is_empty() => &self.inbox[..length],
-                Received::Bytes(length) => {
+                ReadOutcome::Bytes(length) if own.is_empty() => &self.inbox[..length],
+                ReadOutcome::Bytes(length) => {
                     own.extend_from_slice(&self.inbox[..length]);
                     &own[..]
                 }
-                Received::Later => {
+                ReadOutcome::Later => {
                     // A piece of a record is not yet a byte of a head, which alone begins another time.
                     (entry.since_ms, entry.input) = (since_ms, own);
                     return;
                 }
-                Received::Ended => return drop(guard.close()),
+                ReadOutcome::Ended => return drop(guard.close()),
             }
         };
         if entry.awaits_proxy_head {
@@ -102,9 +102,9 @@ impl RequestReader {
         let own = std::mem::take(&mut entry.input);
         let bytes = if own.is_empty() {
             match entry.receive(&mut self.inbox) {
-                Received::Bytes(length) => &self.inbox[..length],
-                Received::Later => return,
-                Received::Ended => return drop(guard.close()),
+                ReadOutcome::Bytes(length) => &self.inbox[..length],
+                ReadOutcome::Later => return,
+                ReadOutcome::Ended => return drop(guard.close()),
             }
         } else {
             &own[..]
@@ -254,7 +254,7 @@ fn hand_over(
     handler: &mut impl Handler,
 ) {
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !guard.ends_after_response();
+    constraints.is_persistent &= !guard.closes_after_response();
     let now_ms = guard.store.clock.now_ms;
     let is_late = admission::is_late(&guard, request);
     let ticket = guard.begin_request();

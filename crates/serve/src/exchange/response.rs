@@ -15,7 +15,7 @@ use crate::entry::{Entry, Payload, State, Stream};
 use crate::exchange::counting;
 use crate::exchange::http2::output;
 use crate::output::unchunk::Unchunk;
-use crate::output::{Flushed, Part, QUANTUM_BYTES};
+use crate::output::{FlushOutcome, Part, QUANTUM_BYTES};
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
@@ -41,7 +41,7 @@ pub enum Direction {
 
 /// The result of writing a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Written {
+pub enum WriteOutcome {
     /// It is sent, or waits behind so many bytes: wait with the next piece while they are too many.
     Backlog(u64),
     /// It is beyond the length that the head has announced: the connection is reset.
@@ -153,12 +153,14 @@ impl<'a> ResponseWriter<'a> {
 
     /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
-    pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> Written {
-        let Some(mut guard) = self.store.find_request(self.ticket) else { return Written::Gone };
-        let is_last = guard.ends_after_response();
+    pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> WriteOutcome {
+        let Some(mut guard) = self.store.find_request(self.ticket) else {
+            return WriteOutcome::Gone;
+        };
+        let is_last = guard.closes_after_response();
         let entry = &mut *guard;
         if !matches!(entry.state, State::Handling) {
-            return Written::Gone;
+            return WriteOutcome::Gone;
         }
         entry.is_persistent = plan.is_persistent && !is_last;
         counting::note_status(entry, head);
@@ -170,30 +172,32 @@ impl<'a> ResponseWriter<'a> {
         let unchunk = unchunk.map(Box::new);
         entry.state = State::Streaming(Stream { framing: plan.framing, left, unchunk });
         entry.push_bytes(head);
-        Written::Backlog(entry.backlog_bytes())
+        WriteOutcome::Backlog(entry.backlog_bytes())
     }
 
     /// Sends a piece of the body, or keeps what the client does not take now. A piece that is longer than what is left
     /// of the announced length resets the connection.
-    pub fn write(&mut self, piece: &[u8]) -> Written {
-        let Some(mut entry) = self.store.find_request(self.ticket) else { return Written::Gone };
-        let State::Streaming(stream) = &mut entry.state else { return Written::Gone };
+    pub fn write(&mut self, piece: &[u8]) -> WriteOutcome {
+        let Some(mut entry) = self.store.find_request(self.ticket) else {
+            return WriteOutcome::Gone;
+        };
+        let State::Streaming(stream) = &mut entry.state else { return WriteOutcome::Gone };
         let decoded = stream.unchunk.as_mut().map(|unchunk| unchunk.take(piece));
         match decoded {
             None => write_plain(entry, piece),
             Some(Ok(body)) => write_plain(entry, &body),
             Some(Err(_)) => {
                 abort_unchunked(entry);
-                Written::Gone
+                WriteOutcome::Gone
             }
         }
     }
 
     /// Sends what waits, as far as the client takes it.
-    pub fn flush(&mut self) -> Written {
+    pub fn flush(&mut self) -> WriteOutcome {
         match self.store.find_request(self.ticket) {
             Some(entry) => backlog(flush_waiting(entry)),
-            None => Written::Gone,
+            None => WriteOutcome::Gone,
         }
     }
 
@@ -270,7 +274,7 @@ impl<'a> ResponseWriter<'a> {
         // Before it is sent: what a client has seen is counted.
         counting::note_status(&mut guard, response.head);
         counting::end(&mut guard);
-        let is_last = guard.ends_after_response();
+        let is_last = guard.closes_after_response();
         let entry = &mut *guard;
         entry.state = State::Responding;
         entry.is_persistent = response.plan.is_persistent && !is_last;
@@ -287,8 +291,8 @@ impl<'a> ResponseWriter<'a> {
 }
 
 /// What waits of the response, if the connection is still open.
-fn backlog(entry: Option<EntryMut<'_>>) -> Written {
-    entry.map_or(Written::Gone, |entry| Written::Backlog(entry.backlog_bytes()))
+fn backlog(entry: Option<EntryMut<'_>>) -> WriteOutcome {
+    entry.map_or(WriteOutcome::Gone, |entry| WriteOutcome::Backlog(entry.backlog_bytes()))
 }
 
 /// Ends the connection for a body that does not consist of chunks, or lacks the last one, though its head says so.
@@ -310,7 +314,10 @@ fn flush_waiting(mut entry: EntryMut<'_>) -> Option<EntryMut<'_>> {
 }
 
 /// Goes on after a delivery.
-fn go_on<'a>(mut entry: EntryMut<'a>, flushed: Result<Flushed, Errno>) -> Option<EntryMut<'a>> {
+fn go_on<'a>(
+    mut entry: EntryMut<'a>,
+    flushed: Result<FlushOutcome, Errno>,
+) -> Option<EntryMut<'a>> {
     if output::parent_of(&entry).is_some() {
         output::flush(entry.reborrow());
         return entry.if_open();
@@ -320,15 +327,15 @@ fn go_on<'a>(mut entry: EntryMut<'a>, flushed: Result<Flushed, Errno>) -> Option
     Some(entry)
 }
 
-fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> Written {
+fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> WriteOutcome {
     let entry = &mut *guard;
-    let State::Streaming(stream) = &mut entry.state else { return Written::Gone };
+    let State::Streaming(stream) = &mut entry.state else { return WriteOutcome::Gone };
     if !stream.takes(piece) {
         guard.reset();
-        return Written::Excess;
+        return WriteOutcome::Excess;
     }
     if piece.is_empty() || stream.framing == ResponseFraming::Empty {
-        return Written::Backlog(entry.backlog_bytes());
+        return WriteOutcome::Backlog(entry.backlog_bytes());
     }
     // As much as the client takes, so that the backlog does not grow before a fast client.
     let most = piece.len() + QUANTUM_BYTES;

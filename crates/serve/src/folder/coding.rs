@@ -6,27 +6,27 @@ use thruway_http1::field::members;
 
 /// A variant of a file: the suffix of its name, and its content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Coding {
+pub(super) struct ContentCoding {
     pub(super) suffix: &'static str,
     pub(super) name: &'static str,
 }
 
 /// The file as it is.
-pub(super) const IDENTITY: Coding = Coding { suffix: "", name: "" };
+pub(super) const IDENTITY: ContentCoding = ContentCoding { suffix: "", name: "" };
 
 /// Variants of a file, itself included.
 pub(super) const CODINGS_MAX: usize = CODINGS.len() + 1;
 
 /// Usually the smallest first.
-const CODINGS: [Coding; 3] = [
-    Coding { suffix: ".br", name: "br" },
-    Coding { suffix: ".zst", name: "zstd" },
-    Coding { suffix: ".gz", name: "gzip" },
+const CODINGS: [ContentCoding; 3] = [
+    ContentCoding { suffix: ".br", name: "br" },
+    ContentCoding { suffix: ".zst", name: "zstd" },
+    ContentCoding { suffix: ".gz", name: "gzip" },
 ];
 
 /// The codings that `accept` (an `Accept-Encoding` field) allows, best first. The file as it is
 /// comes last, unless the client rates it above others.
-pub(super) fn accepted(accept: Option<&[u8]>) -> Cow<'static, [Coding]> {
+pub(super) fn accepted(accept: Option<&[u8]>) -> Cow<'static, [ContentCoding]> {
     let Some(accept) = accept else { return Cow::Borrowed(&[IDENTITY]) };
     let identity = weight(accept, "identity");
     let mut rated: Vec<_> = CODINGS

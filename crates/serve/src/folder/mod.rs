@@ -25,9 +25,9 @@ use crate::entry::Payload;
 use crate::exchange::handler::{Exchange, Handler};
 use crate::exchange::response::Response;
 use crate::output::Part;
-use coding::Coding;
+use coding::ContentCoding;
 use media::{Media, MediaTypes};
-use range::Wanted;
+use range::RequestedRange;
 use validators::{Validators, Verdict};
 
 /// A listing needs its own style, and nothing else.
@@ -60,7 +60,7 @@ enum Target {
 struct File {
     file: OpenFile,
     media: Media,
-    coding: Coding,
+    coding: ContentCoding,
 }
 
 impl Folder {
@@ -126,13 +126,15 @@ impl Folder {
                 return self.send_bare(exchange, 304, &found, &validators, None);
             }
             Verdict::Failed => return self.send_bare(exchange, 412, &found, &validators, Some(0)),
-            Verdict::Send if request.is_head() || !validators.allows_range(request) => Wanted::All,
+            Verdict::Send if request.is_head() || !validators.allows_range(request) => {
+                RequestedRange::All
+            }
             Verdict::Send => range::wanted(request.known(KnownField::Range), size),
         };
         match wanted {
-            Wanted::All => self.send_range(exchange, found, &validators, 0..size, 200),
-            Wanted::Nothing => self.send_bare(exchange, 416, &found, &validators, Some(0)),
-            Wanted::Some(ranges) => match <[Range<u64>; 1]>::try_from(ranges) {
+            RequestedRange::All => self.send_range(exchange, found, &validators, 0..size, 200),
+            RequestedRange::Nothing => self.send_bare(exchange, 416, &found, &validators, Some(0)),
+            RequestedRange::Some(ranges) => match <[Range<u64>; 1]>::try_from(ranges) {
                 Ok([range]) => self.send_range(exchange, found, &validators, range, 206),
                 Err(ranges) => self.send_ranges(exchange, found, &validators, &ranges),
             },

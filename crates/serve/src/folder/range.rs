@@ -12,7 +12,7 @@ const UNIT: &[u8] = b"bytes=";
 
 /// What a `Range` field asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RequestedRange {
     /// The whole file: no range, a malformed one, or more bytes than the file has.
     All,
     /// These ranges, none of them empty.
@@ -22,30 +22,30 @@ pub(super) enum Wanted {
 }
 
 /// The ranges that `field` means in a file of `size` bytes.
-pub(super) fn wanted(field: Option<&[u8]>, size: u64) -> Wanted {
+pub(super) fn wanted(field: Option<&[u8]>, size: u64) -> RequestedRange {
     // RFC 9110, 14.1: units are case-insensitive.
     let unit_and_set = field.and_then(|field| field.split_at_checked(UNIT.len()));
     let Some((_, set)) = unit_and_set.filter(|(unit, _)| unit.eq_ignore_ascii_case(UNIT)) else {
-        return Wanted::All;
+        return RequestedRange::All;
     };
     let mut ranges = Vec::new();
     let mut count = 0;
     for member in members(set) {
         count += 1;
         match range(member, size) {
-            _ if count > RANGES_MAX => return Wanted::All,
-            None => return Wanted::All,
+            _ if count > RANGES_MAX => return RequestedRange::All,
+            None => return RequestedRange::All,
             Some(range) if range.is_empty() => {}
             Some(range) => ranges.push(range),
         }
     }
     let bytes = ranges.iter().map(|range| range.end - range.start);
     match bytes.fold(0_u64, u64::saturating_add) {
-        _ if count == 0 => Wanted::All,
-        0 => Wanted::Nothing,
+        _ if count == 0 => RequestedRange::All,
+        0 => RequestedRange::Nothing,
         // As nginx does: ranges that overlap to more than the file get the file once.
-        bytes if bytes > size && ranges.len() > 1 => Wanted::All,
-        _ => Wanted::Some(ranges),
+        bytes if bytes > size && ranges.len() > 1 => RequestedRange::All,
+        _ => RequestedRange::Some(ranges),
     }
 }
 
@@ -82,13 +82,13 @@ fn number(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn of_ten(field: &str) -> Wanted {
+    fn of_ten(field: &str) -> RequestedRange {
         wanted(Some(field.as_bytes()), 10)
     }
 
     /// Each pair is where a range starts and where it ends.
-    fn some(ranges: &[(u64, u64)]) -> Wanted {
-        Wanted::Some(ranges.iter().map(|(start, end)| *start..*end).collect())
+    fn some(ranges: &[(u64, u64)]) -> RequestedRange {
+        RequestedRange::Some(ranges.iter().map(|(start, end)| *start..*end).collect())
     }
 
     #[test]
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn what_lies_behind_the_end_cannot_be_sent() {
-        assert_eq!(of_ten("bytes=10-"), Wanted::Nothing);
-        assert_eq!(of_ten("bytes=10-20,30-40"), Wanted::Nothing);
-        assert_eq!(of_ten("bytes=-0"), Wanted::Nothing);
-        assert_eq!(wanted(Some(b"bytes=0-"), 0), Wanted::Nothing);
+        assert_eq!(of_ten("bytes=10-"), RequestedRange::Nothing);
+        assert_eq!(of_ten("bytes=10-20,30-40"), RequestedRange::Nothing);
+        assert_eq!(of_ten("bytes=-0"), RequestedRange::Nothing);
+        assert_eq!(wanted(Some(b"bytes=0-"), 0), RequestedRange::Nothing);
     }
 
     #[test]
@@ -129,15 +129,15 @@ mod tests {
             "bytes= ",
             "bytes=+1-2",
         ] {
-            assert_eq!(of_ten(field), Wanted::All, "{field}");
+            assert_eq!(of_ten(field), RequestedRange::All, "{field}");
         }
-        assert_eq!(wanted(None, 10), Wanted::All);
+        assert_eq!(wanted(None, 10), RequestedRange::All);
     }
 
     #[test]
     fn a_client_cannot_ask_for_more_than_everything() {
-        assert_eq!(of_ten("bytes=0-,0-,0-"), Wanted::All);
+        assert_eq!(of_ten("bytes=0-,0-,0-"), RequestedRange::All);
         let many = vec!["0-0"; RANGES_MAX + 1].join(",");
-        assert_eq!(wanted(Some(format!("bytes={many}").as_bytes()), 1000), Wanted::All);
+        assert_eq!(wanted(Some(format!("bytes={many}").as_bytes()), 1000), RequestedRange::All);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::adding::Adding;
+use super::adding::AddMode;
 
 /// How long a window lasts, in microseconds.
 pub(super) const WINDOW_US: u64 = 30_000_000;
@@ -41,7 +41,7 @@ const COMPETES_US: u64 = 500;
 
 /// A client's request that is over.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Served<'a> {
+pub(super) struct ServedRequest<'a> {
     pub(super) hash: u64,
     pub(super) name: &'a [u8],
     pub(super) served_us: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Client {
 }
 
 /// Counts a request for its client.
-pub(super) fn note(words: &[AtomicU64], now_us: u64, served: Served<'_>, adding: Adding) {
+pub(super) fn note(words: &[AtomicU64], now_us: u64, served: ServedRequest<'_>, adding: AddMode) {
     let epoch = now_us / WINDOW_US + 1;
     let window = window(words, epoch);
     if window[EPOCH].load(Ordering::Relaxed) != epoch {
@@ -93,7 +93,7 @@ fn ways(window: &[AtomicU64], hash: u64) -> &[AtomicU64] {
     &window[at..at + WAYS * CLIENT_WORDS]
 }
 
-fn add(words: &[AtomicU64], served: Served<'_>, adding: Adding) {
+fn add(words: &[AtomicU64], served: ServedRequest<'_>, adding: AddMode) {
     adding.add(&words[REQUESTS], 1);
     adding.add(&words[SERVED_US], served.served_us);
     adding.add(&words[WAITED_US], served.waited_us);
@@ -195,8 +195,8 @@ mod tests {
 
     fn note_of(words: &[AtomicU64], now_us: u64, hash: u64, name: &str, times: [u64; 2]) {
         let [served_us, waited_us] = times;
-        let served = Served { hash, name: name.as_bytes(), served_us, waited_us };
-        note(words, now_us, served, Adding::Alone);
+        let served = ServedRequest { hash, name: name.as_bytes(), served_us, waited_us };
+        note(words, now_us, served, AddMode::Alone);
     }
 
     fn read(words: &[AtomicU64], now_us: u64) -> Clients {

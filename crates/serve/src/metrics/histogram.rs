@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::adding::Adding;
+use super::adding::AddMode;
 
 /// Upper bounds of the buckets, in microseconds; one more bucket has what is longer.
 pub(super) const BOUNDS_US: [u64; 18] = [
@@ -22,7 +22,7 @@ const BUCKETS: usize = BOUNDS_US.len() + 1;
 pub(super) const WORDS: usize = BUCKETS + 1;
 
 /// Counts a time.
-pub(super) fn record(words: &[AtomicU64], us: u64, adding: Adding) {
+pub(super) fn record(words: &[AtomicU64], us: u64, adding: AddMode) {
     // Most times of a quick application are in the first one.
     let is_short = us <= BOUNDS_US[0];
     let bucket = if is_short { 0 } else { BOUNDS_US.partition_point(|bound| *bound < us) };
@@ -79,7 +79,7 @@ mod tests {
     fn a_time_is_counted_in_the_bucket_whose_bound_it_does_not_exceed() {
         let words: Vec<_> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         for us in [0, 100, 101, 60_000_000, 60_000_001] {
-            record(&words, us, Adding::Alone);
+            record(&words, us, AddMode::Alone);
         }
         let mut histogram = Histogram::default();
         histogram.add(&words);

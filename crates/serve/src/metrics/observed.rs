@@ -4,7 +4,7 @@ use crate::metrics::TARGET_BYTES;
 
 /// The request of a connection, as it is counted when its response is whole.
 #[derive(Debug, Default)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedRequest {
     /// When it had its turn; zero without a request.
     pub(crate) begun_us: u64,
     pub(crate) waited_us: u64,

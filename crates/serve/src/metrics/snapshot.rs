@@ -133,7 +133,7 @@ fn memory_bytes(pid: u64) -> Option<u64> {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use super::super::table::{Ended, WorkerMetrics};
+    use super::super::table::{EndedRequest, WorkerMetrics};
     use super::*;
 
     /// Two workers, of which the second one is dead, and three requests.
@@ -153,7 +153,7 @@ pub(super) mod tests {
             let client = (worker.hash(name.as_bytes()), name.as_bytes());
             let (now_us, took_us, waited_us) = (1, 7_100, 900);
             let target = b"GET /a\\b";
-            worker.end(Ended { now_us, took_us, waited_us, status, client, target });
+            worker.end(EndedRequest { now_us, took_us, waited_us, status, client, target });
         }
         Snapshot::read(&table, 1, |index| Present {
             is_serving: index == 0,

@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use thruway_sys::shared_memory::Anonymous;
 
-use super::adding::Adding;
-use super::clients::{self, Served};
+use super::adding::AddMode;
+use super::clients::{self, ServedRequest};
 use super::{histogram, slowest};
 
 const PID: usize = 0;
@@ -76,7 +76,7 @@ pub(super) struct Counts<'a>(&'a [AtomicU64]);
 
 /// A request that is over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended<'a> {
+pub(crate) struct EndedRequest<'a> {
     pub(crate) now_us: u64,
     pub(crate) took_us: u64,
     pub(crate) waited_us: u64,
@@ -133,12 +133,13 @@ impl WorkerMetrics {
     }
 
     /// A request has its whole response.
-    pub(crate) fn end(&self, ended: Ended<'_>) {
-        let Ended { now_us, took_us, waited_us, status, client: (hash, name), target } = ended;
+    pub(crate) fn end(&self, ended: EndedRequest<'_>) {
+        let EndedRequest { now_us, took_us, waited_us, status, client: (hash, name), target } =
+            ended;
         self.respond(status);
         self.record(Time::Request, took_us);
         let row = self.table.row(self.index).0;
-        let served = Served { hash, name, served_us: took_us, waited_us };
+        let served = ServedRequest { hash, name, served_us: took_us, waited_us };
         clients::note(&row[CLIENTS..SLOWEST], now_us, served, self.adding());
         slowest::note(
             &row[SLOWEST..][..slowest::WORDS],
@@ -171,9 +172,9 @@ impl WorkerMetrics {
     }
 
     /// Alone, unless another process has begun with the row.
-    fn adding(&self) -> Adding {
+    fn adding(&self) -> AddMode {
         let is_last = self.table.row(self.index).starts() == self.start;
-        if is_last { Adding::Alone } else { Adding::Beside }
+        if is_last { AddMode::Alone } else { AddMode::Beside }
     }
 
     fn add(&self, at: usize, count: u64) {
@@ -254,7 +255,7 @@ mod tests {
             let target = b"GET /";
             let times = (9, 40, 2);
             let (now_us, took_us, waited_us) = times;
-            worker.end(Ended { now_us, took_us, waited_us, status: 503, client, target });
+            worker.end(EndedRequest { now_us, took_us, waited_us, status: 503, client, target });
             worker.abort();
         }
         let row = table.row(1);

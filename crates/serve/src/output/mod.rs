@@ -87,7 +87,7 @@ impl Part {
 
 /// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flushed {
+pub(crate) enum FlushOutcome {
     /// All is sent.
     Done,
     /// The client has to take something first.
@@ -191,10 +191,10 @@ impl Output {
         &mut self,
         socket: BorrowedFd<'_>,
         quantum: &mut usize,
-    ) -> Result<Flushed, Errno> {
+    ) -> Result<FlushOutcome, Errno> {
         while let Some(first) = self.parts.front_mut() {
             if *quantum == 0 {
-                return Ok(Flushed::Quantum);
+                return Ok(FlushOutcome::Quantum);
             }
             let sent = match first {
                 Part::File { file, offset, length } => {
@@ -209,7 +209,7 @@ impl Output {
                     *quantum -= sent.min(*quantum);
                     self.left_bytes += sent as u64;
                 }
-                Err(Errno::AGAIN) => return Ok(Flushed::Blocked),
+                Err(Errno::AGAIN) => return Ok(FlushOutcome::Blocked),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -217,7 +217,7 @@ impl Output {
                 self.parts.pop_front();
             }
         }
-        Ok(Flushed::Done)
+        Ok(FlushOutcome::Done)
     }
 
     /// Takes the next bytes, so many at most: fewer at the end of a part.
@@ -349,7 +349,7 @@ mod tests {
         output.push(Part::Bytes(b" end".to_vec()));
         assert_eq!(output.memory_bytes(), 16);
         let mut quantum = QUANTUM_BYTES;
-        assert_eq!(output.flush(server.as_fd(), &mut quantum), Ok(Flushed::Done));
+        assert_eq!(output.flush(server.as_fd(), &mut quantum), Ok(FlushOutcome::Done));
         assert_eq!((quantum, output.memory_bytes()), (QUANTUM_BYTES - 20, 0));
         drop(server);
         let mut got = String::new();
@@ -365,13 +365,13 @@ mod tests {
         output.push(Part::File { file: file(&[b'b'; 10]), offset: 0, length: 10 });
         for left in [13, 6] {
             let mut quantum = 7;
-            assert_eq!(output.flush(server.as_fd(), &mut quantum), Ok(Flushed::Quantum));
+            assert_eq!(output.flush(server.as_fd(), &mut quantum), Ok(FlushOutcome::Quantum));
             assert_eq!(
                 output.parts.iter().map(Part::left_bytes).sum::<u64>() as usize - output.sent,
                 left
             );
         }
-        assert_eq!(output.flush(server.as_fd(), &mut 7), Ok(Flushed::Done));
+        assert_eq!(output.flush(server.as_fd(), &mut 7), Ok(FlushOutcome::Done));
         drop(server);
         let mut got = Vec::new();
         client.read_to_end(&mut got).unwrap();
@@ -383,7 +383,7 @@ mod tests {
         let (server, mut client) = pair();
         let mut output = Output::default();
         output.push(Part::Bytes(b"head ".to_vec()));
-        assert_eq!(output.flush(server.as_fd(), &mut 2), Ok(Flushed::Quantum));
+        assert_eq!(output.flush(server.as_fd(), &mut 2), Ok(FlushOutcome::Quantum));
         output.push(Part::Shared(Box::new("one ")));
         output.push(Part::File { file: file(b"two "), offset: 0, length: 4 });
         output.push(Part::Bytes(b"three ".to_vec()));
@@ -395,7 +395,7 @@ mod tests {
         output.spool(0).unwrap();
         assert_eq!((output.memory_bytes(), output.waiting_bytes()), (0, 22));
         output.push(Part::Bytes(b"end".to_vec()));
-        assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Ok(Flushed::Done));
+        assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Ok(FlushOutcome::Done));
         assert_eq!((output.waiting_bytes(), output.left_bytes()), (0, 27));
         drop(server);
         let mut got = String::new();
@@ -416,7 +416,10 @@ mod tests {
         let (server, client) = pair();
         let mut output = Output::default();
         output.push(Part::Bytes(vec![0; 8 << 20]));
-        assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Ok(Flushed::Blocked));
+        assert_eq!(
+            output.flush(server.as_fd(), &mut usize::MAX.clone()),
+            Ok(FlushOutcome::Blocked)
+        );
         assert!(output.memory_bytes() < 8 << 20);
         drop(client);
         assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Err(Errno::PIPE));

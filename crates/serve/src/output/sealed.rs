@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use thruway_tls::Session;
 
-use super::{Flushed, Output, Part, gather, read_file};
+use super::{FlushOutcome, Output, Part, gather, read_file};
 
 /// Bytes that are read from a file at once, to be sealed and sent.
 const PIECE_BYTES: usize = 64 << 10;
@@ -24,7 +24,7 @@ impl Output {
         session: &mut Session,
         socket: BorrowedFd<'_>,
         quantum: &mut usize,
-    ) -> Result<Flushed, Errno> {
+    ) -> Result<FlushOutcome, Errno> {
         let mut piece = Vec::new();
         loop {
             while !self.parts.is_empty()
@@ -33,14 +33,14 @@ impl Output {
             {}
             match send(session, socket) {
                 Ok(()) => {}
-                Err(Errno::AGAIN) => return Ok(Flushed::Blocked),
+                Err(Errno::AGAIN) => return Ok(FlushOutcome::Blocked),
                 Err(errno) => return Err(errno),
             }
             if self.parts.is_empty() {
-                return Ok(Flushed::Done);
+                return Ok(FlushOutcome::Done);
             }
             if *quantum == 0 {
-                return Ok(Flushed::Quantum);
+                return Ok(FlushOutcome::Quantum);
             }
         }
     }

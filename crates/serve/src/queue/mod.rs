@@ -5,15 +5,15 @@
 //! run queue. [`client_turns`] tells the workers of each other's turns then. All are told the time, and none does any
 //! I/O.
 //!
-//! Reading order: `run_queue`, `mean_interval`, `policy`, then `client_turns`, `client_queue`, `standing`, and `waits`
-//! for limits on the time that a request may wait. `simulation` tests them all.
+//! Reading order: `run_queue`, `mean_interval`, `policy`, then `client_turns`, `client_queue`, `queue_position`, and
+//! `waits` for limits on the time that a request may wait. `simulation` tests them all.
 
 pub(crate) mod client_queue;
 pub(crate) mod client_turns;
 pub(crate) mod mean_interval;
 pub(crate) mod policy;
+pub(crate) mod queue_position;
 pub(crate) mod run_queue;
 #[cfg(test)]
 mod simulation;
-pub(crate) mod standing;
 pub(crate) mod waits;

@@ -14,14 +14,14 @@ use thruway_websocket::CloseCode;
 
 use crate::entry::carrier::StreamLink;
 use crate::entry::multiplexer::Multiplexer;
-use crate::entry::socket_state::SocketStage;
+use crate::entry::socket_state::SocketState;
 use crate::entry::ticket::Ticket;
 use crate::entry::upload::Upload;
 use crate::entry::{self, Entry, State, stream_of};
 use crate::events::clock::monotonic_us;
 use crate::events::slab::EntryId;
 use crate::events::token::Token;
-use crate::output::Flushed;
+use crate::output::FlushOutcome;
 use crate::store::Store;
 
 /// A response keeps this much in memory before any of it goes to a file.
@@ -194,9 +194,9 @@ impl<'a> EntryMut<'a> {
 
     /// Whether the connection ends after its response: all do, or others go on with them, and this one is bound to
     /// this process.
-    pub(crate) fn ends_after_response(&self) -> bool {
-        let stage = self.store.stage;
-        stage.parts() || stage.passes_on() && self.is_bound()
+    pub(crate) fn closes_after_response(&self) -> bool {
+        let stage = self.store.service;
+        stage.closes_after_response() || stage.hands_over() && self.is_bound()
     }
 
     /// Closes the entry, with its streams. Its socket is closed when the returned entry is dropped. An upgraded
@@ -257,7 +257,7 @@ impl<'a> EntryMut<'a> {
     }
 
     /// Goes on after a write: to the next request when the response is sent.
-    pub(crate) fn after_flush(mut self, flushed: Result<Flushed, Errno>) -> Option<Self> {
+    pub(crate) fn after_flush(mut self, flushed: Result<FlushOutcome, Errno>) -> Option<Self> {
         let now_ms = self.store.clock.now_ms;
         let entry = &mut *self;
         let still_open = match (flushed, &entry.state) {
@@ -265,7 +265,7 @@ impl<'a> EntryMut<'a> {
                 self.close();
                 return None;
             }
-            (Ok(Flushed::Done), State::Responding) => {
+            (Ok(FlushOutcome::Done), State::Responding) => {
                 entry.state = State::Waiting;
                 entry.is_fresh = false;
                 entry.since_ms = now_ms;
@@ -278,7 +278,7 @@ impl<'a> EntryMut<'a> {
             }
             (Ok(_), _) => Some(self),
         };
-        still_open?.account_held(flushed == Ok(Flushed::Blocked))
+        still_open?.account_held(flushed == Ok(FlushOutcome::Blocked))
     }
 
     /// Counts what waits in memory for a client, and spools what is too much. That happens when the client takes
@@ -323,21 +323,21 @@ impl<'a> EntryMut<'a> {
     }
 
     /// Goes on after a write to an upgraded connection.
-    fn after_flush_upgraded(&mut self, flushed: Flushed) {
+    fn after_flush_upgraded(&mut self, flushed: FlushOutcome) {
         let entry = &mut **self;
         let Some(upgraded) = entry::upgraded_mut(entry) else { return };
-        if flushed != Flushed::Done {
+        if flushed != FlushOutcome::Done {
             upgraded.has_waited = true;
             return;
         }
         upgraded.is_drained |= std::mem::take(&mut upgraded.has_waited) && upgraded.wants_drained;
-        match upgraded.stage {
-            SocketStage::Leaving(code) => self.reborrow().finish_upgraded(code),
-            SocketStage::Broken(_) => {
+        match upgraded.state {
+            SocketState::Flushing(code) => self.reborrow().finish_upgraded(code),
+            SocketState::Broken(_) => {
                 entry.say_end();
                 entry.carrier.shut(Shutdown::Write);
             }
-            SocketStage::Open | SocketStage::Closing | SocketStage::Ended(_) => {}
+            SocketState::Open | SocketState::Closing | SocketState::Closed(_) => {}
         }
     }
 
@@ -349,7 +349,7 @@ impl<'a> EntryMut<'a> {
         if upgraded.is_over() {
             return;
         }
-        upgraded.stage = SocketStage::Ended(code);
+        upgraded.state = SocketState::Closed(code);
         entry.say_end();
         entry.carrier.shut(Shutdown::Both);
         entry.output = None;

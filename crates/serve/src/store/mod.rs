@@ -2,11 +2,11 @@
 //!
 //! Reading order: this file is the table of entries. `entry_mut` opens, flushes and closes them. `turns` keeps the
 //! order in which they are served, `deadlines` the time that each has left. `tls_listeners` holds the certificates of
-//! the listeners, `stage` the state of the service, and `warnings` the text for the log.
+//! the listeners, `service_state` the state of the service, and `warnings` the text for the log.
 
 pub(crate) mod deadlines;
 pub(crate) mod entry_mut;
-pub(crate) mod stage;
+pub(crate) mod service_state;
 pub(crate) mod tls_listeners;
 pub(crate) mod turns;
 pub(crate) mod warnings;
@@ -26,12 +26,12 @@ use crate::metrics::WorkerMetrics;
 use crate::output::QUANTUM_BYTES;
 use crate::queue::client_queue::ClientQueues;
 use crate::queue::client_turns::ClientTurns;
-use crate::queue::standing::Standing;
+use crate::queue::queue_position::QueuePosition;
 use crate::queue::waits::Waits;
 use crate::settings::Settings;
 use crate::settings::fair_by::FairBy;
 use crate::store::deadlines::Deadlines;
-use crate::store::stage::Stage;
+use crate::store::service_state::ServiceState;
 use crate::store::tls_listeners::TlsListeners;
 use crate::store::turns::Turns;
 use crate::store::warnings::Warnings;
@@ -59,7 +59,7 @@ pub(crate) struct Store {
     /// Peers that have sent what ended a connection.
     pub(crate) faulty_peers: Arc<FaultyPeers>,
     pub(crate) tls: TlsListeners,
-    pub(crate) stage: Stage,
+    pub(crate) service: ServiceState,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
     /// Where requests are counted, if they are.
@@ -107,7 +107,7 @@ impl Store {
             warnings: Warnings::default(),
             faulty_peers,
             tls,
-            stage: Stage::Serving,
+            service: ServiceState::Serving,
             held_bytes: 0,
             metrics: None,
             observed_as: Vec::new(),
@@ -172,7 +172,7 @@ impl Store {
     /// has no work any more.
     pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<(EntryId, EntryId)> {
         let id = self.slab.occupant(slot);
-        let keeps_back = self.stage == Stage::Holding;
+        let keeps_back = self.service == ServiceState::Suspended;
         let entry = &mut self.slab[id];
         if !entry.has_work() || keeps_back && entry.awaits_request() {
             return None;
@@ -209,21 +209,21 @@ impl Store {
     pub(crate) fn take_out(&mut self, slot: u32) {
         self.turns.remove(slot);
         let id = self.slab.occupant(slot);
-        let standing = std::mem::replace(&mut self.slab[id].standing, Standing::TakenOut);
+        let standing = std::mem::replace(&mut self.slab[id].standing, QueuePosition::TakenOut);
         self.leave_client(standing);
     }
 
     /// A request waits no more. If it was its client's first, the next one of the client takes its place.
-    fn leave_client(&mut self, standing: Standing) {
-        let Standing::First(client) = standing else { return };
+    fn leave_client(&mut self, standing: QueuePosition) {
+        let QueuePosition::First(client) = standing else { return };
         let clients = &mut self.turns.clients;
         let is_parked = |id| {
             let entry = self.slab.get(id);
-            entry.is_some_and(|entry| entry.standing == Standing::Parked(client))
+            entry.is_some_and(|entry| entry.standing == QueuePosition::Parked(client))
         };
         let Some(next) = clients.leave(client, is_parked) else { return };
         let entry = &mut self.slab[next];
-        entry.standing = Standing::First(client);
+        entry.standing = QueuePosition::First(client);
         entry.key_us = clients.first_key_us(client, entry.ready_us);
         self.turns.requeue(next.slot(), entry.key_us);
     }

@@ -4,8 +4,8 @@ use crate::entry::Entry;
 use crate::queue::client_queue::ClientQueues;
 use crate::queue::mean_interval::MeanInterval;
 use crate::queue::policy;
+use crate::queue::queue_position::QueuePosition;
 use crate::queue::run_queue::RunQueue;
-use crate::queue::standing::Standing;
 use crate::queue::waits::{Wait, Waits};
 
 /// The run queue, and what its keys are computed from.
@@ -39,7 +39,7 @@ impl Turns {
 
     /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
     pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Entry, ready_us: u64) {
-        let is_parked = matches!(connection.standing, Standing::Parked(_));
+        let is_parked = matches!(connection.standing, QueuePosition::Parked(_));
         if self.queue.contains(slot) || is_parked {
             return;
         }

@@ -43,7 +43,7 @@ pub struct WorkerHandle {
 }
 
 /// What all workers of a group have.
-pub(super) struct Shared {
+pub(super) struct SharedTables {
     pub(super) table: Arc<LoadTable>,
     pub(super) client_turns: Arc<ClientTurns>,
     pub(super) faulty_peers: Arc<FaultyPeers>,
@@ -65,8 +65,8 @@ struct Service {
 }
 
 impl WorkerHandle {
-    pub(super) fn new(index: usize, shared: Shared) -> Self {
-        let Shared { table, client_turns, faulty_peers, metrics, ticket_keys, ends } = shared;
+    pub(super) fn new(index: usize, shared: SharedTables) -> Self {
+        let SharedTables { table, client_turns, faulty_peers, metrics, ticket_keys, ends } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
@@ -311,11 +311,11 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
-    use crate::workers::WorkerGroup;
+    use crate::workers::WorkerTable;
 
     #[test]
     fn a_worker_that_is_full_takes_a_few_more_and_then_none() {
-        let group = WorkerGroup::new(2).unwrap();
+        let group = WorkerTable::new(2).unwrap();
         let (me, sibling) = (group.handle(0), group.handle(1));
         for (open, has_room) in [(0, true), (16, true), (17, true), (18, false), (99, false)] {
             sibling.note_connections(open, 0);

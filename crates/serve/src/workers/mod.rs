@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
-use handle::Shared;
+use handle::SharedTables;
 pub use handle::WorkerHandle;
 pub use handover::{Handover, VERSION};
 pub(crate) use mailbox::{MESSAGE_BYTES, Message, read_message, write_message};
@@ -46,7 +46,7 @@ use load_table::LoadTable;
 
 /// What all workers share. It is made before they are forked, or started.
 #[derive(Debug)]
-pub struct WorkerGroup {
+pub struct WorkerTable {
     table: Arc<LoadTable>,
     ends: Arc<Ends>,
     client_turns: Arc<ClientTurns>,
@@ -55,7 +55,7 @@ pub struct WorkerGroup {
     ticket_keys: Arc<TicketKeys>,
 }
 
-impl WorkerGroup {
+impl WorkerTable {
     /// A group of so many workers.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl WorkerGroup {
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
     #[must_use]
     pub fn handle(&self, index: usize) -> WorkerHandle {
-        let shared = Shared {
+        let shared = SharedTables {
             table: Arc::clone(&self.table),
             client_turns: Arc::clone(&self.client_turns),
             faulty_peers: Arc::clone(&self.faulty_peers),

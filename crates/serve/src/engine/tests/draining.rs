@@ -8,7 +8,7 @@ fn draining_serves_what_was_asked_and_hangs_up() {
     let (mut idle, mut busy) = (rig.connect(), rig.connect());
     busy.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 2);
-    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     // It has just come, and has a moment for its request.
     assert_eq!(rig.engine.connection_count(), 2);
     rig.run_until(|rig| rig.engine.connection_count() == 1);
@@ -29,7 +29,7 @@ fn a_drain_that_ends_while_no_thread_can_serve_wakes_the_one_that_waits() {
     let mut rig = Rig::new(hello);
     let _idle = rig.connect();
     rig.run_until(|rig| rig.engine.connection_count() == 1);
-    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     let mut events = Events::new();
     let mut attention = rig.engine.attend(&mut events);
     assert!(!attention.is_woken, "it has a moment for its request");
@@ -47,7 +47,7 @@ fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
     let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
     waiting.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     let mut coming = rig.connect();
-    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     let refused = TcpStream::connect(("127.0.0.1", rig.port)).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "though {other:?} is open");
     coming.write_all(GET).unwrap();
@@ -61,7 +61,7 @@ fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
 fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
     let mut rig = Rig::new(hello);
     let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
-    rig.engine.end(Ending::Drained { closes_for_all: false });
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: false });
     let _client = rig.connect();
     assert!(other.accept().unwrap().is_some());
 }
@@ -71,7 +71,7 @@ fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
     let mut first = Rig::new(hello);
     let other = first.engine.acceptor.listeners()[0].try_clone().unwrap();
     let mut second = Engine::new(Settings::default(), vec![other], None).unwrap();
-    first.engine.end(Ending::Drained { closes_for_all: true });
+    first.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     let mut events = Events::new();
     second.poll(&mut events, Some(10_000));
     assert!(second.warning().is_none());
@@ -89,8 +89,8 @@ fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
     // More than one read takes, and it is never read.
     unread.write_all(GET).unwrap();
     unread.write_all(&[b'x'; 100_000]).unwrap();
-    rig.engine.end(Ending::Drained { closes_for_all: true });
-    rig.engine.end(Ending::GivenUp);
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
+    rig.engine.shut_down(ShutdownMode::Abort);
     assert_eq!(rig.engine.connection_count(), 0);
     for client in [&mut called, &mut half, &mut unread] {
         let mut got = String::new();
@@ -103,14 +103,14 @@ fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
 
 /// Two workers of a group; the first one alone has a listener.
 fn pair() -> (Rig, Rig) {
-    let group = crate::WorkerGroup::new(2).unwrap();
+    let group = crate::WorkerTable::new(2).unwrap();
     let mut first = Rig::new(hello);
     let listener = first.engine.acceptor.listeners()[0].try_clone().unwrap();
     let port = first.port;
     first.engine = Engine::new(Settings::default(), vec![listener], Some(group.handle(0))).unwrap();
     let engine = Engine::new(Settings::default(), Vec::new(), Some(group.handle(1))).unwrap();
     engine.migration.as_ref().unwrap().worker.note_connections(1_000, 1_000);
-    (first, Rig { engine, handler: Acting { act: hello, tickets: Vec::new() }, port })
+    (first, Rig { engine, handler: ActingHandler { act: hello, tickets: Vec::new() }, port })
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_worker_that_retires_leaves_its_connections_and_those_that_wait_to_the_other
     assert!(first.receive(&mut idle, 50).contains("hello"));
     first.run_until(|rig| rig.engine.connection_count() == 2);
     let mut waiting = first.connect();
-    first.engine.end(Ending::Retired);
+    first.engine.shut_down(ShutdownMode::HandOver);
     first.run_until(|rig| rig.engine.is_done());
     second.run_until(|rig| rig.engine.connection_count() == 3);
     half.write_all(&GET[9..]).unwrap();
@@ -135,15 +135,15 @@ fn a_worker_that_retires_leaves_its_connections_and_those_that_wait_to_the_other
 
 #[test]
 fn a_worker_that_has_retired_takes_nothing_back_when_it_is_told_again() {
-    for again in [Ending::Retired, Ending::Drained { closes_for_all: false }] {
+    for again in [ShutdownMode::HandOver, ShutdownMode::Drain { closes_for_all: false }] {
         let (mut first, mut second) = pair();
         let mut client = first.connect();
         client.write_all(GET).unwrap();
         assert!(first.receive(&mut client, 50).contains("hello"));
-        first.engine.end(Ending::Retired);
+        first.engine.shut_down(ShutdownMode::HandOver);
         first.run_until(|rig| rig.engine.is_done());
         // Its threads may have ended: nothing would serve what it took.
-        first.engine.end(again);
+        first.engine.shut_down(again);
         assert_eq!(first.engine.connection_count(), 0, "{again:?}");
         drop(first);
         second.run_until(|rig| rig.engine.connection_count() == 1);
@@ -158,7 +158,7 @@ fn an_engine_alone_keeps_its_connections_for_the_next_program() {
     let mut idle = rig.connect();
     idle.write_all(GET).unwrap();
     assert!(rig.receive(&mut idle, 50).contains("hello"));
-    rig.engine.end(Ending::Retired);
+    rig.engine.shut_down(ShutdownMode::HandOver);
     assert!(rig.engine.is_done());
     idle.write_all(GET).unwrap();
     let mut events = Events::new();

@@ -1,7 +1,7 @@
 //! Turns: of connections, of bodies and of clients.
 
 use super::*;
-use crate::{FairBy, WorkerGroup};
+use crate::{FairBy, WorkerTable};
 
 #[test]
 fn all_clients_get_the_same_number_of_turns() {
@@ -136,7 +136,7 @@ fn requests_of_clients_that_leave_hold_nothing_up() {
 /// The workers of one group, each with a listener.
 fn workers() -> [Rig; 2] {
     SERVED.with_borrow_mut(String::clear);
-    let group = WorkerGroup::new(2).unwrap();
+    let group = WorkerTable::new(2).unwrap();
     [0, 1].map(|index| {
         let mut rig = Rig::new(note_client);
         let listener = rig.engine.acceptor.listeners()[0].try_clone().unwrap();

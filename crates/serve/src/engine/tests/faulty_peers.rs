@@ -50,7 +50,7 @@ fn it_begins_at_once_when_the_server_stops() {
     rig.engine.acceptor.accept(0, &mut rig.engine.store, None);
     assert_eq!(rig.engine.connection_count(), 0, "it waits");
     assert!(rig.engine.store.faulty_peers.begin_ms(peer, fault_ms).is_some());
-    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     let response = rig.receive(&mut client, 1);
     assert!(response.contains("hello"), "{response}");
 }

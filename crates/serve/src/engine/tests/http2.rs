@@ -471,7 +471,7 @@ fn a_drain_tells_the_client_and_serves_what_it_has_asked_for() {
     let mut client = Client::new(&rig, &[]);
     client.send(&get(1, "/"));
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
-    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     rig.run_client(&mut client, |client| client.code(GOAWAY).is_some());
     let ping = client.frames.iter().find(|frame| frame.kind == PING).unwrap();
     let pong = Frame { flags: 1, ..ping.clone() };

@@ -54,7 +54,7 @@ fn a_head_before_a_handshake_names_the_client() {
         let mut whole = rig.connect();
         whole.write_all(&[head, &client_hello()].concat()).unwrap();
         shakes_hands(&mut rig, &mut whole);
-        rig.engine.end(Ending::GivenUp);
+        rig.engine.shut_down(ShutdownMode::Abort);
         // A byte at a time.
         let mut slow = rig.connect();
         for byte in [head, &client_hello()].concat() {

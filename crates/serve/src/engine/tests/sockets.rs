@@ -35,14 +35,14 @@ fn text(text: &str) -> SocketEvent {
 }
 
 /// An engine with clients whose connections are upgraded.
-struct Upgraded {
+struct SocketRig {
     rig: Rig,
     sockets: Sockets,
     clients: Vec<TcpStream>,
     tickets: Vec<Ticket>,
 }
 
-impl Upgraded {
+impl SocketRig {
     fn new(count: usize, settings: Settings) -> Self {
         let rig = Rig::with(hello, settings);
         let mut all = Self { rig, sockets: Sockets::default(), clients: vec![], tickets: vec![] };
@@ -89,7 +89,7 @@ impl Upgraded {
 
 #[test]
 fn the_next_event_waits_until_the_one_before_is_done() {
-    let mut all = Upgraded::new(1, Settings::default());
+    let mut all = SocketRig::new(1, Settings::default());
     let frames = [masked(0x81, b"one"), masked(0x81, b"two"), masked(0x88, &[3, 232])].concat();
     all.clients[0].write_all(&frames).unwrap();
     assert_eq!(all.event(), text("one"));
@@ -107,7 +107,7 @@ fn the_next_event_waits_until_the_one_before_is_done() {
 
 #[test]
 fn without_a_handler_one_message_is_read_and_waits_for_it() {
-    let mut all = Upgraded::new(1, Settings::default());
+    let mut all = SocketRig::new(1, Settings::default());
     let frames = [masked(0x89, b"p"), masked(0x81, b"one"), masked(0x81, b"two")].concat();
     all.clients[0].write_all(&frames).unwrap();
     let mut events = Events::new();
@@ -133,7 +133,7 @@ fn without_a_handler_one_message_is_read_and_waits_for_it() {
 
 #[test]
 fn a_frame_may_come_in_any_pieces() {
-    let mut all = Upgraded::new(1, Settings::default());
+    let mut all = SocketRig::new(1, Settings::default());
     let frames = [masked(0x01, b"gr"), masked(0x89, b""), masked(0x80, "üße".as_bytes())].concat();
     for byte in frames {
         all.clients[0].write_all(&[byte]).unwrap();
@@ -145,7 +145,7 @@ fn a_frame_may_come_in_any_pieces() {
 
 #[test]
 fn a_client_that_breaks_a_rule_reads_the_code_and_the_end() {
-    let mut all = Upgraded::new(1, Settings::default());
+    let mut all = SocketRig::new(1, Settings::default());
     all.clients[0].write_all(&[0x81, 0]).unwrap();
     all.clients[0].write_all(&vec![b'x'; 100_000]).unwrap();
     let mut client = all.clients[0].try_clone().unwrap();
@@ -163,7 +163,7 @@ fn a_client_that_breaks_a_rule_reads_the_code_and_the_end() {
 #[test]
 fn a_client_that_takes_nothing_does_not_keep_the_server_from_reading_others() {
     let settings = Settings { response_memory_bytes_max: 1 << 20, ..Settings::default() };
-    let mut all = Upgraded::new(2, settings);
+    let mut all = SocketRig::new(2, settings);
     let message = vec![0; 256 << 10];
     let ticket = all.tickets[0];
     let sent = (0..1000).take_while(|_| all.rig.engine.socket(ticket).send(&message)).count();
@@ -176,8 +176,8 @@ fn a_client_that_takes_nothing_does_not_keep_the_server_from_reading_others() {
 
 #[test]
 fn a_retiring_server_closes_all_one_after_the_other() {
-    let mut all = Upgraded::new(20, Settings::default());
-    all.rig.engine.end(Ending::Retired);
+    let mut all = SocketRig::new(20, Settings::default());
+    all.rig.engine.shut_down(ShutdownMode::HandOver);
     let mut at_once = 0;
     for left in (0..20).rev() {
         all.run_until(|all| !all.sockets.told.is_empty());
@@ -202,7 +202,7 @@ fn a_retiring_server_closes_all_one_after_the_other() {
 #[test]
 fn idle_sockets_wake_nothing_but_for_their_pings() {
     let settings = Settings { socket_ping_ms: 60_000, ..Settings::default() };
-    let mut all = Upgraded::new(3, settings);
+    let mut all = SocketRig::new(3, settings);
     while all.rig.engine.turn(&mut all.sockets) {}
     let wait_ms = all.rig.engine.begin_wait(None).unwrap();
     assert!((30_000..=61_000).contains(&wait_ms), "it would wait for {wait_ms} ms");
@@ -225,7 +225,7 @@ fn bytes_of(client: &http2::Client, stream: u32) -> (Vec<u8>, bool) {
 
 #[test]
 fn a_stream_of_http_2_is_a_socket_beside_others() {
-    let mut all = Upgraded::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
+    let mut all = SocketRig::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
     let mut client = http2::Client::new(&all.rig, &[]);
     for stream in [1, 3] {
         client.send(&extended_connect(stream));
@@ -235,7 +235,7 @@ fn a_stream_of_http_2_is_a_socket_beside_others() {
         all.tickets.push(ticket);
     }
     let tickets = all.tickets.clone();
-    let finish = |all: &mut Upgraded, ticket| all.rig.engine.socket(ticket).done();
+    let finish = |all: &mut SocketRig, ticket| all.rig.engine.socket(ticket).done();
     for ticket in &tickets {
         finish(&mut all, *ticket);
     }
@@ -264,7 +264,7 @@ fn a_stream_of_http_2_is_a_socket_beside_others() {
 
 #[test]
 fn sockets_by_http_2_are_closed_with_the_server_and_gone_with_their_connection() {
-    let mut all = Upgraded::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
+    let mut all = SocketRig::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
     let mut clients = [(); 2].map(|()| http2::Client::new(&all.rig, &[]));
     for client in &mut clients {
         client.send(&extended_connect(1));
@@ -276,7 +276,7 @@ fn sockets_by_http_2_are_closed_with_the_server_and_gone_with_their_connection()
     let [stays, goes] = clients;
     drop(goes);
     assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
-    all.rig.engine.end(Ending::Drained { closes_for_all: true });
+    all.rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
     assert_eq!(all.event_done(), SocketEvent::Shutdown);
     let mut client = stays;
     all.run_until(|_| {
@@ -297,10 +297,10 @@ fn a_stream_becomes_a_socket_only_where_that_is_wanted() {
     let mut client = http2::Client::new(&rig, &[]);
     client.send(&extended_connect(1));
     rig.run_client(&mut client, |client| client.code(http2::RESET).is_some() || client.is_over);
-    let mut all = Upgraded::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
+    let mut all = SocketRig::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
     let mut client = http2::Client::new(&all.rig, &[]);
     client.send(&http2::get(1, "/"));
-    let mut refused = Refused::default();
+    let mut refused = RefusingHandler::default();
     let mut events = Events::new();
     for _ in 0..1000 {
         all.rig.engine.poll(&mut events, Some(10));
@@ -314,11 +314,11 @@ fn a_stream_becomes_a_socket_only_where_that_is_wanted() {
 
 /// Tries to make a WebSocket of every request, which is refused.
 #[derive(Default)]
-struct Refused {
+struct RefusingHandler {
     count: usize,
 }
 
-impl Handler for Refused {
+impl Handler for RefusingHandler {
     fn handle(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) {
         let ticket = exchange.defer();
         let to = UpgradeTo::WebSocket { is_compressed: false };

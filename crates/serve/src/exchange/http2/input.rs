@@ -3,9 +3,9 @@
 use thruway_http1::{BodyDecoder, Head, ParseError, RequestFraming};
 use thruway_http2::{Incoming, Progress, Stream};
 
-use crate::entry::socket_state::Upgraded;
+use crate::entry::socket_state::UpgradedSocket;
 use crate::entry::upload::{Spool, Upload};
-use crate::entry::{self, Received, State};
+use crate::entry::{self, ReadOutcome, State};
 use crate::exchange::admission;
 use crate::exchange::closing;
 use crate::exchange::fairness;
@@ -37,9 +37,9 @@ fn receive<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>
     let own = std::mem::take(&mut connection.input);
     let bytes = if own.is_empty() {
         match connection.receive(inbox) {
-            Received::Bytes(length) => &inbox[..length],
-            Received::Later => return Some(guard),
-            Received::Ended => {
+            ReadOutcome::Bytes(length) => &inbox[..length],
+            ReadOutcome::Later => return Some(guard),
+            ReadOutcome::Ended => {
                 guard.close();
                 return None;
             }
@@ -84,7 +84,7 @@ fn advance(connection: EntryMut<'_>) -> Option<EntryMut<'_>> {
 
 /// Begins a request.
 fn open(mut connection: EntryMut<'_>, head_bytes: Option<Vec<u8>>, stream: Stream) {
-    if connection.store.stage.parts() {
+    if connection.store.service.closes_after_response() {
         output::leave(connection.reborrow());
     }
     let Some(connection) = connection.if_open() else { return };
@@ -141,7 +141,7 @@ fn judge(mut stream: EntryMut<'_>) {
 /// Looks what is new about a stream.
 fn attend(mut guard: EntryMut<'_>) {
     let stream = &mut *guard;
-    if entry::upgraded(stream).is_some_and(Upgraded::is_over) {
+    if entry::upgraded(stream).is_some_and(UpgradedSocket::is_over) {
         // Its owner is still to be told of its end.
         return;
     }

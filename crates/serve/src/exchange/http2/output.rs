@@ -7,7 +7,7 @@ use thruway_http2::{Priority, UNSENT_BYTES_MAX};
 use crate::entry::carrier::Carrier;
 use crate::entry::{Entry, Payload, State};
 use crate::events::slab::EntryId;
-use crate::output::{Flushed, Output, QUANTUM_BYTES};
+use crate::output::{FlushOutcome, Output, QUANTUM_BYTES};
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
@@ -154,13 +154,13 @@ fn feed(mut guard: EntryMut<'_>, most: usize) -> Option<EntryMut<'_>> {
     if let Some(multiplexer) = guard.store.find_multiplexer(parent) {
         multiplexer.fed_bytes = multiplexer.fed_bytes.saturating_add(fed_bytes);
     }
-    if fed == Ok(Flushed::Quantum) {
+    if fed == Ok(FlushOutcome::Quantum) {
         begin_sending(&mut guard);
     }
     match fed {
         fed if is_upgraded => guard.after_flush(fed),
-        Ok(flushed) if !is_complete || flushed != Flushed::Done => {
-            guard.account_held(flushed == Flushed::Blocked)
+        Ok(flushed) if !is_complete || flushed != FlushOutcome::Done => {
+            guard.account_held(flushed == FlushOutcome::Blocked)
         }
         Ok(_) | Err(_) => {
             guard.close();

@@ -4,16 +4,16 @@
 //! handles an event of a connection, that connection has no other event; it reads one message ahead.
 //!
 //! Reading order: `entry::socket_state` is the state of each, and this file is a turn. `socket_writer` writes for the
-//! owner, `farewell` ends them all when the server stops.
+//! owner, `planned_close` ends them all when the server stops.
 
-pub(crate) mod farewell;
+pub(crate) mod planned_close;
 pub(crate) mod socket_writer;
 
 use thruway_websocket::{self as websocket, CloseCode, Fault, Input, Opcode};
 
-use crate::entry::socket_state::{Protocol, SocketEvent, SocketStage, Upgraded};
+use crate::entry::socket_state::{Protocol, SocketEvent, SocketState, UpgradedSocket};
 use crate::entry::ticket::Ticket;
-use crate::entry::{self, Entry, Payload, Received};
+use crate::entry::{self, Entry, Payload, ReadOutcome};
 use crate::exchange::handler::Handler;
 use crate::exchange::http2::output;
 use crate::output::QUANTUM_BYTES;
@@ -42,7 +42,7 @@ pub(crate) fn turn(socket: EntryMut<'_>, inbox: &mut [u8], handler: &mut impl Ha
 fn hand_over<'a>(mut socket: EntryMut<'a>, handler: &mut impl Handler) -> Result<(), EntryMut<'a>> {
     let ticket = Ticket { connection: socket.id(), request: socket.request };
     let upgraded = entry::upgraded_mut(&mut socket).filter(|_| handler.is_present());
-    let Some(event) = upgraded.and_then(Upgraded::take_event) else { return Err(socket) };
+    let Some(event) = upgraded.and_then(UpgradedSocket::take_event) else { return Err(socket) };
     if matches!(event, SocketEvent::Ended(_)) {
         socket.close();
     }
@@ -57,12 +57,12 @@ fn read<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     let mut own = std::mem::take(&mut socket.input);
     if socket.seen >= own.len() {
         match socket.receive(inbox) {
-            Received::Bytes(length) => own.extend_from_slice(&inbox[..length]),
-            Received::Later => {
+            ReadOutcome::Bytes(length) => own.extend_from_slice(&inbox[..length]),
+            ReadOutcome::Later => {
                 socket.input = own;
                 return Some(guard);
             }
-            Received::Ended => {
+            ReadOutcome::Ended => {
                 hear_end(guard.reborrow());
                 return Some(guard);
             }
@@ -75,7 +75,7 @@ fn read<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
 
 /// The client is there.
 fn note_heard(socket: &mut Entry, now_ms: u64) {
-    let upgraded = entry::upgraded_mut(socket).filter(|state| state.stage == SocketStage::Open);
+    let upgraded = entry::upgraded_mut(socket).filter(|state| state.state == SocketState::Open);
     if let Some(upgraded) = upgraded {
         upgraded.is_pinged = false;
         socket.since_ms = now_ms;
@@ -84,26 +84,26 @@ fn note_heard(socket: &mut Entry, now_ms: u64) {
 
 /// What a client has said, besides a message.
 #[derive(Default)]
-struct Said {
+struct ClientFrames {
     /// Frames that respond to its pings.
     pongs: Vec<u8>,
     end: Option<Result<CloseCode, Fault>>,
 }
 
 /// Decodes bytes up to the first message, and keeps the rest.
-fn decode(guard: &mut EntryMut<'_>, bytes: Vec<u8>) -> Said {
+fn decode(guard: &mut EntryMut<'_>, bytes: Vec<u8>) -> ClientFrames {
     let id = guard.id();
     let store = &mut *guard.store;
     let (limits, deflater) = (store.settings.socket_limits, &mut store.deflater);
-    let mut said = Said::default();
+    let mut said = ClientFrames::default();
     let socket = &mut store.slab[id];
     socket.seen = 0;
     let Some(upgraded) = entry::upgraded_mut(socket) else { return said };
-    let is_open = upgraded.stage == SocketStage::Open;
+    let is_open = upgraded.state == SocketState::Open;
     let Protocol::WebSocket { decoder, is_compressed } = &mut upgraded.protocol else {
         return said;
     };
-    if !is_open && upgraded.stage != SocketStage::Closing {
+    if !is_open && upgraded.state != SocketState::Closing {
         return said;
     }
     let mut used = 0;
@@ -138,19 +138,19 @@ fn decode(guard: &mut EntryMut<'_>, bytes: Vec<u8>) -> Said {
 }
 
 /// Responds to what a client has said.
-fn answer(mut socket: EntryMut<'_>, said: Said) -> Option<EntryMut<'_>> {
-    let Said { pongs, end } = said;
+fn answer(mut socket: EntryMut<'_>, said: ClientFrames) -> Option<EntryMut<'_>> {
+    let ClientFrames { pongs, end } = said;
     let Some(upgraded) = entry::upgraded_mut(&mut socket) else { return Some(socket) };
-    let is_first = upgraded.stage == SocketStage::Open;
+    let is_first = upgraded.state == SocketState::Open;
     let (stage, last) = match end {
-        None => (upgraded.stage, Vec::new()),
-        Some(Ok(code)) if is_first => (SocketStage::Leaving(code), websocket::close(code, "")),
-        Some(Ok(code)) => (SocketStage::Leaving(code), Vec::new()),
+        None => (upgraded.state, Vec::new()),
+        Some(Ok(code)) if is_first => (SocketState::Flushing(code), websocket::close(code, "")),
+        Some(Ok(code)) => (SocketState::Flushing(code), Vec::new()),
         Some(Err(fault)) => {
-            (SocketStage::Broken(fault.code), websocket::close(fault.code, fault.reason))
+            (SocketState::Broken(fault.code), websocket::close(fault.code, fault.reason))
         }
     };
-    upgraded.stage = stage;
+    upgraded.state = stage;
     if pongs.is_empty() && end.is_none() {
         return Some(socket);
     }
@@ -161,7 +161,7 @@ fn answer(mut socket: EntryMut<'_>, said: Said) -> Option<EntryMut<'_>> {
 pub(crate) fn send<'a>(mut guard: EntryMut<'a>, frames: &[u8]) -> Option<EntryMut<'a>> {
     let now_ms = guard.store.clock.now_ms;
     let socket = &mut *guard;
-    let is_open = entry::upgraded(socket).is_some_and(|state| state.stage == SocketStage::Open);
+    let is_open = entry::upgraded(socket).is_some_and(|state| state.state == SocketState::Open);
     if !is_open {
         socket.since_ms = now_ms;
     }
@@ -175,8 +175,8 @@ pub(crate) fn send<'a>(mut guard: EntryMut<'a>, frames: &[u8]) -> Option<EntryMu
 
 /// The client sends nothing more.
 fn hear_end(socket: EntryMut<'_>) {
-    let code = match entry::upgraded(&socket).map(|state| state.stage) {
-        Some(SocketStage::Leaving(code) | SocketStage::Broken(code)) => code,
+    let code = match entry::upgraded(&socket).map(|state| state.state) {
+        Some(SocketState::Flushing(code) | SocketState::Broken(code)) => code,
         _ => CloseCode::ABNORMAL,
     };
     socket.finish_upgraded(code);
@@ -189,10 +189,10 @@ pub(crate) fn expire(mut guard: EntryMut<'_>) {
     let since_ms = socket.since_ms;
     let Some(upgraded) = entry::upgraded_mut(socket) else { return };
     let is_silent = upgraded.is_pinged && since_ms + 2 * ping_ms <= now_ms;
-    match upgraded.stage {
-        SocketStage::Broken(code) => guard.finish_upgraded(code),
-        SocketStage::Closing => guard.finish_upgraded(CloseCode::ABNORMAL),
-        _ if upgraded.farewell.come(now_ms) => guard.settle(),
+    match upgraded.state {
+        SocketState::Broken(code) => guard.finish_upgraded(code),
+        SocketState::Closing => guard.finish_upgraded(CloseCode::ABNORMAL),
+        _ if upgraded.planned_close.come_due(now_ms) => guard.settle(),
         _ if is_silent => guard.finish_upgraded(CloseCode::ABNORMAL),
         _ => ping(guard),
     }

@@ -4,13 +4,13 @@ use std::io;
 
 use thruway_websocket::{self as websocket, CloseCode};
 
-use crate::entry::socket_state::{Protocol, SocketStage, UpgradeTo, Upgraded};
+use crate::entry::socket_state::{Protocol, SocketState, UpgradeTo, UpgradedSocket};
 use crate::entry::ticket::Ticket;
 use crate::entry::{self, Entry, State};
 use crate::exchange::counting;
 use crate::exchange::response::ResponseWriter;
 use crate::exchange::upgraded;
-use crate::exchange::upgraded::farewell;
+use crate::exchange::upgraded::planned_close;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
@@ -36,14 +36,14 @@ impl ResponseWriter<'_> {
         counting::note_status(&mut guard, head);
         counting::end(&mut guard);
         let entry = &mut *guard;
-        entry.state = State::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
+        entry.state = State::Upgraded(Box::new(UpgradedSocket::new(to, wants_drained)));
         entry.seen = 0;
         entry.since_ms = now_ms;
         // A stream may have brought something with its head.
         entry.is_readable |= entry.carrier.stream().is_some();
         let Some(mut socket) = upgraded::send(guard, head) else { return true };
-        if socket.store.stage.ends_sockets() {
-            farewell::plan(&mut socket, 0, CloseCode::RESTART);
+        if socket.store.service.closes_sockets() {
+            planned_close::plan(&mut socket, 0, CloseCode::RESTART);
         }
         socket.settle();
         true
@@ -58,7 +58,7 @@ impl<'a> SocketWriter<'a> {
     /// Whether messages may be sent.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.state().is_some_and(|state| state.stage == SocketStage::Open)
+        self.state().is_some_and(|state| state.state == SocketState::Open)
     }
 
     /// Whether permessage-deflate is agreed on.
@@ -90,7 +90,7 @@ impl<'a> SocketWriter<'a> {
             socket.finish_upgraded(CloseCode::ABNORMAL);
             return false;
         }
-        let is_events = |state: &Upgraded| matches!(state.protocol, Protocol::Events);
+        let is_events = |state: &UpgradedSocket| matches!(state.protocol, Protocol::Events);
         if entry::upgraded(&socket).is_some_and(is_events) {
             socket.since_ms = now_ms;
         }
@@ -104,16 +104,16 @@ impl<'a> SocketWriter<'a> {
     pub fn close(&mut self, code: CloseCode, reason: &str) {
         let Some(mut socket) = self.socket() else { return };
         let Some(state) = entry::upgraded_mut(&mut socket) else { return };
-        if state.stage != SocketStage::Open {
+        if state.state != SocketState::Open {
             return;
         }
         let last = match state.protocol {
             Protocol::WebSocket { .. } => {
-                state.stage = SocketStage::Closing;
+                state.state = SocketState::Closing;
                 websocket::close(code, reason)
             }
             Protocol::Events => {
-                state.stage = SocketStage::Leaving(code);
+                state.state = SocketState::Flushing(code);
                 Vec::new()
             }
         };
@@ -128,7 +128,7 @@ impl<'a> SocketWriter<'a> {
         let Some(mut socket) = self.socket() else { return false };
         let Some(state) = entry::upgraded_mut(&mut socket) else { return false };
         state.is_busy = false;
-        let told = state.farewell.take_told();
+        let told = state.planned_close.take_announced();
         if let Some(code) = told {
             self.close(code, "");
         }
@@ -150,7 +150,7 @@ impl<'a> SocketWriter<'a> {
         connection.filter(|connection| connection.request == self.ticket.request)
     }
 
-    fn state(&self) -> Option<&Upgraded> {
+    fn state(&self) -> Option<&UpgradedSocket> {
         self.connection().and_then(entry::upgraded)
     }
 }

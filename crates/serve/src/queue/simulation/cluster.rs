@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use thruway_testing::Random;
 
 use super::timeline::{Event, Timeline};
-use super::worker::{Connection, Leader, Request, Standing, Worker};
+use super::worker::{Connection, Leader, Request, Runnable, Worker};
 use super::workload::{Habit, Phase, Shape, unit};
 use crate::queue::policy::{self, MOVE_AFTER_US, WorkerView};
 
@@ -141,7 +141,7 @@ impl Cluster {
                 self.look(worker);
             }
             Some(Phase::Compute(_)) => {
-                self.workers[worker].standing.push_back(Standing::Request(place));
+                self.workers[worker].standing.push_back(Runnable::Request(place));
                 self.grant(worker);
             }
             Some(Phase::Wait(length_us)) => self.wait(place, length_us),
@@ -232,8 +232,8 @@ impl Cluster {
         }
         let state = &mut self.workers[worker];
         if state.leader == Leader::Free && state.queue.len() > 0 {
-            state.leader = Leader::Standing;
-            state.standing.push_back(Standing::Leader);
+            state.leader = Leader::Runnable;
+            state.standing.push_back(Runnable::Leader);
             self.grant(worker);
         }
         if self.workers[worker].queue.len() == 0 {
@@ -270,8 +270,8 @@ impl Cluster {
         while self.workers[worker].lock.is_none() {
             match self.workers[worker].standing.pop_front() {
                 None => return,
-                Some(Standing::Request(place)) => self.compute(place),
-                Some(Standing::Leader) => {
+                Some(Runnable::Request(place)) => self.compute(place),
+                Some(Runnable::Leader) => {
                     self.workers[worker].leader = Leader::Free;
                     self.ask_or_take(worker);
                 }
@@ -318,7 +318,7 @@ impl Cluster {
             return false;
         };
         self.workers[asker].has_asked = true;
-        let is_away = matches!(self.workers[giver].leader, Leader::InService(_) | Leader::Standing);
+        let is_away = matches!(self.workers[giver].leader, Leader::InService(_) | Leader::Runnable);
         let delay_us = MESSAGE_US + if is_away { STANDBY_US } else { 0.0 };
         self.timeline.after(delay_us, Event::Asked { giver, asker });
         true

@@ -25,17 +25,17 @@ pub(super) enum Event {
 
 /// When an event happens, and its number.
 #[derive(Debug, PartialEq)]
-struct Timed(f64, u64, Event);
+struct TimedEvent(f64, u64, Event);
 
-impl Eq for Timed {}
+impl Eq for TimedEvent {}
 
-impl Ord for Timed {
+impl Ord for TimedEvent {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
     }
 }
 
-impl PartialOrd for Timed {
+impl PartialOrd for TimedEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -45,7 +45,7 @@ impl PartialOrd for Timed {
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     pub(super) now_us: f64,
-    events: BinaryHeap<Reverse<Timed>>,
+    events: BinaryHeap<Reverse<TimedEvent>>,
     /// Events so far: those of one time happen in the order in which they were added.
     added: u64,
 }
@@ -53,7 +53,7 @@ pub(super) struct Timeline {
 impl Timeline {
     pub(super) fn after(&mut self, delay_us: f64, event: Event) {
         self.added += 1;
-        self.events.push(Reverse(Timed(self.now_us + delay_us, self.added, event)));
+        self.events.push(Reverse(TimedEvent(self.now_us + delay_us, self.added, event)));
     }
 
     /// When the next event happens; never, if there is none.
@@ -62,6 +62,6 @@ impl Timeline {
     }
 
     pub(super) fn pop(&mut self) -> Option<Event> {
-        self.events.pop().map(|Reverse(Timed(_, _, event))| event)
+        self.events.pop().map(|Reverse(TimedEvent(_, _, event))| event)
     }
 }

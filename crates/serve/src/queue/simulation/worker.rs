@@ -39,7 +39,7 @@ pub(super) enum Leader {
     /// Waits for events.
     Free,
     /// Stands for the lock.
-    Standing,
+    Runnable,
     /// Waits for a request of another worker, which goes before its own.
     Asking,
     InService(usize),
@@ -50,7 +50,7 @@ pub(super) enum Leader {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Runnable {
     Leader,
     Request(usize),
 }
@@ -61,7 +61,7 @@ pub(super) struct Worker {
     pub(super) leader: Leader,
     /// The request that holds the lock, and what is left of its phase in microseconds.
     pub(super) lock: Option<(usize, f64)>,
-    pub(super) standing: VecDeque<Standing>,
+    pub(super) standing: VecDeque<Runnable>,
     pub(super) queue: RunQueue,
     pub(super) round: MeanInterval,
     pub(super) rests: MeanInterval,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use rb_sys::VALUE;
-use thruway_serve::{Written, monotonic_us};
+use thruway_serve::{WriteOutcome, monotonic_us};
 
 use super::context::{Context, Stage};
 use super::rack_engine::{RackEngine, TYPE};
@@ -67,7 +67,7 @@ impl Responder<'_> {
         let engine = &*self.engine.engine;
         let write = |bytes: &[u8]| engine.lock().response(ticket).write(bytes);
         let written = piece.read(self.ruby.gvl(), write);
-        if written == Written::Excess {
+        if written == WriteOutcome::Excess {
             raise::runtime_error(self.ruby, too_long(self.ruby.gvl()));
         }
         if sender::wait_for_client(self.ruby, engine, ticket, written) {

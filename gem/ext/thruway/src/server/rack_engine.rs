@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rb_sys::VALUE;
 use thruway_serve::websocket::Deflater;
-use thruway_serve::{Ending, Ticket};
+use thruway_serve::{ShutdownMode, Ticket};
 
 use super::callbacks::Callbacks;
 use super::collections::Totals;
@@ -89,8 +89,8 @@ impl Names {
 
 impl RackEngine {
     /// Ends the service in the given way, and lets every thread look.
-    pub(super) fn end(&self, ending: Ending) -> VALUE {
-        self.engine.lock().end(ending);
+    pub(super) fn shut_down(&self, shutdown: ShutdownMode) -> VALUE {
+        self.engine.lock().shut_down(shutdown);
         self.wake_all();
         NIL
     }

@@ -4,7 +4,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rb_sys::VALUE;
 use thruway_http1::Version;
-use thruway_serve::{Bind, Ending, Listener, Ticket, Written, inheritance, tls};
+use thruway_serve::{Bind, Listener, ShutdownMode, Ticket, WriteOutcome, inheritance, tls};
 
 use super::context::{Context, Stage};
 use super::options::Options;
@@ -143,24 +143,24 @@ fn mark_as_io_bound(ruby: Protected, this: VALUE) -> VALUE {
 fn drain(ruby: Protected, this: VALUE, closes_for_all: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
-    engine.end(Ending::Drained { closes_for_all: is_true(closes_for_all) })
+    engine.shut_down(ShutdownMode::Drain { closes_for_all: is_true(closes_for_all) })
 }
 
 /// `engine.give_up`: all connections end, and requests without a response get 503.
 fn give_up(ruby: Protected, this: VALUE) -> VALUE {
-    TYPE.get(ruby, &this).end(Ending::GivenUp)
+    TYPE.get(ruby, &this).shut_down(ShutdownMode::Abort)
 }
 
 /// `engine.announce_end`: health checks get 503, and responses part with their connections. New ones are accepted.
 fn announce_end(ruby: Protected, this: VALUE) -> VALUE {
-    TYPE.get(ruby, &this).end(Ending::Announced)
+    TYPE.get(ruby, &this).shut_down(ShutdownMode::Announce)
 }
 
 /// `engine.retire`: it accepts nothing, and leaves its connections to other processes between two requests.
 fn retire(ruby: Protected, this: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
-    engine.end(Ending::Retired)
+    engine.shut_down(ShutdownMode::HandOver)
 }
 
 /// `engine.close`: ends its own thread, and what Ruby tells it. No thread is in `serve` any more.
@@ -266,7 +266,7 @@ fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     let string = RString::convert(ruby, string);
     let shared = &*engine.engine;
     let written = string.read(ruby.gvl(), |bytes| shared.lock().response(ticket).write(bytes));
-    if written == Written::Excess {
+    if written == WriteOutcome::Excess {
         let message = sender::too_long(ruby.gvl());
         engine.callbacks.log(ruby, message);
         raise::io_error(ruby, message);

@@ -5,7 +5,7 @@ use std::os::fd::{IntoRawFd, RawFd};
 use rb_sys::VALUE;
 use thruway_http1::response::PartialHead;
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
-use thruway_serve::{Direction, Payload, Response, Ticket, Written};
+use thruway_serve::{Direction, Payload, Response, Ticket, WriteOutcome};
 
 use super::context::{Context, Stage};
 use super::shared_engine::SharedEngine;
@@ -131,7 +131,7 @@ impl<'a> Sender<'a> {
         Some([number, RString::binary(gvl, &input).value()])
     }
 
-    fn begin_raw(self, partial: PartialHead, ticket: Ticket) -> Written {
+    fn begin_raw(self, partial: PartialHead, ticket: Ticket) -> WriteOutcome {
         let mut engine = self.engine.lock();
         let mut writer = engine.response(ticket);
         // SAFETY: no Ruby code runs while the head is used.
@@ -166,7 +166,7 @@ pub(super) fn wait_for_client(
     ruby: Protected,
     engine: &SharedEngine,
     ticket: Ticket,
-    written: Written,
+    written: WriteOutcome,
 ) -> bool {
     let most = engine.lock().response(ticket).backlog_bytes_max();
     wait_below(ruby, engine, ticket, written, most)
@@ -176,10 +176,10 @@ fn wait_below(
     ruby: Protected,
     engine: &SharedEngine,
     ticket: Ticket,
-    mut written: Written,
+    mut written: WriteOutcome,
     bytes_max: u64,
 ) -> bool {
-    while let Written::Backlog(bytes) = written {
+    while let WriteOutcome::Backlog(bytes) = written {
         if bytes <= bytes_max {
             return true;
         }

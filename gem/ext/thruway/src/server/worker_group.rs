@@ -4,7 +4,6 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rb_sys::VALUE;
-use thruway_serve::WorkerGroup;
 use thruway_serve::workers::{Handover, VERSION, WorkerHandle};
 
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
@@ -14,8 +13,8 @@ use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, number, raise};
 /// The largest number of workers in a group.
 const WORKERS_MAX: usize = 1024;
 
-/// The group that a `Thruway::WorkerTable` owns.
-struct WorkerTable(WorkerGroup);
+/// The table of the workers, as a `Thruway::WorkerTable` owns it.
+struct WorkerTable(thruway_serve::WorkerTable);
 
 static TYPE: DataType<WorkerTable> = DataType::new(c"Thruway::WorkerTable");
 
@@ -64,8 +63,10 @@ fn make(
 ) -> Result<VALUE, RString> {
     let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
     let group = match inherited {
-        Some((handover, ticket_keys)) => WorkerGroup::with(workers, handover, ticket_keys),
-        None => WorkerGroup::new(workers),
+        Some((handover, ticket_keys)) => {
+            thruway_serve::WorkerTable::with(workers, handover, ticket_keys)
+        }
+        None => thruway_serve::WorkerTable::new(workers),
     };
     let group = group.map_err(|error| RString::binary(gvl, error.to_string().as_bytes()))?;
     Ok(TYPE.wrap(gvl, class, Box::new(WorkerTable(group))))
@@ -98,7 +99,7 @@ fn handover(ruby: Protected, this: VALUE) -> VALUE {
     list.value()
 }
 
-/// `table.sweep`: see `WorkerGroup::sweep`.
+/// `table.sweep`: see `thruway_serve::WorkerTable::sweep`.
 fn sweep(ruby: Protected, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.sweep();
     NIL

@@ -6,7 +6,7 @@
 use thruway_websocket::CloseCode;
 
 use crate::entry;
-use crate::entry::socket_state::Farewell;
+use crate::entry::socket_state::PlannedClose;
 use crate::events::slab::EntryId;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
@@ -18,7 +18,7 @@ const EACH_MS: u64 = 2;
 const ALL_MS_MAX: u64 = 10_000;
 
 /// Plans the end of every upgraded connection, with that code for their clients.
-pub(crate) fn say_farewell(store: &mut Store, code: CloseCode) {
+pub(crate) fn plan_all(store: &mut Store, code: CloseCode) {
     let is_upgraded = |id: &EntryId| store.slab.get(*id).and_then(entry::upgraded).is_some();
     let ids: Vec<_> = store.slab.ids().filter(is_upgraded).collect();
     let all_ms = if ids.len() > 1 { (ids.len() as u64 * EACH_MS).min(ALL_MS_MAX) } else { 0 };
@@ -35,10 +35,13 @@ pub(crate) fn say_farewell(store: &mut Store, code: CloseCode) {
 pub(crate) fn plan(socket: &mut EntryMut<'_>, in_ms: u64, code: CloseCode) {
     let at_ms = socket.store.clock.now_ms + in_ms;
     if let Some(upgraded) = entry::upgraded_mut(socket)
-        && upgraded.farewell == Farewell::None
+        && upgraded.planned_close == PlannedClose::None
     {
-        upgraded.farewell =
-            if in_ms == 0 { Farewell::Due(code) } else { Farewell::Planned { at_ms, code } };
+        upgraded.planned_close = if in_ms == 0 {
+            PlannedClose::Due(code)
+        } else {
+            PlannedClose::Scheduled { at_ms, code }
+        };
     }
     socket.settle();
 }

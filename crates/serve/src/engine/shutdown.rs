@@ -1,4 +1,4 @@
-//! What an engine does at the end of its service.
+//! How an engine's service ends: its connections are handed over or drained.
 
 use thruway_websocket::CloseCode;
 
@@ -6,28 +6,28 @@ use crate::engine::acceptor::Acceptor;
 use crate::engine::migration::Migration;
 use crate::exchange::closing;
 use crate::exchange::http2::output;
-use crate::exchange::upgraded::farewell::say_farewell;
+use crate::exchange::upgraded::planned_close::plan_all;
 use crate::store::Store;
-use crate::store::stage::Stage;
+use crate::store::service_state::ServiceState;
 
 /// Until connections are handed over again that have found no room.
 const HAND_OVER_AGAIN_MS: u64 = 2;
 
 /// Accepts nothing more, and leaves the connections to other workers, or to the next program.
-pub(crate) fn retire(
+pub(crate) fn hand_over(
     store: &mut Store,
     acceptor: &mut Acceptor,
     migration: Option<&mut Migration>,
 ) {
     // A worker that is told again may have no thread left: what it took would be lost.
-    if !store.stage.accepts() {
+    if !store.service.accepts() {
         return;
     }
-    say_farewell(store, CloseCode::RESTART);
+    plan_all(store, CloseCode::RESTART);
     let Some(migration) = migration else {
         // What waits at the listeners is for the next program.
         acceptor.abandon(store);
-        store.stage = Stage::Holding;
+        store.service = ServiceState::Suspended;
         output::leave_all(store);
         return;
     };
@@ -38,7 +38,7 @@ pub(crate) fn retire(
     acceptor.close(store, false);
     store.poller.remove(migration.worker.handover());
     migration.take_last(store);
-    store.stage = Stage::Retiring;
+    store.service = ServiceState::HandingOver;
 }
 
 /// Takes what waits and then nothing more, and parts with each connection when it can.
@@ -48,7 +48,7 @@ pub(crate) fn drain(
     migration: Option<&mut Migration>,
     closes_for_all: bool,
 ) {
-    if has_retired(store) {
+    if has_handed_over(store) {
         return;
     }
     if let Some(migration) = migration {
@@ -58,14 +58,14 @@ pub(crate) fn drain(
     }
     acceptor.close(store, closes_for_all);
     let code = if closes_for_all { CloseCode::GOING_AWAY } else { CloseCode::RESTART };
-    say_farewell(store, code);
+    plan_all(store, code);
     closing::begin_drain(store);
     closing::close_idle(store);
 }
 
 /// Whether other workers have all that it had.
-fn has_retired(store: &Store) -> bool {
-    store.stage == Stage::Retiring && store.slab.len() == 0
+fn has_handed_over(store: &Store) -> bool {
+    store.service == ServiceState::HandingOver && store.slab.len() == 0
 }
 
 /// Hands over what can be, if this worker retires; when to go on with that. The thread that waits is woken when
@@ -75,7 +75,7 @@ pub(crate) fn hand_over_ms(
     migration: Option<&mut Migration>,
     is_woken: &mut bool,
 ) -> Option<u64> {
-    if store.stage != Stage::Retiring {
+    if store.service != ServiceState::HandingOver {
         return None;
     }
     let is_full = migration?.hand_over(store);

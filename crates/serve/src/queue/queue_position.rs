@@ -4,7 +4,7 @@ use super::client_turns::Client;
 
 /// Where a request stands among those of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Standing {
+pub(crate) enum QueuePosition {
     /// The client is not known yet, or it is the connection.
     #[default]
     Unknown,
