@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// What a server could not do, and the system's reason.
+/// An operation that failed in a server, and the system's reason.
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,

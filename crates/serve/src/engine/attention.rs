@@ -1,4 +1,4 @@
-//! What can be done for an engine's connections while no thread can call the handler.
+//! Work for an engine's connections while no thread can call the handler.
 //!
 //! The standby takes in events, ends what has taken too long, reads bodies, writes responses, and gives requests to
 //! other workers. Whole requests wait for a thread with a handler.
@@ -20,7 +20,7 @@ const TURNS_MAX: usize = 32;
 /// Between two checks whether a sibling can take what waits here: its state changes without an event.
 const LOOK_US: u64 = 1_000;
 
-/// What is left to be done.
+/// The work that is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attention {
     /// Requests that wait for a thread with a handler.

@@ -67,7 +67,7 @@ pub struct Engine {
     polls: Polls,
 }
 
-/// What other threads use of an engine without a lock.
+/// The parts of an engine that other threads use without a lock.
 #[derive(Debug, Clone)]
 pub struct EngineHandle {
     /// Waits in the engine's place: hand what it brings to [`Engine::take`].
@@ -202,7 +202,7 @@ impl Engine {
         !self.store.turns.is_empty()
     }
 
-    /// What other threads use of the engine.
+    /// Returns the parts of the engine that other threads use.
     #[must_use]
     pub fn handle(&self) -> EngineHandle {
         self.handle.clone()
@@ -273,7 +273,7 @@ impl Engine {
         closing::tick(&mut self.store);
     }
 
-    /// What could not be done since the last call, for the log: there may be several. The same warning comes again
+    /// Returns a warning for the log, if there is one; there may be several. The same warning comes again
     /// after ten seconds at the earliest.
     pub fn warning(&mut self) -> Option<Error> {
         self.store.warnings.take()

@@ -1,9 +1,9 @@
-//! What a server has counted, for programs.
+//! A server's counters, for programs.
 
 use crate::engine::Engine;
 use crate::exchange::observer;
 
-/// What all workers have counted, as JSON.
+/// Returns the counters of all workers, as JSON.
 #[must_use]
 pub fn stats(engine: &Engine) -> String {
     observer::snapshot(&engine.store).json()

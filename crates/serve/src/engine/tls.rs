@@ -1,4 +1,4 @@
-//! What an engine's owner has to do with TLS.
+//! TLS for an engine's owner: certificates and handshakes.
 
 use crate::Error;
 use crate::engine::Engine;

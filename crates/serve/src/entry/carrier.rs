@@ -1,4 +1,4 @@
-//! What a request comes by: a socket, or a stream of a connection that speaks HTTP/2.
+//! The carrier of a request: a socket, or a stream of a connection that speaks HTTP/2.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use crate::output::{FlushOutcome, Output};
 /// Bytes of a body that are handed to a stream at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a request comes by.
+/// The carrier of a request.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     Socket(Socket),

@@ -151,7 +151,7 @@ pub enum Payload<'a> {
     Parts(Vec<Part>),
 }
 
-/// What a read brought.
+/// The outcome of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
     Bytes(usize),

@@ -5,7 +5,7 @@ use thruway_websocket::{CloseCode, Decoder, Message};
 /// How long a client may take to end a connection that the server has closed.
 const CLOSE_MS: u64 = 2_000;
 
-/// What an upgraded connection speaks.
+/// The protocol of an upgraded connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpgradeTo {
     /// WebSocket (RFC 6455).
@@ -17,7 +17,7 @@ pub enum UpgradeTo {
     Events,
 }
 
-/// What has happened on an upgraded connection.
+/// An event on an upgraded connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketEvent {
     /// It is there.
@@ -53,7 +53,7 @@ pub(crate) struct UpgradedSocket {
     pub(crate) planned_close: PlannedClose,
 }
 
-/// What it speaks.
+/// The protocol, with the state of its decoder.
 #[derive(Debug)]
 pub(crate) enum Protocol {
     WebSocket { decoder: Decoder, is_compressed: bool },
@@ -107,7 +107,7 @@ impl UpgradedSocket {
         !self.is_busy && (self.is_new || self.message.is_some() || is_due || self.is_over())
     }
 
-    /// What its owner is told next.
+    /// Takes the next event for the owner.
     pub(crate) fn take_event(&mut self) -> Option<SocketEvent> {
         if self.is_busy {
             return None;

@@ -7,7 +7,7 @@ use thruway_http1::{BodyDecoder, Head, RequestFraming};
 
 use crate::output::spool_file::unnamed_file;
 
-/// What a chunk may have beside its bytes.
+/// The overhead of a chunk beside its bytes.
 const CHUNK_BYTES: usize = 32;
 
 /// A request's body without its framing.

@@ -1,4 +1,4 @@
-//! What an event in the poller is about.
+//! The source of an event in the poller.
 
 use crate::events::slab::EntryId;
 

@@ -58,7 +58,7 @@ pub struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// What the request allows its response to be.
+    /// Returns the limits that the request sets for its response.
     #[must_use]
     pub fn constraints(&self) -> ResponseConstraints {
         self.constraints

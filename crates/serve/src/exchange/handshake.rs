@@ -16,7 +16,7 @@ use crate::exchange::proxy_head;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
-/// What a client is told that speaks plain HTTP where TLS is spoken.
+/// The response to a client that speaks plain HTTP where TLS is spoken.
 const PLAIN: &str = "this port speaks HTTPS";
 
 /// Goes on with a handshake, as far as the client has sent its part.

@@ -19,7 +19,7 @@ use crate::store::entry_mut::EntryMut;
 /// The live page.
 const PAGE: &str = include_str!("observer/page.html");
 
-/// What the page may do: nothing from outside.
+/// The policy of the page: it loads nothing from outside.
 const PAGE_POLICY: &[u8] =
     b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
 
@@ -27,7 +27,7 @@ const TEXT: &[u8] = b"text/plain; charset=utf-8";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 const JSON: &[u8] = b"application/json";
 
-/// What a browser is told that was led here by a name of another site.
+/// The response to a browser that another site's name has led here.
 const FOREIGN: &str =
     "this is asked by its address, by localhost, or by the name that it listens as\n";
 
@@ -122,7 +122,7 @@ fn readiness(store: &mut Store) -> (u16, &'static str) {
     }
 }
 
-/// What all workers have counted.
+/// Returns the counters of all workers.
 pub(crate) fn snapshot(store: &Store) -> Snapshot {
     let Some(metrics) = &store.metrics else { return Snapshot::default() };
     let here = Present {

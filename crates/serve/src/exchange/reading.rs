@@ -1,4 +1,4 @@
-//! What comes in becomes a request: heads and bodies, read a turn at a time.
+//! Bytes from a client become a request: heads and bodies, read a turn at a time.
 
 use std::io;
 

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use thruway_http1::Request;
 
-/// What a proxy says of when it got the request: `X-Request-Start: t=1700000000.123`.
+/// The time at which a proxy got the request: `X-Request-Start: t=1700000000.123`.
 const REQUEST_START: &[u8] = b"x-request-start";
 
 /// A start longer ago is no time of this request.

@@ -22,15 +22,15 @@ use crate::store::entry_mut::EntryMut;
 /// A response that is ready to be sent.
 #[derive(Debug)]
 pub struct Response<'a> {
-    /// What a [`ResponseHead`] has written.
+    /// The head, as a [`ResponseHead`] has written it.
     pub head: &'a [u8],
-    /// What the head says of the body.
+    /// The framing and length of the body, as the head announces them.
     pub plan: BodyPlan,
     /// The body, as long as the plan says; it is not sent where there must not be one.
     pub payload: Payload<'a>,
 }
 
-/// What a thread waits for at a socket.
+/// The event for which a thread waits at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Something to read.
@@ -254,7 +254,7 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// What may wait of a response before the writer has to wait, in bytes.
+    /// Returns how many bytes of a response may wait before the writer has to wait.
     #[must_use]
     pub fn backlog_bytes_max(&self) -> u64 {
         let settings = &self.store.settings;
@@ -290,7 +290,7 @@ impl<'a> ResponseWriter<'a> {
     }
 }
 
-/// What waits of the response, if the connection is still open.
+/// The backlog of the response, if the connection is still open.
 fn backlog(entry: Option<EntryMut<'_>>) -> WriteOutcome {
     entry.map_or(WriteOutcome::Gone, |entry| WriteOutcome::Backlog(entry.backlog_bytes()))
 }

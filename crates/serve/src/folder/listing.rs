@@ -17,7 +17,7 @@ use text::{escape, size};
 /// Entries on one page; a folder with more is not shown.
 const ENTRIES_MAX: usize = 10_000;
 
-/// What stands before the rows. It loads nothing, and follows the browser's colour scheme.
+/// The page before the rows. It loads nothing, and follows the browser's colour scheme.
 const STYLE: &str = "\
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}

@@ -17,7 +17,7 @@ pub(super) struct Media {
     pub(super) is_compressible: bool,
 }
 
-/// What was asked for lately, and its types.
+/// The names that were requested lately, and their types.
 #[derive(Debug, Default)]
 pub(super) struct MediaTypes {
     kept: Vec<(Vec<u8>, Media)>,
@@ -45,7 +45,7 @@ impl MediaTypes {
     }
 }
 
-/// What stands behind the last dot, if that is not the first byte.
+/// The part behind the last dot, if the dot is not the first byte.
 fn suffix_of(file: &[u8]) -> &[u8] {
     match file.iter().rposition(|byte| *byte == b'.') {
         None | Some(0) => b"",

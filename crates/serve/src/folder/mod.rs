@@ -47,7 +47,7 @@ pub struct Folder {
     scratch: Vec<u8>,
 }
 
-/// What a path names.
+/// The file or folder that a path names.
 enum Target {
     File(File),
     /// An open folder without an index page.

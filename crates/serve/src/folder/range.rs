@@ -10,7 +10,7 @@ const RANGES_MAX: usize = 64;
 /// The unit of ranges.
 const UNIT: &[u8] = b"bytes=";
 
-/// What a `Range` field asks for.
+/// The bytes that a `Range` field asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RequestedRange {
     /// The whole file: no range, a malformed one, or more bytes than the file has.

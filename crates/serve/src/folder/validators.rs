@@ -3,7 +3,7 @@
 use thruway_http1::{KnownField, Request, date};
 use thruway_resolve::OpenFile;
 
-/// What tells one state of a file from another.
+/// Validators, which tell one state of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Validators {
     /// A strong entity tag, quotes included.
@@ -12,7 +12,7 @@ pub(super) struct Validators {
     pub(super) modified_seconds: u64,
 }
 
-/// What the conditions of a request ask for (RFC 9110, 13.2.2).
+/// The result of a request's conditions (RFC 9110, 13.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The file.

@@ -118,7 +118,7 @@ impl Listener {
         Self { tls, ..self }
     }
 
-    /// What its connections are to know of TLS, if they speak it.
+    /// The TLS options of its connections, if they speak TLS.
     pub(crate) fn tls(&self) -> Option<&Arc<TlsOptions>> {
         self.tls.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What each client got lately: two windows of half a minute, the current one and the one before.
+//! The service that each client got lately: two windows of half a minute, the current and the last.
 //!
 //! A window has room for some clients. Where more come, a client that was served seldom gives way, so that the busiest
 //! clients stay. What all clients got together is counted apart, so that shares stay true.
@@ -48,7 +48,7 @@ pub(super) struct ServedRequest<'a> {
     pub(super) waited_us: u64,
 }
 
-/// What a client got.
+/// The service that a client got.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(super) name: String,
@@ -115,7 +115,7 @@ pub(super) fn read_text(words: &[AtomicU64]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What clients got in the last window and in the current one, of all workers together.
+/// The service that clients got in the last window and in the current one, of all workers together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clients {
     by_hash: HashMap<u64, Client>,

@@ -9,7 +9,7 @@ use super::table::Time;
 const CLIENTS_MAX: usize = 20;
 
 impl Snapshot {
-    /// What the live page shows.
+    /// The figures of the live page.
     pub(crate) fn json(&self) -> String {
         let mut out = String::with_capacity(4 << 10);
         // To write into a String cannot fail.

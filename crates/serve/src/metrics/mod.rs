@@ -1,4 +1,4 @@
-//! What a server counts for its operators, and how that is written down.
+//! Counters for a server's operators, and the formats in which they are written.
 //!
 //! Each worker has a row in memory that all workers share, so that any of them can respond for all. A row outlives
 //! its worker: what replaces a dead worker goes on counting where that stopped.

@@ -1,4 +1,4 @@
-//! What is noted of a connection's request while it is served, if the server counts.
+//! Notes on a connection's request while it is served, if the server counts.
 
 use crate::metrics::TARGET_BYTES;
 

@@ -8,7 +8,7 @@ use super::table::{Counts, MetricsTable, TIMES, Time};
 /// Slowest requests that are told of.
 const SLOWEST_MAX: usize = 10;
 
-/// What a worker has to do now, which its row does not say.
+/// The load of a worker now, which its row does not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Present {
     /// It takes connections.
@@ -35,7 +35,7 @@ pub(super) struct Worker {
     pub(super) requests: u64,
     pub(super) statuses: [u64; 5],
     pub(super) aborted: u64,
-    /// What of it is in memory; none if another worker of the same process has told it.
+    /// The resident memory of its process; none if another worker of the same process has reported it.
     pub(super) memory_bytes: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ impl Worker {
     }
 }
 
-/// What of a process is in memory, as the system counts it.
+/// The resident memory of a process, as the system counts it.
 fn memory_bytes(pid: u64) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! What each worker counts: a row in memory that all workers share.
+//! The counters of each worker: a row in memory that all workers share.
 //!
 //! Each worker adds to its own row. Numbers are read while others are being written, so two of them may be a moment
 //! apart.

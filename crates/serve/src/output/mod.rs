@@ -27,7 +27,7 @@ pub(crate) use sealed::send as send_sealed;
 use crate::output::pace::Pace;
 use crate::output::spool_file::SpoolFile;
 
-/// What leaves in one turn at most: a longer body waits for other connections in between.
+/// Bytes that leave in one turn at most: a longer body waits for other connections in between.
 pub const QUANTUM_BYTES: usize = 256 << 10;
 
 /// Pieces of one gathered write.

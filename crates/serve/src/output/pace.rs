@@ -3,7 +3,7 @@
 /// Looks in the time within which a client has to take something.
 const LOOKS: u64 = 4;
 
-/// What a client has taken of a response, and when.
+/// The bytes of a response that a client has taken, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
     /// When it is looked at next.

@@ -57,7 +57,7 @@ struct End {
     is_told: bool,
 }
 
-/// What is left to do for a tunnel.
+/// The work that is left for a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     /// Nothing, before an event.
@@ -105,7 +105,7 @@ impl Tunnels {
     }
 }
 
-/// What the thread does.
+/// The thread's poller and tunnels.
 struct Driver {
     poller: Poller,
     coming: Receiver<Tunnel>,

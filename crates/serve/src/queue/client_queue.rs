@@ -15,7 +15,7 @@ use crate::events::slab::EntryId;
 #[derive(Debug)]
 pub(crate) struct ClientQueues {
     turns: Arc<ClientTurns>,
-    /// What is parked behind each client's first request.
+    /// The requests that are parked behind each client's first.
     parked: HashMap<Client, VecDeque<EntryId>>,
     /// How long a round of clients lasts.
     round: MeanInterval,

@@ -21,7 +21,7 @@ pub(crate) const REST_US_MIN: u64 = 1_000;
 /// and for so many times what clients rest on average: where all rest, none goes first for that.
 const REST_TIMES: u64 = 2;
 
-/// What a worker tells of itself.
+/// A worker's report of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorkerView {
     /// It serves, is not about to stop, and takes what it is sent.

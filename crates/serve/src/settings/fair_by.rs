@@ -1,4 +1,4 @@
-//! What a client is, where requests take turns.
+//! Whose requests take turns: a client is a connection, an address, or the value of a field.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use thruway_http1::Request;
 
 use crate::listen::listener::Peer;
 
-/// What a client is, where requests take turns.
+/// The unit that takes turns as a client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum FairBy {
     /// Each connection is a client of its own.

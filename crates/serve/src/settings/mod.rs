@@ -74,7 +74,7 @@ pub struct Settings {
     /// After so long without a byte from the client of a WebSocket it is pinged, and after as long again cut off.
     /// Streams of events get a comment as often. Zero: never.
     pub socket_ping_ms: u64,
-    /// What a client is, where requests take turns.
+    /// The unit that takes turns as a client.
     pub fair_by: FairBy,
     /// Where a request's client is learned from.
     pub client_source: ClientSource,
@@ -88,7 +88,7 @@ pub struct Settings {
     pub has_http2: bool,
     /// Whether they may open WebSockets as streams of it (RFC 8441): an owner that wants the socket itself gets none.
     pub has_http2_sockets: bool,
-    /// What one connection of HTTP/2 may cost.
+    /// The limits of one connection of HTTP/2.
     pub http2_limits: thruway_http2::Limits,
     /// Whether requests are counted for metrics.
     pub counts: bool,

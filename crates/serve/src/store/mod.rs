@@ -66,11 +66,11 @@ pub(crate) struct Store {
     pub(crate) metrics: Option<WorkerMetrics>,
     /// By listener: the host that it was told to listen as; none of a unix socket.
     pub(crate) observed_as: Vec<Option<String>>,
-    /// What the other workers have to do.
+    /// The loads of the other workers.
     pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
     pub(crate) scratch: Vec<u8>,
-    /// What decompresses messages, once one has come that is compressed.
+    /// The decompressor of messages, once a compressed message has come.
     pub(crate) deflater: Option<Box<Deflater>>,
     /// Requests so far: the number of the last one.
     requests: u64,

@@ -1,4 +1,4 @@
-//! What an engine knows of TLS: the certificates of its listeners.
+//! The certificates of an engine's listeners.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::output::tunnel::Tunnels;
 /// Between two looks at the files of certificates, which only new connections cause.
 const LOOK_MS: u64 = 1_000;
 
-/// What an engine knows of TLS.
+/// The certificates of an engine's listeners, and the handshakes that have begun.
 #[derive(Debug, Default)]
 pub(crate) struct TlsListeners {
     /// By the listener's index; none for those that speak plain HTTP. Empty if all do.

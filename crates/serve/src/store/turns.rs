@@ -16,7 +16,7 @@ pub(crate) struct Turns {
     round: MeanInterval,
     /// How long clients rest between two requests.
     rests: MeanInterval,
-    /// What waits of each client, where clients take turns; and of each connection that speaks HTTP/2.
+    /// The waiting requests of each client, where clients take turns, and of each connection of HTTP/2.
     pub(crate) clients: ClientQueues,
     /// Whether clients take turns, and not connections.
     pub(crate) by_client: bool,

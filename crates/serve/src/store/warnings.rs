@@ -1,4 +1,4 @@
-//! What goes wrong without a response that tells why: a rate-limited log.
+//! A rate-limited log of failures that no response reports.
 
 use std::io;
 
@@ -11,7 +11,7 @@ const QUIET_MS: u64 = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
     pending: Vec<Error>,
-    /// What could not be done, and when that was logged last.
+    /// The failed operations, and when each was logged last.
     said: Vec<(&'static str, u64)>,
 }
 

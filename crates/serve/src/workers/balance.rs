@@ -30,7 +30,7 @@ const CALM_IDLE_PERMILLE: u64 = 900;
 /// With fewer turns a second, of all connections together, there is nothing to make equal.
 const TURNS_PER_SECOND_MIN: u64 = 20;
 
-/// What a worker does about its load.
+/// The decision of a worker about its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Move {
     /// Nothing.
@@ -54,7 +54,7 @@ pub(super) fn placement(loads: &[Load], me: usize, connections_max: u64) -> usiz
     best
 }
 
-/// What worker `me` does now.
+/// Decides what worker `me` does now.
 pub(super) fn decide(loads: &[Load], me: usize) -> Move {
     let my_pace = pace(&loads[me]);
     let others = loads.iter().enumerate().filter(|(index, load)| *index != me && load.is_serving);

@@ -1,4 +1,4 @@
-//! What the threads of a worker tell its siblings.
+//! The board on which a worker's threads report to its siblings.
 
 use std::sync::Arc;
 

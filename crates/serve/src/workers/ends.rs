@@ -1,4 +1,4 @@
-//! What the messages of a group come and go by. All its workers have it.
+//! The ends of all mailboxes. Every worker has them.
 
 use super::handover::Handover;
 use super::mailbox::{Mailbox, MailboxSender, Message};

@@ -42,7 +42,7 @@ pub struct WorkerHandle {
     views: Vec<WorkerView>,
 }
 
-/// What all workers of a group have.
+/// The tables that all workers have.
 pub(super) struct SharedTables {
     pub(super) table: Arc<LoadTable>,
     pub(super) client_turns: Arc<ClientTurns>,
@@ -52,7 +52,7 @@ pub(super) struct SharedTables {
     pub(super) ends: Arc<Ends>,
 }
 
-/// What this worker has done lately.
+/// The service that this worker has given lately.
 #[derive(Debug, Default)]
 struct Service {
     /// Turns since the last decision.
@@ -131,7 +131,7 @@ impl WorkerHandle {
         self.service.turns += 1;
     }
 
-    /// What the threads of this worker tell its siblings of themselves.
+    /// Returns the board on which this worker's threads report to its siblings.
     #[must_use]
     pub fn board(&self) -> Board {
         Board { table: Arc::clone(&self.table), index: self.index }
@@ -229,7 +229,7 @@ impl WorkerHandle {
         fence(Ordering::SeqCst);
     }
 
-    /// What to do about the load, once every period.
+    /// Decides about the load, once every period.
     pub(crate) fn decide(&mut self, now_ms: u64) -> Move {
         if now_ms < self.service.decided_ms + PERIOD_MS {
             return Move::Stay;

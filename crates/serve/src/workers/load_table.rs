@@ -1,4 +1,4 @@
-//! What workers know of each other: a row each, in memory that they share.
+//! The loads that workers know of each other: a row each, in memory that they share.
 //!
 //! Each worker writes its own row; siblings add to it only what they have just sent there, and ask in it.
 //! Numbers may be a moment old, and nothing depends on their agreeing with each other.
@@ -36,7 +36,7 @@ const SERVING: u64 = 1;
 /// It serves the connections that it has.
 const DRAINING: u64 = 2;
 
-/// What is seen of a row without a process.
+/// The view of a row without a process.
 const VACANT_VIEW: WorkerView = WorkerView {
     is_serving: false,
     free_threads: 0,
@@ -86,7 +86,7 @@ impl LoadTable {
         self.words.len() / ROW_WORDS
     }
 
-    /// What the policy looks at, of every worker.
+    /// Reads the view of every worker, for the policy.
     pub(super) fn read_views(&self, views: &mut Vec<WorkerView>, now_us: u64) {
         // A worker writes its own row, then reads the others': of two that do so at once, one sees the other's row.
         fence(Ordering::SeqCst);
@@ -94,7 +94,7 @@ impl LoadTable {
         views.extend((0..self.len()).map(|index| self.row(index).view(now_us)));
     }
 
-    /// What balances connections looks at, of every worker.
+    /// Reads the load of every worker, to balance connections.
     pub(super) fn read_loads(&self, loads: &mut Vec<Load>, now_us: u64) {
         loads.clear();
         loads.extend((0..self.len()).map(|index| {

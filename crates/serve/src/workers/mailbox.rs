@@ -21,7 +21,7 @@ pub(crate) const MESSAGE_BYTES: usize = 72;
 /// A message that only wakes.
 const BELL: [u8; 1] = [0];
 
-/// What came.
+/// A message from another worker.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A connection that another worker has sent.

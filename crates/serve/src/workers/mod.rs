@@ -44,7 +44,7 @@ use crate::workers::faulty_peers::FaultyPeers;
 use ends::Ends;
 use load_table::LoadTable;
 
-/// What all workers share. It is made before they are forked, or started.
+/// The memory and the mailboxes that all workers share. It is made before they are forked, or started.
 #[derive(Debug)]
 pub struct WorkerTable {
     table: Arc<LoadTable>,
@@ -100,7 +100,7 @@ impl WorkerTable {
         WorkerHandle::new(index, shared)
     }
 
-    /// What this group leaves to the next one.
+    /// Returns the parts that the next server takes over.
     #[must_use]
     pub fn handover(&self) -> &Handover {
         &self.ends.handover
@@ -112,7 +112,7 @@ impl WorkerTable {
         self.ticket_keys.as_fd()
     }
 
-    /// What all workers have counted, as JSON.
+    /// Returns the counters of all workers, as JSON.
     #[must_use]
     pub fn stats(&self) -> String {
         let siblings = Siblings::new(None, Arc::clone(&self.table));

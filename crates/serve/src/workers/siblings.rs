@@ -1,4 +1,4 @@
-//! What all workers have to do, as it is told from outside.
+//! The loads of all workers, as they are read from outside.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Siblings {
         Self::new(Some(board.index), board.table)
     }
 
-    /// What worker `index` has to do now; none for the reader itself.
+    /// Returns the load of worker `index` now; none for the reader itself.
     pub(crate) fn present(&self, index: usize) -> Option<Present> {
         (self.index != Some(index)).then(|| self.read(index))
     }

@@ -1,4 +1,4 @@
-//! What comes in by HTTP/2: streams begin, and their requests become whole.
+//! Input of HTTP/2: streams begin, and their requests become whole.
 
 use thruway_http1::{BodyDecoder, Head, ParseError, RequestFraming};
 use thruway_http2::{Incoming, Progress, Stream};

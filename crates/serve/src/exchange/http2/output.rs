@@ -1,4 +1,4 @@
-//! What leaves by HTTP/2: responses go to their streams, and those go to the socket.
+//! Output of HTTP/2: responses go to their streams, and streams go to the socket.
 
 use std::io;
 
@@ -218,7 +218,7 @@ pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     end(guard)
 }
 
-/// What its client has sent ends a connection.
+/// Notes that the client of a connection broke a rule or a limit, which ends the connection.
 fn blame(connection: &mut EntryMut<'_>, why: String) {
     let peer = connection.peer;
     let store = &mut *connection.store;

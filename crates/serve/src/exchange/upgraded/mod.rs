@@ -82,7 +82,7 @@ fn note_heard(socket: &mut Entry, now_ms: u64) {
     }
 }
 
-/// What a client has said, besides a message.
+/// Control frames that a client has sent.
 #[derive(Default)]
 struct ClientFrames {
     /// Frames that respond to its pings.

@@ -1,4 +1,4 @@
-//! What the owner of an engine does with an upgraded connection.
+//! Writes of an engine's owner to an upgraded connection.
 
 use std::io;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::row::Row;
 
-/// What rows are sorted by.
+/// The key by which rows are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
     Name,

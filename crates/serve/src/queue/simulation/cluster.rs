@@ -14,7 +14,7 @@ use super::worker::{Connection, Leader, Request, Runnable, Worker};
 use super::workload::{Habit, Phase, Shape, unit};
 use crate::queue::policy::{self, MOVE_AFTER_US, WorkerView};
 
-/// What a move costs each of the two workers.
+/// The cost of a move for each of the two workers.
 const MOVE_COST_US: f64 = 50.0;
 
 /// From one worker to another.
@@ -44,7 +44,7 @@ pub(super) struct Setup {
     pub(super) seed: u64,
 }
 
-/// What was served.
+/// The requests that were served.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// By connection: when each light request came, and how long it took.
@@ -368,7 +368,7 @@ impl Cluster {
         self.look(taker);
     }
 
-    /// What the workers tell of themselves now.
+    /// The workers' reports of themselves now.
     fn view(&mut self) {
         let connections = &self.connections;
         let view = |worker: &Worker| {

@@ -41,7 +41,7 @@ impl PartialOrd for TimedEvent {
     }
 }
 
-/// What is still to happen, and the time in microseconds.
+/// The events to come, and the time in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     pub(super) now_us: f64,

@@ -70,7 +70,7 @@ pub(super) struct Worker {
     pub(super) has_asked: bool,
     /// Connections on their way here.
     pub(super) coming: usize,
-    /// What moves have cost while nothing computed.
+    /// The cost of moves while nothing computed.
     pub(super) debt_us: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What clients ask for: the shapes of requests, and when the next one comes.
+//! The workload of clients: the shapes of requests, and when the next request comes.
 
 use thruway_testing::Random;
 
