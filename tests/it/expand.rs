@@ -43,7 +43,10 @@ fn a_current_folder_that_is_gone_matters_only_to_names_that_start_there() {
     assert_eq!(stdout(&expand(&["--ruby", "--home", "/h", "~/a", "/b"])), "/h/a\n/b\n");
     for lost in [["--base", "x", "a"].as_slice(), &["--ruby", "/a", "b"]] {
         let output = expand(lost);
-        assert!(stderr(&output).starts_with("thruway: no current folder: "), "{lost:?}");
+        assert!(
+            stderr(&output).starts_with("thruway: cannot find the current folder: "),
+            "{lost:?}"
+        );
         assert_eq!((stdout(&output), output.status.code()), ("", Some(2)));
     }
 }

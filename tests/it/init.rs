@@ -69,7 +69,10 @@ fn a_gem_that_is_not_there_is_not_named_to_bundler() {
     };
     let output = run("--");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(stderr(&output).contains("it is not released: install the .gem file"), "{output:?}");
+    assert!(
+        stderr(&output).contains("the gem is not released: install the .gem file"),
+        "{output:?}"
+    );
     assert_eq!(files(folder.path()), [GEMFILE, BOOT]);
     fs::create_dir(other.path().join("specifications")).expect("it is made");
     let name = format!("specifications/thruway-{}.gemspec", env!("CARGO_PKG_VERSION"));

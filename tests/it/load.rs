@@ -135,7 +135,7 @@ fn a_run_loads_one_server() {
     let server = HttpServer::answering(HELLO);
     let output = run(&["load", &server.url("/a"), "http://127.0.0.1:1/b"]);
     assert_eq!(output.status.code(), Some(2));
-    let expected = "thruway: http://127.0.0.1:1/b is of another server than http://127.0.0.1:";
+    let expected = "thruway: http://127.0.0.1:1/b and http://127.0.0.1:";
     assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));
     assert!(stderr(&output).contains("\n\nhint: a run loads one server"), "{}", stderr(&output));
 }
@@ -177,7 +177,7 @@ fn a_server_that_never_answers_is_a_failure_after_its_report() {
     let output = load(&server, &["-c", "3", "-d", "0.3"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("3 starved   3 pending, the oldest for "));
-    assert!(stderr(&output).contains(": it never answered in full\n\nhint: "));
+    assert!(stderr(&output).contains(": no complete response\n\nhint: "));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_port_without_a_listener_is_one_clear_line() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = run(&["load", &closed.to_string(), "-d", "60"]);
     assert_eq!(output.status.code(), Some(2));
-    let expected = format!("thruway: no answer from http://{closed}/: Connection refused");
+    let expected = format!("thruway: no response from http://{closed}/: Connection refused");
     assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
 }
 
@@ -196,7 +196,7 @@ fn another_machine_is_not_loaded_unless_allowed() {
     assert_eq!(
         stderr(&output),
         "thruway: 192.0.2.1 is another machine\n\n\
-         hint: --allow-remote loads another machine: only with its owner's permission\n"
+         hint: use --allow-remote to load another machine, only with its owner's permission\n"
     );
 }
 
@@ -230,14 +230,14 @@ fn the_request_is_as_it_was_asked_for() {
         (&["--mix", "greedy=1,depth=2"], "options of a class are for --class"),
         (&["--mix", "scheduled=1"], "scheduled clients need a rate: --class scheduled=N,rate="),
         (&["--class", "polite=1,rate=1"], "polite clients have no \"rate\"; they take: pause, url"),
-        (&["--class", "greedy=1,url=2"], "--class asks URL 2, and there are 1\n\nhint: url=K is "),
+        (&["--class", "greedy=1,url=2"], "--class names URL 2 of 1\n\nhint: url=K is "),
         (&["--class", "greedy=1", "--rate", "1"], "cannot be used with"),
         (&["--weights", "1,2"], "--weights has 2 numbers for 1 URLs\n\nhint: give one for each"),
         (&["--weights", "0"], "0 is not in 1..=1000"),
-        (&["--arrivals", "late"], "arrivals are even or poisson"),
+        (&["--arrivals", "late"], "arrivals must be even or poisson"),
         (&["-c", "0"], "0 is not in 1..=1000000"),
-        (&["--fair", "2"], "an index is between 0 and 1"),
-        (&["-d", "0"], "it is not a time that passes"),
+        (&["--fair", "2"], "must be between 0 and 1"),
+        (&["-d", "0"], "must be more than 0 seconds"),
     ] {
         let output = load(&server, options);
         assert_eq!(output.status.code(), Some(2), "{options:?}");
@@ -262,12 +262,12 @@ fn an_option_that_would_change_nothing_is_refused() {
     ] {
         let output = load(&server, &[options, &["-d", "0.1"]].concat());
         assert_eq!(output.status.code(), Some(2), "{options:?}");
-        let expected = format!("thruway: {option} changes nothing in this run\n\nhint: ");
+        let expected = format!("thruway: {option} has no effect in this run\n\nhint: ");
         assert!(stderr(&output).starts_with(&expected), "{options:?}: {}", stderr(&output));
     }
     let depth = ["--broadcast", "--rate", "9", "--pipeline", "2"];
     let output = run(&[&["load", "ws://127.0.0.1:1/"], &depth[..]].concat());
-    assert!(stderr(&output).starts_with("thruway: --pipeline changes nothing"), "{output:?}");
+    assert!(stderr(&output).starts_with("thruway: --pipeline has no effect"), "{output:?}");
     for options in [
         &["--arrivals", "poisson", "--rate", "500"][..],
         &["--arrivals", "poisson", "--class", "scheduled=1,rate=500"],
@@ -388,7 +388,7 @@ fn a_server_without_http2_is_told_so() {
     let server = HttpServer::answering("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     let output = load(&server, &["--http2", "-n", "1", "-d", "1"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(stderr(&output).contains("\nhint: does it speak HTTP/2"), "{output:?}");
+    assert!(stderr(&output).contains("\nhint: check that the server speaks HTTP/2"), "{output:?}");
 }
 
 #[test]
@@ -400,13 +400,13 @@ fn options_of_websockets_and_of_http2_have_their_urls() {
         (
             "ws://127.0.0.1:1/",
             ["--broadcast", "--message=x"],
-            "the message of a broadcast has no {id}",
+            "the message of a broadcast lacks {id}",
         ),
         ("ws://127.0.0.1:1/", ["--message", "@/none/such"], "cannot read /none/such"),
         (
             "http://127.0.0.1:1/",
             ["--body", "@/dev/zero"],
-            "cannot read /dev/zero: it has more than 256 MB",
+            "cannot read /dev/zero: larger than 256 MB",
         ),
         ("ws://127.0.0.1:1/", ["--confirmed", ""], "a value is required for '--confirmed"),
     ] {
@@ -425,7 +425,7 @@ fn a_message_of_a_websocket_is_a_text() {
     for option in ["--message", "--subscribe"] {
         let output = run(&["load", "ws://127.0.0.1:1/", option, &named]);
         assert_eq!(output.status.code(), Some(2));
-        let expected = format!("thruway: what {option} names is not UTF-8\n\nhint: ");
+        let expected = format!("thruway: the text of {option} is not UTF-8\n\nhint: ");
         assert!(stderr(&output).starts_with(&expected), "{output:?}");
     }
 }
@@ -484,7 +484,7 @@ fn a_run_is_compared_with_an_earlier_one() {
     }
     fs::write(file, "{}").unwrap();
     let output = load(&server, &["-n", "50", "--compare", file]);
-    assert!(stderr(&output).contains("is no report of thruway load"), "{output:?}");
+    assert!(stderr(&output).contains("is not a report of thruway load"), "{output:?}");
 }
 
 #[test]
@@ -498,11 +498,11 @@ fn what_never_ends_is_not_compared_with() {
     let folder = folder.path().to_str().unwrap();
     let server = HttpServer::answering(HELLO);
     for (file, what) in [
-        ("/dev/zero", "thruway: /dev/zero is no report of thruway load\n\nhint: "),
-        ("/dev/stdin", "thruway: /dev/stdin is no report of thruway load\n\nhint: "),
-        (&long, &format!("thruway: {long} is no report of thruway load\n\nhint: ")),
+        ("/dev/zero", "thruway: /dev/zero is not a report of thruway load\n\nhint: "),
+        ("/dev/stdin", "thruway: /dev/stdin is not a report of thruway load\n\nhint: "),
+        (&long, &format!("thruway: {long} is not a report of thruway load\n\nhint: ")),
         (folder, &format!("thruway: cannot read {folder}: Is a directory")),
-        (&fifo, &format!("thruway: cannot read {fifo}: it does not come to its end in 10 s")),
+        (&fifo, &format!("thruway: cannot read {fifo}: no end of file within 10 s")),
     ] {
         let mut load = Command::new("timeout");
         load.args(["20", env!("CARGO_BIN_EXE_thruway"), "load", &server.url("/")]);
@@ -614,7 +614,7 @@ fn a_run_with_nothing_but_errors_ends_with_1_and_a_hint() {
         for options in [&["-c", "1", "-n", "3"][..], &["-c", "1", "-n", "3", "--json"]] {
             let output = load(&server, options);
             assert_eq!(output.status.code(), Some(1), "{output:?}");
-            let expected = format!("thruway: every answer is an error: {}xx 3\n", &status[..1]);
+            let expected = format!("thruway: every response is an error: {}xx 3\n", &status[..1]);
             assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
             assert!(stderr(&output).contains("\nhint: "), "{}", stderr(&output));
         }

@@ -76,8 +76,8 @@ fn every_message_escapes_the_names_in_it() {
     let path = folder.path();
     let missing = thruway().args(["which", "--path"]).arg(path).arg(word("")).output().unwrap();
     let expected = format!(
-        "thruway: {}/{SHOWN} needs /x\\033]0;title\\a\\r, which is not there\n\n\
-         hint: its lines end in CR LF: write them with LF alone\n",
+        "thruway: {}/{SHOWN} needs /x\\033]0;title\\a\\r, which does not exist\n\n\
+         hint: the script's lines end in CR LF; save it with LF line ends\n",
         path.display()
     );
     assert_eq!(String::from_utf8(missing.stderr).unwrap(), expected);

@@ -32,7 +32,7 @@ fn a_pack_is_built_shown_verified_and_used() {
     assert!(stdout(&shown).contains("features"), "{}", stdout(&shown));
     assert!(!stdout(&shown).contains("stale: "), "{}", stdout(&shown));
     let verified = pack(&["verify"], &program.pack());
-    assert!(stdout(&verified).ends_with(" entries, all whole\n"), "{}", stdout(&verified));
+    assert!(stdout(&verified).ends_with(" entries, none damaged\n"), "{}", stdout(&verified));
     let used = program.run(&["--explain"]);
     assert!(stderr(&used).contains(" from the pack, 0 compiled"), "{}", stderr(&used));
 }
@@ -198,7 +198,7 @@ fn a_command_that_fails_leaves_the_pack_as_it_was() {
     program.write("main.rb", "require 'a'\nexit 3\n");
     let built = build(&program, &program.pack());
     assert_eq!(built.status.code(), Some(2));
-    assert!(stderr(&built).contains("the pack is as it was"), "{}", stderr(&built));
+    assert!(stderr(&built).contains("the pack was left unchanged"), "{}", stderr(&built));
     assert_eq!(fs::read(program.pack()).unwrap(), before);
     let left = fs::read_dir(program.pack().parent().unwrap()).unwrap().count();
     assert_eq!(left, 2, "the program and the pack");
@@ -213,7 +213,7 @@ fn what_is_no_pack_is_said_to_be_none() {
         assert!(stderr(&shown).contains(words), "{}", stderr(&shown));
     }
     let built = thruway().args(["pack", "build", "-o"]).arg(program.pack()).arg("true").output();
-    assert!(stderr(&built.unwrap()).contains("the command left no pack"));
+    assert!(stderr(&built.unwrap()).contains("the command wrote no pack"));
 }
 
 /// A program with files of all kinds, which tell if they are run.
@@ -243,11 +243,10 @@ fn files_are_compiled_without_being_run() {
     let built = compile(&program, "lib", &[]);
     assert!(built.status.success(), "{}", stderr(&built));
     assert!(!stdout(&built).contains(" ran\n"), "{}", stdout(&built));
-    let left_out: Vec<_> =
-        stderr(&built).lines().filter(|line| line.contains("left out")).collect();
-    assert_eq!(left_out.len(), 2, "{left_out:?}");
-    assert!(left_out[0].contains("lib/wrong.rb: 1: syntax error"), "{left_out:?}");
-    assert!(left_out[1].contains("lib/wrong.yaml: "), "{left_out:?}");
+    let skipped: Vec<_> = stderr(&built).lines().filter(|line| line.contains("skipped ")).collect();
+    assert_eq!(skipped.len(), 2, "{skipped:?}");
+    assert!(skipped[0].contains("lib/wrong.rb: 1: syntax error"), "{skipped:?}");
+    assert!(skipped[1].contains("lib/wrong.yaml: "), "{skipped:?}");
     let used = program.run(&["--explain"]);
     assert_eq!(stdout(&used), stdout(&program.plain()));
     let compiled: Vec<_> = stderr(&used).lines().filter(|line| line.contains("lib/")).collect();

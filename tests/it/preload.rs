@@ -38,7 +38,11 @@ fn a_place_that_others_may_enter_is_not_used() {
     std::fs::set_permissions(place, Permissions::from_mode(0o755)).unwrap();
     let output = run(&folder, &["preload", "status"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("no place for templates"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("no folder for the sockets of templates"),
+        "{}",
+        stderr(&output)
+    );
     // The command runs all the same.
     let output = run(&folder, &["run", "--preload", "--explain", "--", "sh", "-c", "exit 3"]);
     assert_eq!(output.status.code(), Some(3));
@@ -62,7 +66,7 @@ fn what_forbids_a_template_is_said() {
     for (variable, option, reason) in [
         (Some(("THRUWAY_PRELOAD", "0")), None, "THRUWAY_PRELOAD is 0"),
         (Some(("CI", "true")), None, "CI is set"),
-        (None, Some("--frozen"), "a frozen pack asks the disk nothing"),
+        (None, Some("--frozen"), "a frozen pack asks no questions"),
         // What can never be is said before what is not wanted here.
         (Some(("CI", "true")), Some("--portable"), "the portable mode does not see"),
     ] {

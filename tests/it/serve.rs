@@ -400,7 +400,7 @@ fn signals_that_are_not_for_a_folder_are_told_and_do_no_harm() {
     for signal in ["HUP", "USR1", "USR2", "TTIN", "TTOU", "PWR"] {
         let pid = server.pid().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-        let line = format!("thruway: {signal}: a folder has nothing to do for it\n");
+        let line = format!("thruway: {signal} ignored: it has no effect on a server of a folder\n");
         crate::eventually(|| fs::read_to_string(&log).unwrap().ends_with(&line));
     }
     assert_eq!(server.get("/a.txt", "").status, 200);

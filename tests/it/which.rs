@@ -64,13 +64,13 @@ mod linux {
         };
         let lines = script("lines", "#!/bin/sh\r\n");
         let expected = format!(
-            "thruway: {path}/lines needs /bin/sh\\r, which is not there\n\n\
-             hint: its lines end in CR LF: write them with LF alone\n"
+            "thruway: {path}/lines needs /bin/sh\\r, which does not exist\n\n\
+             hint: the script's lines end in CR LF; save it with LF line ends\n"
         );
         assert_eq!((lines.status.code(), stderr(&lines)), (Some(1), expected.as_str()));
         for interpreter in [format!("{path}/note"), path.clone()] {
             let refused = script("refused", &format!("#!{interpreter}\n"));
-            let expected = format!("{path}/refused needs {interpreter}, which may not be run\n");
+            let expected = format!("{path}/refused needs {interpreter}, which cannot be run\n");
             assert!(stderr(&refused).contains(&expected), "{}", stderr(&refused));
             assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), ""));
         }
@@ -92,7 +92,7 @@ mod linux {
         let found = which(&["--count", "--path", &format!("{a}:{b}"), "tool"]);
         assert_eq!(stdout(&found), format!("{b}/tool\n2 look-ups\n"));
         let missing = which(&["--path", &a, "tool"]);
-        let reason = format!("thruway: {a}/tool needs /no/such/sh, which is not there\n");
+        let reason = format!("thruway: {a}/tool needs /no/such/sh, which does not exist\n");
         assert_eq!((missing.status.code(), stderr(&missing)), (Some(1), reason.as_str()));
         // In an image the interpreter is the image's own.
         std::fs::write(folder.path().join("b/tool"), "#!/bin/sh\n").unwrap();
@@ -123,7 +123,7 @@ mod linux {
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(
             stderr(&output),
-            "thruway: these rules search the folders of Windows\n\n\
+            "thruway: these rules apply to the folders of Windows\n\n\
              hint: --root DIR searches a tree of such folders\n"
         );
     }
@@ -190,7 +190,7 @@ mod windows {
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(
             crate::stderr(&output),
-            "thruway: these rules search the folders of POSIX\n\n\
+            "thruway: these rules apply to the folders of POSIX systems\n\n\
              hint: --rules cmd searches as this system does\n"
         );
     }

@@ -1,4 +1,4 @@
-//! The gem that belongs to this program: its files are what Ruby loads below `thruway run`.
+//! Finds the gem that belongs to this program. Ruby loads the gem's files below `thruway run`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,17 +11,17 @@ use thruway_spawn::Command;
 /// The extension's file, with the suffix that Ruby has for such files on this system.
 const EXTENSION: &str = if cfg!(target_os = "macos") { "thruway.bundle" } else { "thruway.so" };
 
-/// Where the gem's files are.
+/// The folders of the gem's files.
 #[derive(Debug)]
 pub(crate) struct Gem {
-    /// Holds `thruway/run.rb`.
+    /// The folder with `thruway/run.rb`.
     library: PathBuf,
-    /// Each holds a folder for a version of Ruby or several, with the extension for it.
+    /// Folders with a subfolder for each version of Ruby, in which the extension for that version is.
     extensions: Vec<PathBuf>,
 }
 
 impl Gem {
-    /// Where this program is, in the checkout that it was built in, or where `gem install` has put it.
+    /// Finds the gem beside this program, in the checkout of its build, or where `gem install` has put the gem.
     pub(crate) fn find() -> Option<Self> {
         Self::around_this_program().or_else(Self::installed)
     }
@@ -39,7 +39,7 @@ impl Gem {
         folders
     }
 
-    /// The checkout that this program was built in: its gemspec serves a Gemfile. None if it is in no checkout.
+    /// The checkout that this program was built in, if any: its gemspec serves a Gemfile.
     #[cfg(target_os = "linux")]
     pub(crate) fn checkout() -> Option<PathBuf> {
         let program = std::env::current_exe().ok()?;
@@ -123,7 +123,7 @@ impl Gem {
 }
 
 impl Gem {
-    /// A variable without what an outer `thruway run` has put there.
+    /// A variable's value without the words that an outer `thruway run` has added.
     fn without_own(&self, variable: &str, separator: u8) -> Option<OsString> {
         let value = std::env::var_os(variable)?;
         let words = value.as_encoded_bytes().split(|byte| *byte == separator);
@@ -151,7 +151,7 @@ fn has_extension(place: &Path) -> bool {
     has(&folder) || entries(&folder).iter().any(|version| has(version))
 }
 
-/// What the environment names, the user's own, those of the system, and those of the Ruby on `PATH`.
+/// Candidates for RubyGems' folder: from the environment, of the user, of the system, and of the Ruby on `PATH`.
 fn usual_homes() -> Vec<PathBuf> {
     let list = |name| {
         let list = std::env::var_os(name).unwrap_or_default();
@@ -182,7 +182,7 @@ fn homes_by_ruby() -> Vec<PathBuf> {
     String::from_utf8_lossy(&homes).lines().map(PathBuf::from).collect()
 }
 
-/// What is in a folder, sorted; nothing if it cannot be read.
+/// The entries of a folder, sorted; none if the folder cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut entries: Vec<_> = entries.map(|entry| entry.path()).collect();

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 #[cfg(target_os = "linux")]
 use output::Failure;
 #[cfg(target_os = "linux")]
-use verbs::mount::helper::{self, Asked};
+use verbs::mount::helper::{self, HelperRequest};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -39,21 +39,21 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What we do under the name `mount.thruway`, with mount(8)'s exit statuses.
+/// Runs the program under the name `mount.thruway`, with mount(8)'s exit statuses.
 #[cfg(target_os = "linux")]
 fn help(arguments: &[OsString]) -> ExitCode {
     const WRONG_USE: u8 = 1;
     const NOT_MOUNTED: u8 = 32;
     let done = match helper::translate(arguments) {
-        Ok(Asked::Mount(arguments)) => match verbs::Thruway::parsed(arguments) {
+        Ok(HelperRequest::Mount(arguments)) => match verbs::Thruway::parsed(arguments) {
             Ok(command) => command.run(),
             Err(error) => {
                 output::usage(error);
                 return ExitCode::from(WRONG_USE);
             }
         },
-        Ok(Asked::Remount(remount)) => verbs::mount::remount(&remount),
-        Ok(Asked::Nothing) => return ExitCode::SUCCESS,
+        Ok(HelperRequest::Remount(remount)) => verbs::mount::remount(&remount),
+        Ok(HelperRequest::Nothing) => return ExitCode::SUCCESS,
         Err(message) => {
             return Failure::new(message).hint("thruway help mount").status(WRONG_USE).report();
         }

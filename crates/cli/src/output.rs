@@ -1,4 +1,4 @@
-//! What the user reads: data on stdout, everything else on stderr.
+//! Output for the user: data on stdout, everything else on stderr.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -11,10 +11,10 @@ use thruway_sys::printable;
 /// Exit status of our own failure.
 const FAILED: u8 = 2;
 
-/// A verb's answer, or what kept it from answering.
+/// The result of a verb: an exit status, or the failure that prevented one.
 pub(crate) type Answer = Result<ExitCode, Failure>;
 
-/// One line that names the thing, and the cure where there is one.
+/// An error message of one line, with a hint if there is a cure.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -30,7 +30,7 @@ impl Failure {
         Self { message, hint: None, status: FAILED }
     }
 
-    /// What the user can do about it.
+    /// Adds a hint: what the user can do about the failure.
     pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(printable::text(&hint.to_string()).into_owned());
         self
@@ -64,7 +64,7 @@ impl Failure {
     }
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments: clap's text, our name.
+/// Prints the requested help, or the error in the arguments, in clap's words and with this program's name.
 pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let help = styled(&error, &io::stdout());
@@ -76,7 +76,7 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// Escapes what the user has typed, so that the styles of the message are its only control characters.
+/// Escapes control characters in the user's words, so that the message's styles are its only escape sequences.
 fn escape(error: &mut clap::Error) {
     let escaped = |text: &String| printable::text(text).into_owned();
     let values: Vec<(ContextKind, ContextValue)> = error
@@ -134,7 +134,7 @@ pub(crate) fn print_names(names: &[Vec<u8>]) -> Result<(), Failure> {
     print(&lines)
 }
 
-/// Writes what is no data to stderr. A closed stderr has no reader, so that is no error.
+/// Writes a message to stderr. Nobody reads a closed stderr, so a failure to write is no error.
 pub(crate) fn print_error(bytes: &[u8]) {
     let _ = io::stderr().write_all(bytes);
 }

@@ -18,7 +18,7 @@ impl Replacement {
     pub(crate) fn write(path: &Path, text: &str) -> io::Result<Self> {
         #[expect(
             clippy::disallowed_methods,
-            reason = "what is replaced is the file that a link leads to"
+            reason = "the file behind a link is replaced, not the link"
         )]
         let path = fs::canonicalize(path)?;
         let old = fs::metadata(&path)?;

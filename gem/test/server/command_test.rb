@@ -120,15 +120,15 @@ class CommandTest < Minitest::Test
 
   def test_an_option_of_puma_s_command_is_refused_with_what_stands_for_it
     { "--dir" => "name the folder: thruway serve DIR", "-q" => "leave it out",
-      "--control-url" => "say activate_control_app in config/puma.rb",
-      "--plugin=x" => "say it in config/puma.rb" }.each do |option, advice|
+      "--control-url" => "set activate_control_app in config/puma.rb",
+      "--plugin=x" => "set it in config/puma.rb" }.each do |option, advice|
         assert_includes refusal(option, "x"), advice
       end
   end
 
   def test_what_cannot_be_meant_is_refused
     hello = write("config.ru", HELLO)
-    assert_includes refusal(hello, "-w", "100000"), "it is auto, or 0 to 1024"
+    assert_includes refusal(hello, "-w", "100000"), "must be auto, or a number from 0 to 1024"
     assert_includes refusal(hello, "-t", "0"), "cannot start 0 threads: it must be 1 to 1024\n"
     write("config/puma.rb", "workers 2000")
     assert_includes refusal(@folder), "cannot start 2000 workers: it must be 0 to 1024\n"
@@ -254,7 +254,7 @@ class CommandTest < Minitest::Test
     assert_equal 2, status.exitstatus
     assert_includes said,
                     "thruway: the gem does not load: cannot load such file -- thruway/thruway\n"
-    assert_includes said, "\nhint: make build puts it beside this binary\n"
+    assert_includes said, "\nhint: run make build, which puts the gem beside this binary\n"
   end
 
   def test_without_ruby_the_line_says_so

@@ -433,6 +433,6 @@ class ConfigurationTest < Minitest::Test
     assert_equal "true", get.body.split.last
     @address = "unix://#{@folder}/one.sock"
     assert_equal 200, get.status
-    assert_includes refusal(@folder, "-w", "many"), "it is auto, or 0 to 1024"
+    assert_includes refusal(@folder, "-w", "many"), "must be auto, or a number from 0 to 1024"
   end
 end

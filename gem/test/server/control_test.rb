@@ -127,7 +127,7 @@ class ControlTest < Minitest::Test
     start_with_control("", "-w", "0")
     _, said, status = ctl("phased-restart", "-S", @state)
     assert_equal 2, status.exitstatus
-    assert_includes said, "the server refuses phased-restart"
+    assert_includes said, "the server refused phased-restart"
   end
 
   def test_by_itself_it_is_for_the_own_user_with_a_token_of_chance

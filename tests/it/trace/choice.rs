@@ -101,7 +101,7 @@ fn calls_are_chosen_by_path_process_and_name() {
     let first: Value = serde_json::from_str(&first.expect("a line")).expect("JSON");
     assert_eq!(first["processes"], 2);
     let wrong = from(&recording, &["--call", "fly"]);
-    assert!(stderr(&wrong).starts_with("thruway: no call that is recorded is named fly\n"));
+    assert!(stderr(&wrong).starts_with("thruway: unknown system call fly\n"));
     assert_eq!(wrong.status.code(), Some(2));
 }
 
@@ -127,7 +127,7 @@ fn a_recording_is_read_from_standard_input() {
     };
     assert_eq!(stdout(&read(&["--json", "--from", "-"])), stdout(&from(&recording, &[])));
     let compared = read(&["--compare", text(&recording), "-"]);
-    assert!(stdout(&compared).contains("0 names are not asked for any more, 0 are new"));
+    assert!(stdout(&compared).contains("0 names are no longer asked for, 0 are new"));
     let mut command = thruway();
     let output = command.args(["trace", "--from", "-"]).stdin(Stdio::null()).output();
     let expected = "thruway: standard input, line 1: not a recording of thruway trace\n";

@@ -21,23 +21,23 @@ const HALT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Ask a running server for its statistics, to restart or to stop
 ///
-/// It is asked at its control application (activate_control_app), or told by signals where its process number is all
-/// that is known.
+/// The command goes to the server's control application (activate_control_app). If only the process number is known,
+/// a signal is sent instead.
 #[derive(Debug, Args)]
 pub(crate) struct Ctl {
-    /// What to ask for
+    /// The command to send
     #[arg(value_name = "COMMAND")]
     command: Command,
-    /// Where the control application listens: tcp://HOST:PORT or unix://PATH
+    /// Address of the control application: tcp://HOST:PORT or unix://PATH
     #[arg(short = 'C', long, value_name = "URL")]
     control_url: Option<String>,
-    /// The token that it wants to see
+    /// Token of the control application
     #[arg(short = 'T', long, value_name = "TOKEN")]
     control_token: Option<String>,
-    /// The state file, which has both (state_path)
+    /// State file with the address, the token and the process number (state_path)
     #[arg(short = 'S', long, value_name = "PATH")]
     state: Option<PathBuf>,
-    /// The file with the server's process number
+    /// File with the server's process number (pidfile)
     #[arg(short = 'P', long, value_name = "PATH")]
     pidfile: Option<PathBuf>,
     /// The server's process number
@@ -48,27 +48,27 @@ pub(crate) struct Ctl {
 /// The words of `pumactl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Command {
-    /// Whether it runs: exit status 0 or 1
+    /// Exit with 0 if the server runs, and with 1 otherwise
     Status,
-    /// What it has counted, as JSON
+    /// Print the server's statistics as JSON
     Stats,
-    /// Stop when begun requests have their responses
+    /// Stop after the requests in progress have been answered
     Stop,
     /// Stop at once
     Halt,
-    /// Begin anew, with the listeners kept
+    /// Restart the server and keep its listeners open
     Restart,
-    /// Replace one worker after the other
+    /// Replace the workers one after another
     PhasedRestart,
     /// Fork all workers from a warm worker
     Refork,
-    /// Nothing: a phased restart follows links by itself
+    /// Accepted and without effect: a phased restart follows symbolic links anyway
     ReloadWorkerDirectory,
-    /// Collect garbage in the process that responds
+    /// Run the garbage collector in the process that responds
     Gc,
-    /// Ruby's numbers about that
+    /// Print Ruby's garbage collection statistics (GC.stat)
     GcStats,
-    /// What each thread is in the middle of
+    /// Print the backtrace of each thread
     ThreadBacktraces,
 }
 
@@ -91,13 +91,13 @@ impl Ctl {
                 ask(url, target.token.as_deref(), Command::Stats).map(|_| ExitCode::SUCCESS)
             }
             (_, Some(pid)) => tell(pid, self.command),
-            (None, None) => Err(Failure::new("the server to ask is not named").hint(
-                "name its control application by -C, its state file by -S, or its process by -p",
+            (None, None) => Err(Failure::new("no server is named").hint(
+                "give the address of its control application (-C), its state file (-S) or its process number (-p)",
             )),
         }
     }
 
-    /// What the options say, and the files that they name.
+    /// Reads the target from the options and from the files that they name.
     fn target(&self) -> Result<Target, Failure> {
         let mut target = match &self.state {
             Some(path) => read_state(path)?,
@@ -106,8 +106,9 @@ impl Ctl {
         if let Some(path) = &self.pidfile {
             let text = read(path)?;
             let number = text.trim().parse();
-            let wrong =
-                |_| Failure::new(format_args!("{} has no process number", printable::path(&path)));
+            let wrong = |_| {
+                Failure::new(format_args!("{} contains no process number", printable::path(&path)))
+            };
             target.pid = Some(number.map_err(wrong)?);
         }
         target.url = self.control_url.clone().or(target.url);
@@ -118,7 +119,7 @@ impl Ctl {
 }
 
 impl Command {
-    /// Its path at the control application, which is its name on the command line.
+    /// The command's path at the control application, which equals its name on the command line.
     fn path(self) -> &'static str {
         match self {
             Self::Status | Self::Stats => "stats",
@@ -149,7 +150,7 @@ impl Command {
         }
     }
 
-    /// Whether its response is for the user to read.
+    /// Whether the response is printed for the user.
     fn has_data(self) -> bool {
         matches!(self, Self::Stats | Self::GcStats | Self::ThreadBacktraces)
     }
@@ -189,14 +190,14 @@ fn ask(url: &str, token: Option<&str>, command: Command) -> Answer {
             Ok(ExitCode::SUCCESS)
         }
         Some("200") => Ok(ExitCode::SUCCESS),
-        Some("403") => Err(Failure::new("the token is not the server's")
-            .hint("name it by -T, or the state file by -S")),
+        Some("403") => Err(Failure::new("the server does not accept this token")
+            .hint("give the right token with -T, or the state file with -S")),
         Some(_) => Err(Failure::new(format_args!(
-            "the server refuses {}: {}",
+            "the server refused {}: {}",
             command.path(),
             body.trim()
         ))),
-        None => Err(Failure::new(format_args!("{url} gives no response"))),
+        None => Err(Failure::new(format_args!("no response from {url}"))),
     }
 }
 
@@ -216,9 +217,9 @@ fn exchange(url: &str, request: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-/// Tells the process by signals.
+/// Sends the process the signals that mean the command.
 fn tell(pid: i32, command: Command) -> Answer {
-    let wrong = || Failure::new(format_args!("{pid} is no process number"));
+    let wrong = || Failure::new(format_args!("{pid} is not a process number"));
     let process = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(wrong)?;
     if let Err(error) = test_kill_process(process) {
         return Err(
@@ -232,7 +233,7 @@ fn tell(pid: i32, command: Command) -> Answer {
     if signals.is_empty() {
         let message = format!("{} needs the control application", command.path());
         return Err(Failure::new(message)
-            .hint("let the configuration say activate_control_app and state_path, and use -S"));
+            .hint("set activate_control_app and state_path in the configuration, and use -S"));
     }
     for (at, signal) in signals.iter().enumerate() {
         if at > 0 {

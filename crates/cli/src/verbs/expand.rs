@@ -14,23 +14,23 @@ use crate::output::{Answer, Failure, print_names};
 
 /// Expand names to absolute ones, without touching the disk
 ///
-/// Takes `.` and `..` away lexically and prints one name a line. Symbolic links are not followed.
+/// Removes `.` and `..` lexically and prints one name per line. Symbolic links are not followed.
 #[derive(Debug, Args)]
 pub(crate) struct Expand {
-    /// Whose rules the names follow [default: those of this system]
+    /// The system whose rules the names follow [default: this system]
     #[arg(long, value_enum, value_name = "SYSTEM")]
     flavour: Option<System>,
-    /// Add what Ruby's File.expand_path adds: `~`, `~user`, and `/` for `\`
+    /// Expand as Ruby's File.expand_path does: also `~` and `~user`, and `/` in place of `\`
     #[arg(long)]
     ruby: bool,
     /// The folder that relative names start at [default: the current folder; on another system its
     /// root]
     #[arg(long, value_name = "DIR")]
     base: Option<OsString>,
-    /// What `~` stands for, with --ruby [default: HOME, else what the account says]
+    /// The folder that `~` stands for, with --ruby [default: HOME, or else the account's home]
     #[arg(long, value_name = "DIR", requires = "ruby")]
     home: Option<OsString>,
-    /// Which Windows: since 11, `nul.txt` and `C:\con` are files and no devices
+    /// The version of Windows: since 11, `nul.txt` and `C:\con` are files, not devices
     #[arg(long, value_enum, value_name = "VERSION", default_value = "11")]
     windows: Version,
     /// The names
@@ -52,8 +52,8 @@ enum Version {
     Eleven,
 }
 
-/// What the names are expanded in.
-struct Setting {
+/// The context in which names are expanded.
+struct ExpandContext {
     flavour: Flavour,
     adds_ruby: bool,
     current: io::Result<Vec<u8>>,
@@ -75,14 +75,14 @@ impl Expand {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn setting(&self) -> Setting {
+    fn setting(&self) -> ExpandContext {
         let owned = |text: &OsString| native::bytes(text).into_owned();
         let flavour = match self.flavour {
             None => Flavour::HOST,
             Some(System::Posix) => Flavour::Posix,
             Some(System::Windows) => Flavour::Windows,
         };
-        Setting {
+        ExpandContext {
             flavour,
             adds_ruby: self.ruby,
             current: current(flavour),
@@ -97,7 +97,7 @@ impl Expand {
     }
 }
 
-impl Setting {
+impl ExpandContext {
     fn expand(&self, name: &[u8]) -> Result<Vec<u8>, Failure> {
         let current = self.current(name)?;
         let base = self.base.as_deref().unwrap_or(current);
@@ -118,7 +118,9 @@ impl Setting {
         match &self.current {
             Ok(current) => Ok(current),
             Err(_) if self.starts_elsewhere(name) => Ok(b"/"),
-            Err(error) => Err(Failure::new(format_args!("no current folder: {error}"))),
+            Err(error) => {
+                Err(Failure::new(format_args!("cannot find the current folder: {error}")))
+            }
         }
     }
 

@@ -11,16 +11,16 @@ use crate::gem::Gem;
 use crate::output::{Answer, Failure, print_report};
 use crate::replacement::Replacement;
 
-/// Let an application boot from a pack, or undo that
+/// Set an application up to boot from a pack, or undo that
 ///
 /// Adds a line to the Gemfile and one to config/boot.rb. Where bootsnap is set up there, its line becomes a
-/// comment: both supply compiled code. With --undo, each file is as it was.
+/// comment, because both supply compiled code. --undo restores each file.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// The application's folder
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
-    /// Take the lines out again
+    /// Remove the lines again
     #[arg(long)]
     undo: bool,
 }
@@ -31,10 +31,10 @@ const GEM: &str = "gem \"thruway\", require: false";
 const GEM_OF_FOLDER: &str = "gem \"thruway\", path: ";
 const NO_REQUIRE: &str = ", require: false";
 const BOOT: &str = "require \"thruway/boot\"";
-/// Stands before a line that rests while the boot is ours.
+/// Marks a line that is commented out as long as Thruway boots the application.
 const REST: &str = "# thruway init: ";
 
-/// A file that is edited, and how.
+/// A file to edit, and the function that edits it.
 struct Edit {
     file: &'static str,
     done: fn(&str) -> Result<String, Failure>,
@@ -113,7 +113,7 @@ fn with_gem_found(text: &str) -> Result<String, Failure> {
     let version = env!("CARGO_PKG_VERSION");
     let failure = Failure::new(format_args!("the gem thruway {version} is not installed"));
     Err(failure.hint(
-        "it is not released: install the .gem file of this version, or run init of a checkout",
+        "the gem is not released: install the .gem file of this version, or use the thruway of a checkout",
     ))
 }
 

@@ -1,5 +1,5 @@
-//! The verbs, one file each. On Windows there are those that find names, on other systems than Linux those
-//! and what boots Ruby.
+//! The verbs, one file each. Windows has the verbs that find names; other systems than Linux have these and the verbs
+//! that boot Ruby.
 
 #[cfg(target_os = "linux")]
 mod ctl;
@@ -95,10 +95,10 @@ enum RunVerb {
 }
 
 impl Thruway {
-    /// The command that these words are.
+    /// Parses the words of a command line.
     ///
     /// # Errors
-    /// They are none, or ask for help.
+    /// The words are not a valid command, or ask for help.
     pub(crate) fn parsed(words: Vec<OsString>) -> Result<Self, clap::Error> {
         #[cfg(unix)]
         if words.get(1).is_some_and(|verb| verb == "run") {

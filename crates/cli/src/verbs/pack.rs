@@ -22,7 +22,7 @@ use crate::output::{Answer, Failure, print, print_report};
 /// Most entries that are named in a table; JSON names all of them.
 const NAMED_MAX: usize = 20;
 
-/// Build, look at or verify a pack
+/// Build, inspect or verify a pack
 #[derive(Debug, Args)]
 pub(crate) struct Pack {
     #[command(subcommand)]
@@ -36,10 +36,10 @@ enum Task {
     Verify(Verify),
 }
 
-/// Make a pack: of what a command's Ruby loads, of files that are compiled and not run, or of both
+/// Build a pack from the files that a command's Ruby loads, from files that are only compiled, or from both
 ///
-/// The pack is made from nothing, and replaces an older one only if all succeeds. It holds digests too, so that
-/// it may be used where stamps differ (thruway run --digest).
+/// The pack is built anew, and replaces an older one only if everything succeeds. It also contains digests, so that
+/// it can be used where stamps differ (thruway run --digest).
 #[derive(Debug, Args)]
 struct Build {
     /// The pack
@@ -49,7 +49,7 @@ struct Build {
     /// anything; may be given again
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     compile: Vec<PathBuf>,
-    /// Compile the files of all gems of the bundle, too
+    /// Also compile the files of all gems in the bundle
     #[arg(long)]
     compile_gems: bool,
     /// The command and its arguments
@@ -62,7 +62,7 @@ struct Build {
     command: Vec<OsString>,
 }
 
-/// Show what a pack holds, and what of it is stale
+/// Show the contents of a pack, and which entries are stale
 #[derive(Debug, Args)]
 struct Info {
     /// Print one JSON document
@@ -73,7 +73,7 @@ struct Info {
     pack: PathBuf,
 }
 
-/// Check every byte of a pack; the exit status is 1 if one is damaged
+/// Check every byte of a pack; the exit status is 1 if the pack is damaged
 #[derive(Debug, Args)]
 struct Verify {
     /// The pack
@@ -112,12 +112,12 @@ impl Build {
             let status = status?;
             if !status.success() {
                 return Err(Failure::new(format_args!("the command failed ({status})"))
-                    .hint("the pack is as it was"));
+                    .hint("the pack was left unchanged"));
             }
         }
         if std::fs::metadata(&new).is_err() {
-            return Err(Failure::new("the command left no pack")
-                .hint("no Ruby of this version ran, or all of its files are newer than 20 ms"));
+            return Err(Failure::new("the command wrote no pack")
+                .hint("either no Ruby of this version ran, or all of its files changed less than 20 ms ago"));
         }
         std::fs::rename(&new, &output).map_err(|error| {
             Failure::new(format_args!("cannot write {}: {error}", printable::path(&output)))
@@ -126,7 +126,7 @@ impl Build {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What is run for the pack, one after the other.
+    /// The commands to run for the pack, one after another.
     fn commands(&self) -> Result<Vec<Command>, Failure> {
         let given = Some(&self.command).filter(|command| !command.is_empty());
         let given = given.map(|command| of_words(command));
@@ -144,8 +144,8 @@ impl Build {
             })?;
         }
         let gem = Gem::find().ok_or_else(|| {
-            Failure::new("the gem is not installed, which compiles")
-                .hint("`gem install` of its file puts it where it is looked for, `make build` in a checkout")
+            Failure::new("cannot compile: the gem is not installed")
+                .hint("install the .gem file of this version with `gem install`, or run `make build` in a checkout")
         })?;
         let folders = gem.load_path().into_iter().flat_map(|folder| ["-I".as_ref(), folder]);
         let mut command = Command::new("ruby").args(folders.map(Path::as_os_str));
@@ -194,7 +194,7 @@ impl Verify {
     fn run(self) -> Answer {
         let (entries, damages) = verify(&self.pack).map_err(Failure::new)?;
         if damages.is_empty() {
-            print_report(&format!("{entries} entries, all whole\n"))?;
+            print_report(&format!("{entries} entries, none damaged\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         let lines = damages.iter().map(|damage| format!("damaged: {damage}\n"));
@@ -203,11 +203,11 @@ impl Verify {
     }
 }
 
-/// An inspection as it is shown.
-struct Shown(Inspection);
+/// An inspection with its presentation.
+struct InspectionReport(Inspection);
 
-fn inspection(path: &Path) -> Result<Shown, Failure> {
-    inspect(path).map(Shown).map_err(|error| {
+fn inspection(path: &Path) -> Result<InspectionReport, Failure> {
+    inspect(path).map(InspectionReport).map_err(|error| {
         let missing = error.is_not_found();
         let failure = Failure::new(error);
         if missing {
@@ -218,7 +218,7 @@ fn inspection(path: &Path) -> Result<Shown, Failure> {
     })
 }
 
-impl Shown {
+impl InspectionReport {
     fn table(&self) -> String {
         let Self(pack) = self;
         let mut table = format!("{:<12} {:>8} {:>12} {:>8}\n", "", "entries", "bytes", "stale");

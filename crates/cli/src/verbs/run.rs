@@ -23,16 +23,16 @@ const NOT_THERE: u8 = 127;
 ///
 /// The command takes the place of this process: signals, exit status, streams and process group are
 /// its own. Every Ruby that it starts finds its features in the application's pack instead of searching
-/// for them. Whatever is not in the pack goes into the next one when that Ruby ends. Programs that are
-/// not Ruby are not touched.
+/// for them. Features that the pack lacks are added to the pack when that Ruby ends. Programs that are
+/// not Ruby run unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     boot: BootOptions,
-    /// Start the command as a fork of the application that an earlier run has left booted
+    /// Start the command as a fork of the booted application that an earlier run has left (a template)
     #[arg(long)]
     preload: bool,
-    /// With --preload: a file that the boot reads unseen, in a library of its own; may be given again
+    /// With --preload: a file that the boot reads unobserved, such as through a native library; may be repeated
     #[arg(long, value_name = "FILE")]
     preload_file: Vec<PathBuf>,
     /// The command and its arguments
@@ -45,34 +45,34 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
-/// How Ruby is to boot.
+/// The options of Ruby's boot.
 #[derive(Debug, Args)]
 pub(crate) struct BootOptions {
     /// The pack [default: the application's own, in tmp/cache/thruway or the user's cache]
     #[arg(long, value_name = "FILE")]
     pack: Option<PathBuf>,
-    /// Check the folders' times once at the start, and the files not at all: for images
+    /// Check the times of folders once at the start, and files not at all; for images
     #[arg(long, conflicts_with = "digest")]
     frozen: bool,
-    /// As --frozen, without any check: pack and files are of one image
+    /// Like --frozen, without any check; for packs and files of one image
     #[arg(long, conflicts_with = "digest")]
     trust_image: bool,
-    /// Compare a file's content where its stamp differs: for machines that check out anew each time
+    /// Compare the contents of files whose stamps differ; for machines that check out anew each time
     #[arg(long)]
     digest: bool,
-    /// Leave the pack as it is: what it lacks is compiled each time, and nothing is written
+    /// Do not write the pack: files that it lacks are compiled each time
     #[arg(long)]
     read_only: bool,
-    /// Leave Ruby's own calls to the system alone, as on systems where they cannot be answered: slower
+    /// Do not intercept Ruby's system calls, as on systems where that is impossible; slower
     #[arg(long)]
     portable: bool,
     /// Leave a part to Ruby
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = parts())]
     without: Vec<String>,
-    /// Let Ruby collect no garbage until it has asked for that much memory: faster, and takes as much
+    /// Put off garbage collection until Ruby has allocated this much memory: faster, but takes that memory
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     gc_after: Option<u32>,
-    /// Say at the end what came from the pack, what did not, and why
+    /// Report at the end what came from the pack, what did not, and why
     #[arg(long)]
     explain: bool,
 }
@@ -121,7 +121,7 @@ impl BootOptions {
     }
 }
 
-/// Why each boot is the first one.
+/// The reason why no boot finds a pack.
 pub(crate) const NO_PACK: &str = "no pack is kept: neither XDG_CACHE_HOME nor HOME names a folder \
      of this user's, and the application has no tmp folder";
 
@@ -134,14 +134,14 @@ pub(crate) fn keeps_no_pack() -> bool {
 /// A command that may change its folder still means the same file.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::new(format_args!("no current folder: {error}")))
+        .map_err(|error| Failure::new(format_args!("cannot find the current folder: {error}")))
 }
 
 /// The command in an environment in which Ruby loads the boot before anything else.
 pub(crate) fn accelerated(command: Command, options: &Options) -> Command {
     let Some(gem) = Gem::find() else {
         Failure::new("the gem is not installed, so Ruby boots as always")
-            .hint("`gem install` of its file puts it where it is looked for, `make build` in a checkout")
+            .hint("install the .gem file of this version with `gem install`, or run `make build` in a checkout")
             .show();
         return command;
     };

@@ -1,4 +1,4 @@
-//! `thruway serve`: a folder, or a Rack application, to every client its turn.
+//! `thruway serve`: serves a folder or a Rack application.
 
 mod folder;
 mod options;

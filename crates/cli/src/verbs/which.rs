@@ -29,16 +29,16 @@ use crate::output::{Answer, Failure, print, print_names};
 /// Windows. The exit status is 1 if a name is not found.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Print every candidate that is there, not only the first
+    /// Print every candidate that exists, not only the first
     #[arg(short, long)]
     all: bool,
-    /// Whose rules to search by [default: exec, on Windows cmd]
+    /// The rules of the search [default: exec; on Windows, cmd]
     #[arg(long, value_enum)]
     rules: Option<Kind>,
-    /// The folders to search, as in the variable PATH, which is the default
+    /// The folders to search, written as in PATH [default: PATH]
     #[arg(long, value_name = "PATH")]
     path: Option<OsString>,
-    /// The suffixes to try, as in the variable PATHEXT, which is the default
+    /// The suffixes to try, written as in PATHEXT [default: PATHEXT]
     #[arg(long, value_name = "SUFFIXES")]
     path_ext: Option<OsString>,
     /// Search the current folder first, as cmd.exe does unless NoDefaultCurrentDirectoryInExePath is
@@ -49,7 +49,7 @@ pub(crate) struct Which {
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Say how many look-ups it took
+    /// Also print the number of look-ups
     #[arg(long)]
     count: bool,
     /// Print one JSON document
@@ -68,12 +68,12 @@ enum Kind {
     Rust,
 }
 
-/// What the search for one name brought.
+/// The result of the search for one name.
 struct Outcome {
     name: Vec<u8>,
     found: Vec<Vec<u8>>,
     denied: Vec<Vec<u8>>,
-    /// What does not start because of its interpreters, each with the reason.
+    /// The files that do not start because of their interpreters, each with the reason.
     without_interpreter: Vec<(Vec<u8>, Obstacle)>,
     bases: usize,
     lookups: u64,
@@ -127,7 +127,7 @@ impl Which {
         match (&self.root, flavour) {
             (Some(root), _) => Ok(Box::new(Tree::new(root, flavour).map_err(Failure::new)?)),
             (None, Flavour::Posix) => Ok(Box::new(Posix::default())),
-            _ => Err(Failure::new("these rules search the folders of Windows")
+            _ => Err(Failure::new("these rules apply to the folders of Windows")
                 .hint("--root DIR searches a tree of such folders")),
         }
     }
@@ -136,17 +136,17 @@ impl Which {
     fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
         match flavour {
             Flavour::Posix => Ok(Box::new(Posix::default())),
-            _ => Err(Failure::new("these rules search the folders of Windows")),
+            _ => Err(Failure::new("these rules apply to the folders of Windows")),
         }
     }
 
     #[cfg(windows)]
     fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
         if flavour == Flavour::Posix {
-            return Err(Failure::new("these rules search the folders of POSIX")
+            return Err(Failure::new("these rules apply to the folders of POSIX systems")
                 .hint("--rules cmd searches as this system does"));
         }
-        let failed = |error| Failure::new(format_args!("no current folder: {error}"));
+        let failed = |error| Failure::new(format_args!("cannot find the current folder: {error}"));
         Ok(Box::new(Nt::of_this_process().map_err(failed)?))
     }
 
@@ -215,7 +215,7 @@ impl Outcome {
         })
     }
 
-    /// Says why there is nothing to print.
+    /// The failure to report if nothing was found.
     fn explain(&self) {
         let name = printable::bytes(&self.name);
         let mut obstacles = self.without_interpreter.iter();
@@ -237,21 +237,21 @@ impl Outcome {
     }
 }
 
-/// Why a file does not start that is there, and may be run.
+/// The reason why an executable file does not start.
 fn not_started(path: &str, why: &Obstacle) -> Failure {
     match why {
         Obstacle::Missing(interpreter) => {
             let name = printable::bytes(interpreter);
-            let failure = Failure::new(format_args!("{path} needs {name}, which is not there"));
+            let failure = Failure::new(format_args!("{path} needs {name}, which does not exist"));
             match interpreter.ends_with(b"\r") {
-                true => failure.hint("its lines end in CR LF: write them with LF alone"),
+                true => failure.hint("the script's lines end in CR LF; save it with LF line ends"),
                 false => failure,
             }
         }
         Obstacle::Denied(interpreter) => {
             let name = printable::bytes(interpreter);
-            Failure::new(format_args!("{path} needs {name}, which may not be run"))
-                .hint("it is no file, lacks the right, or its file system is mounted noexec")
+            Failure::new(format_args!("{path} needs {name}, which cannot be run"))
+                .hint("the interpreter is not a file, is not executable, or is on a file system mounted noexec")
         }
         Obstacle::Nested => Failure::new(format_args!(
             "{path} is a script of a script, and so on: the system follows {SCRIPTS_MAX}"

@@ -1,4 +1,4 @@
-//! What a check finds.
+//! The result of a check.
 
 /// How a thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,9 @@ impl State {
 pub(super) struct Check {
     pub(super) name: &'static str,
     pub(super) state: State,
-    /// What was found.
+    /// The finding, as a sentence.
     pub(super) told: String,
-    /// What can be done about it.
+    /// The cure, if there is one.
     pub(super) cure: Option<String>,
 }
 

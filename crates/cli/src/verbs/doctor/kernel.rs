@@ -1,4 +1,4 @@
-//! What the kernel offers, and what it lets this user have.
+//! Checks of the kernel's features, and of this user's right to use them.
 
 use std::fs;
 
@@ -35,18 +35,18 @@ fn fuse() -> Check {
         return Check::works(NAME, "folders can be mounted");
     }
     let cure = "mount as root, or install fusermount3 (Debian: apt install fuse3)";
-    Check::limited(NAME, "mounting takes a right that this user lacks", cure)
+    Check::limited(NAME, "this user may not mount", cure)
 }
 
 fn passthrough() -> Check {
     const NAME: &str = "fuse passthrough";
     let (major, minor, release) = kernel();
     if (major, minor) < (6, 9) {
-        let told = format!("Linux {release} has none: data passes through the daemon");
+        let told = format!("not supported by Linux {release}: data passes through the daemon");
         return Check::limited(NAME, told, "run Linux 6.9 or later");
     }
     if !has_capability(CAP_SYS_ADMIN) {
-        let told = "not for this user: data passes through the daemon";
+        let told = "not permitted for this user: data passes through the daemon";
         return Check::limited(NAME, told, "mount as root, in the initial user namespace");
     }
     Check::works(NAME, format!("Linux {release}: the kernel moves the data"))
@@ -56,7 +56,8 @@ fn io_uring() -> Check {
     const NAME: &str = "fuse over io_uring";
     let disabled = number("/proc/sys/kernel/io_uring_disabled").unwrap_or(0);
     if disabled == 2 || (disabled == 1 && !has_capability(CAP_SYS_ADMIN)) {
-        let told = format!("kernel.io_uring_disabled is {disabled}: requests come by /dev/fuse");
+        let told =
+            format!("kernel.io_uring_disabled is {disabled}: requests arrive through /dev/fuse");
         return Check::limited(NAME, told, "sysctl kernel.io_uring_disabled=0");
     }
     match fs::read_to_string("/sys/module/fuse/parameters/enable_uring") {
@@ -65,12 +66,12 @@ fn io_uring() -> Check {
         }
         Ok(_) => Check::limited(
             NAME,
-            "switched off: requests come by /dev/fuse",
+            "switched off: requests arrive through /dev/fuse",
             "echo Y > /sys/module/fuse/parameters/enable_uring, as root",
         ),
         Err(_) => Check::limited(
             NAME,
-            "this kernel has none: requests come by /dev/fuse",
+            "not supported by this kernel: requests arrive through /dev/fuse",
             "run Linux 6.14 or later",
         ),
     }
@@ -107,11 +108,11 @@ fn inotify() -> Check {
     let (Some(instances), Some(watches)) = (instances, watches) else {
         return Check::limited(
             NAME,
-            "this kernel has none",
+            "not supported by this kernel",
             "run a kernel with CONFIG_INOTIFY_USER",
         );
     };
-    let told = format!("{instances} instances, {watches} watches for a user");
+    let told = format!("{instances} instances and {watches} watches per user");
     if instances >= INOTIFY_INSTANCES_LEAST && watches >= INOTIFY_WATCHES_LEAST {
         return Check::works(NAME, told);
     }
@@ -125,9 +126,9 @@ fn descriptors() -> Check {
     // Without a number there is no limit; serve raises its own to the hard one.
     let hard = limit.maximum.unwrap_or(u64::MAX);
     if hard == u64::MAX {
-        return Check::works(NAME, "as many as the system has");
+        return Check::works(NAME, "no limit per process");
     }
-    let told = format!("at most {hard} for a process");
+    let told = format!("at most {hard} per process");
     if hard >= DESCRIPTORS_LEAST {
         return Check::works(NAME, told);
     }

@@ -12,9 +12,9 @@ use serde_json::json;
 use crate::output::{Answer, print, print_report};
 use checks::{Check, State};
 
-/// Say what works on this machine, and how to mend what does not
+/// Check what works on this machine, and show how to fix what does not
 ///
-/// Each thing is tried where that is possible. The exit status is 1 if something does not work.
+/// Where possible, a check tries the feature itself. The exit status is 1 if a check fails.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Print one JSON document
@@ -35,7 +35,7 @@ impl Doctor {
     }
 }
 
-/// A line a check, and its cure below.
+/// Prints a line for each check, with the cure below.
 fn report(checks: &[Check]) -> String {
     let lines = checks.iter().map(|check| {
         let line = format!("{:<6} {:<17} {}\n", check.state.word(), check.name, check.told);

@@ -19,12 +19,12 @@ const INSTALL_RUBY: &str =
 const INSTALL_GEM: &str =
     "make build in a checkout, or gem install of the .gem file of this version";
 
-/// Ruby, the gem and the boot; what stands on a thing that is not there is left out.
+/// Checks Ruby, the gem and the boot. A check is left out if one that it depends on has failed.
 pub(super) fn checks() -> Vec<Check> {
     let Some((version, description)) = version() else {
         return vec![Check::limited(
             RUBY,
-            "not on PATH: run and serve of applications need it",
+            "not on PATH: thruway run, and thruway serve for applications, need it",
             INSTALL_RUBY,
         )];
     };
@@ -74,7 +74,7 @@ fn boot(extension: &Path) -> Check {
         Ok(output) if output.status.success() => Check::works(BOOT, "the extension loads"),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let reason = said.lines().next().unwrap_or("it says nothing");
+            let reason = said.lines().next().unwrap_or("no error message");
             Check::broken(BOOT, format!("the extension does not load: {reason}"), INSTALL_GEM)
         }
         Err(error) => Check::broken(BOOT, format!("cannot start ruby: {error}"), INSTALL_RUBY),

@@ -1,4 +1,4 @@
-//! A class of clients as it is written: `KIND=N`, and for `--class` its options.
+//! The text of a class of clients: `KIND=N`, and for `--class` its options.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) struct ClassText {
     pub(super) url: Option<u32>,
 }
 
-/// What holds for classes that do not say otherwise.
+/// The values for options that a class does not set.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Defaults {
     pub(super) depth: u32,
@@ -63,7 +63,7 @@ impl ClassText {
         Self { kind, connections, rate, arrivals, depth, pause_ms, gap_ms, bytes, url }
     }
 
-    /// The class with all that it left open.
+    /// Completes the class with the run's values.
     pub(super) fn resolved(&self, defaults: Defaults) -> Class {
         let is_deep = self.kind == "pipelined" && defaults.depth == 1;
         let depth = self.depth.unwrap_or(if is_deep { DEPTH_DEFAULT } else { defaults.depth });
@@ -95,7 +95,7 @@ impl ClassText {
         }
     }
 
-    /// Whether an option of the whole run says something to it, which has none of its own.
+    /// Whether the class uses an option of the whole run, because it does not set that option itself.
     pub(super) fn heeds(&self, option: &str) -> bool {
         let has_own = match option {
             "arrivals" => self.arrivals.is_some(),
@@ -106,7 +106,7 @@ impl ClassText {
         !has_own && (option == "url" || self.options().contains(&option))
     }
 
-    /// What it knows beside `url`.
+    /// The options of the class's kind, besides `url`.
     fn options(&self) -> &'static [&'static str] {
         let known = KINDS.iter().find(|(kind, _)| *kind == self.kind);
         known.map_or(&[], |(_, options)| *options)
@@ -147,7 +147,7 @@ impl FromStr for ClassText {
         })?;
         let mut class = Self::new(kind.0, connections(number)?);
         for item in items {
-            let (option, value) = item.ok_or("an option of a class is written as NAME=VALUE")?;
+            let (option, value) = item.ok_or("write an option of a class as NAME=VALUE")?;
             class.set(option, value).map_err(|error| format!("{option}: {error}"))?;
         }
         if class.kind == "scheduled" && class.rate.is_none() {
@@ -164,7 +164,7 @@ pub(super) fn arrivals(text: &str) -> Result<Arrivals, String> {
     match text {
         "even" => Ok(Arrivals::Even),
         "poisson" => Ok(Arrivals::Poisson),
-        _ => Err("arrivals are even or poisson".into()),
+        _ => Err("arrivals must be even or poisson".into()),
     }
 }
 
@@ -215,8 +215,8 @@ mod tests {
             ("greedy=1,pause=5", "greedy clients have no \"pause\"; they take: depth, url"),
             ("idle=1,depth", "NAME=VALUE"),
             ("scheduled=1", "need a rate"),
-            ("scheduled=1,rate=0", "rate: it is not a rate that can be kept"),
-            ("scheduled=1,rate=1,arrivals=late", "arrivals are even or poisson"),
+            ("scheduled=1,rate=0", "rate: not a rate that can be kept"),
+            ("scheduled=1,rate=1,arrivals=late", "arrivals must be even or poisson"),
             ("slow-read=1,bytes=0", "bytes: 0 is not in 1..=131072"),
         ] {
             let error = text.parse::<ClassText>().unwrap_err();

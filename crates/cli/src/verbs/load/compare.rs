@@ -1,4 +1,4 @@
-//! A run beside an earlier one, whose report `--json` has written.
+//! Compares a run with an earlier one, from a report that `--json` has written.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -19,7 +19,7 @@ const REPORT_BYTES_MAX: u64 = 1 << 30;
 /// A figure: its name, where a report has it, and how it is written.
 type Row = (&'static str, &'static str, fn(f64) -> String);
 
-/// What is compared.
+/// The figures to compare.
 const ROWS: [Row; 6] = [
     ("requests/s", "/requests_per_second", whole),
     ("p50", "/latency/p50_ns", nanoseconds),
@@ -29,7 +29,7 @@ const ROWS: [Row; 6] = [
     ("lost", "/failed", whole),
 ];
 
-/// What is read of an earlier report: the rest of it is skipped, and takes no memory.
+/// The parts of an earlier report that are read. The rest is skipped, and takes no memory.
 #[derive(Debug, Deserialize)]
 struct Earlier {
     total: Total,
@@ -63,7 +63,7 @@ pub(super) fn read(path: &Path) -> Result<Value, Failure> {
     match serde_json::from_reader::<_, Earlier>(BufReader::new(source)) {
         Ok(earlier) => Ok(serde_json::to_value(earlier.total).unwrap_or_default()),
         Err(error) if error.is_io() => Err(unreadable(error.into())),
-        Err(_) => Err(Failure::new(format_args!("{shown} is no report of thruway load"))
+        Err(_) => Err(Failure::new(format_args!("{shown} is not a report of thruway load"))
             .hint("write one with: thruway load URL --json > FILE")),
     }
 }

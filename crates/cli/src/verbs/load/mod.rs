@@ -27,71 +27,71 @@ use progress::Line;
 
 /// Exit status of a run with nothing but errors, or that was less fair than `--fair` asks.
 const BAD_RESULT: u8 = 1;
-/// What is said of a server that took connections and gave no whole response.
-const SILENT: &str = "it never answered in full";
-/// What is sent over WebSocket.
+/// The reason to report for a server that accepted connections and gave no complete response.
+const SILENT: &str = "no complete response";
+/// The message that is sent over WebSockets.
 const MESSAGE_DEFAULT: &str = "load: 32 bytes, that come back.\n";
 /// A body or a message is kept whole, for each URL and more than once if several are pending.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// How long a run takes that nothing else ends.
+/// The duration of a run without other limits.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Load a server and show each connection's share
 ///
-/// Each connection asks for URL again and again, and waits for each response (a closed loop). With
-/// --rate, requests leave at a constant rate (open loop), and latency counts from when a request
-/// was due. Whatever is still pending at the end is counted, so a starved connection cannot hide
-/// behind the average of the others. Several URLs are asked in turn, each by its weight, and
-/// reported one by one. Over HTTP/2 (--http2) a connection has several requests pending on as many
-/// streams. A ws:// URL has messages sent that come back, or that all connections get (--broadcast).
+/// Each connection requests URL again and again, and waits for each response (a closed loop). With
+/// --rate, requests leave at a constant rate (an open loop), and latency counts from the time at which a request
+/// was due. Requests that are still pending at the end are counted, so a starved connection cannot hide
+/// behind the average of the others. Several URLs are requested in turn, according to their weights, and
+/// reported separately. Over HTTP/2 (--http2) a connection has a request pending on each of several
+/// streams. For a ws:// URL, messages are sent that the server echoes, or sends to all connections (--broadcast).
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// What to ask for: http://HOST[:PORT][/PATH], or https, ws, wss; of this machine, unless --allow-remote. Several
-    /// are of one server
+    /// The URL: http://HOST[:PORT][/PATH], or https, ws, wss. The host is this machine, unless --allow-remote is given.
+    /// Several URLs must be of one server
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
-    /// How often each URL is asked beside the others: a number from 1 to 1000 for each, in their order
+    /// The weight of each URL, in the order of the URLs: numbers from 1 to 1000
     /// [default: 1 each]
     #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = weight)]
     weights: Vec<u32>,
-    /// How many connections
+    /// Number of connections
     #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = connections)]
     connections: u32,
-    /// How long [default: 10, or as long as -n takes]
+    /// Duration in seconds [default: 10, or as long as -n takes]
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<Duration>,
-    /// How many requests in all
+    /// Number of requests in all
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Requests a second in all, at a constant rate that does not wait for responses (open loop)
+    /// Requests per second in all, at a constant rate that does not wait for responses (an open loop)
     #[arg(long, value_name = "R", value_parser = rate)]
     rate: Option<f64>,
-    /// How the requests of an open loop are spread: even, or poisson (at random, as those of many people are)
+    /// Arrivals in an open loop: even, or poisson (at random, like those of many independent people)
     /// [default: even]
     #[arg(long, value_name = "HOW", value_parser = arrivals)]
     arrivals: Option<Arrivals>,
-    /// How many requests a connection may have pending [default: 1]
+    /// Requests that a connection may have pending [default: 1]
     #[arg(long, value_name = "D", conflicts_with = "no_keep_alive")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: Option<u32>,
-    /// Speak HTTP/2: with https by ALPN, with http to a server that takes it at once
+    /// Speak HTTP/2: negotiated by ALPN for https, and with prior knowledge for http
     #[arg(long)]
     http2: bool,
-    /// How many streams a connection always has open, each a client that asks and waits; with --http2
+    /// Streams that each connection keeps open with --http2; each is a client that sends a request and waits
     #[arg(long, value_name = "M", requires = "http2", conflicts_with_all = ["pipeline", "no_keep_alive"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     streams: Option<u32>,
-    /// The message that is sent over WebSocket, or @FILE [default: 32 bytes]. In a broadcast {id} becomes its number
+    /// The message to send over WebSockets, or @FILE [default: 32 bytes]. In a broadcast, {id} becomes its number
     #[arg(long, value_name = "TEXT|@FILE")]
     message: Option<String>,
-    /// The first connection sends a message, and all are to get it. The next one follows when all have it, or with
-    /// --rate at its time
+    /// The first connection sends a message that the server should send to all. The next follows when all have it, or
+    /// with --rate when it is due
     #[arg(long, conflicts_with_all = ["mix", "class", "streams"])]
     broadcast: bool,
-    /// What each WebSocket sends first, or @FILE, as to subscribe to what is broadcast
+    /// The first message of each WebSocket, or @FILE, such as a subscription to the broadcast
     #[arg(long, value_name = "TEXT|@FILE")]
     subscribe: Option<String>,
-    /// A part of the message by which the server confirms that: nothing is sent before each connection has it
+    /// A part of the server's confirmation. Nothing else is sent before each connection has received one
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     confirmed: Option<String>,
     /// Connections by class instead of -c, and not with --rate. Classes: greedy (always has a request pending),
@@ -110,22 +110,22 @@ pub(crate) struct Load {
     /// A polite connection's rest after a response, in milliseconds [default: 10]
     #[arg(long, value_name = "MS")]
     pause: Option<u64>,
-    /// When a request without a response is given up, in seconds
+    /// Seconds until a request without a response counts as failed
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     timeout: Duration,
     /// Exit with 1 if Jain's index of any class is below this, or a connection was starved
     #[arg(long, value_name = "INDEX", value_parser = index)]
     fair: Option<f64>,
-    /// A row for each connection
+    /// Print a row for each connection
     #[arg(long)]
     per_connection: bool,
-    /// The report as JSON, with everything in it
+    /// Print the whole report as JSON
     #[arg(long)]
     json: bool,
-    /// Compare with an earlier run: a file that --json has written
+    /// Compare with an earlier run, from a file written by --json
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     compare: Option<PathBuf>,
-    /// A header of the request: may be repeated
+    /// A header of the request; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
     /// The request's method [default: GET, or POST with --body]
@@ -134,13 +134,13 @@ pub(crate) struct Load {
     /// The request's body, or @FILE
     #[arg(long, value_name = "TEXT|@FILE")]
     body: Option<String>,
-    /// A new connection for each request
+    /// Open a new connection for each request
     #[arg(long)]
     no_keep_alive: bool,
-    /// Connect to this socket instead of the URL's host
+    /// Connect to this unix socket instead of the URL's host
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// Load another machine: only with its owner's permission
+    /// Allow a URL of another machine. Only with its owner's permission
     #[arg(long)]
     allow_remote: bool,
 }
@@ -172,7 +172,7 @@ impl Load {
         let is_other = |url: &&Url| !url.has_same_server(&urls[0]);
         match urls.iter().find(is_other).filter(|_| self.unix_socket.is_none()) {
             Some(other) => Err(Failure::new(format_args!(
-                "{other} is of another server than {}",
+                "{other} and {} are of different servers",
                 urls[0]
             ))
             .hint("a run loads one server: give URLs of one host and port, or run load for each")),
@@ -194,7 +194,7 @@ impl Load {
         })
     }
 
-    /// What is asked of each URL.
+    /// The request for each URL.
     fn requests(&self, urls: &[Url]) -> Result<Vec<WeightedRequest>, Failure> {
         let (weights, count) = (self.weights.len(), urls.len());
         if weights > 0 && weights != count {
@@ -218,7 +218,7 @@ impl Load {
         }
     }
 
-    /// What is spoken.
+    /// The protocol.
     fn protocol(&self, urls: &[Url]) -> Result<Protocol, Failure> {
         let given = [
             (self.message.is_some(), "--message"),
@@ -252,14 +252,15 @@ impl Load {
         let default = if self.broadcast { "{id}" } else { MESSAGE_DEFAULT };
         let message = text_or_file(self.message.as_deref().unwrap_or(default))?;
         if self.broadcast && !message.windows(4).any(|part| part == b"{id}") {
-            return Err(Failure::new("the message of a broadcast has no {id}")
-                .hint("{id} becomes the message's number, by which each connection knows it"));
+            return Err(Failure::new("the message of a broadcast lacks {id}")
+                .hint("{id} becomes the message's number, by which each connection recognizes the message"));
         }
         let subscribe = self.subscribe.as_deref().map(text_or_file).transpose()?;
         for (name, text) in [("--message", Some(&message)), ("--subscribe", subscribe.as_ref())] {
             if text.is_some_and(|text| std::str::from_utf8(text).is_err()) {
-                return Err(Failure::new(format_args!("what {name} names is not UTF-8"))
-                    .hint("messages are sent as text, and a server refuses other bytes in them"));
+                return Err(Failure::new(format_args!("the text of {name} is not UTF-8")).hint(
+                    "messages are sent as text frames, in which a server refuses other bytes",
+                ));
             }
         }
         let confirmed = self.confirmed.as_ref().map(|text| text.as_bytes().to_vec());
@@ -281,8 +282,8 @@ impl Load {
         let texts = if given.is_empty() { &plain[..] } else { given.as_slice() };
         let beyond = texts.iter().filter_map(|class| class.url).find(|url| *url as usize > urls);
         if let Some(url) = beyond {
-            return Err(Failure::new(format_args!("--class asks URL {url}, and there are {urls}"))
-                .hint("url=K is the place of a URL among the arguments, from 1"));
+            return Err(Failure::new(format_args!("--class names URL {url} of {urls}"))
+                .hint("url=K is the position of a URL among the arguments, counted from 1"));
         }
         let defaults = Defaults {
             depth: self.streams.or(self.pipeline).unwrap_or(1),
@@ -311,8 +312,8 @@ impl Load {
             return Err(self.no_answer(url, report));
         }
         if let Some(errors) = only_errors(&report.total) {
-            return Err(Failure::new(format_args!("every answer is an error: {errors}"))
-                .hint("what was measured is how fast it fails: is the path right, and does it need a header?")
+            return Err(Failure::new(format_args!("every response is an error: {errors}"))
+                .hint("the figures show how fast the server fails: check the path, and whether it needs a header")
                 .status(BAD_RESULT));
         }
         let Some(least) = self.fair else { return Ok(ExitCode::SUCCESS) };
@@ -323,19 +324,17 @@ impl Load {
         Ok(if is_fair { ExitCode::SUCCESS } else { ExitCode::from(BAD_RESULT) })
     }
 
-    /// Why there was no response at all.
+    /// The failure to report if there was no response at all.
     fn no_answer(&self, url: &Url, report: &Report) -> Failure {
-        let no_answer = |why: &str| Failure::new(format_args!("no answer from {url}: {why}"));
+        let no_answer = |why: &str| Failure::new(format_args!("no response from {url}: {why}"));
         match (&report.connect_error, &report.tls_error) {
-            (Some(why), _) => {
-                no_answer(why).hint("is a server listening there, and is it the right one?")
-            }
-            (None, Some(why)) => no_answer(&format!("TLS failed, since {why}"))
+            (Some(why), _) => no_answer(why).hint("check that the right server listens there"),
+            (None, Some(why)) => no_answer(&format!("TLS failed: {why}"))
                 .hint("openssl s_client -connect HOST:PORT shows what the server agrees to"),
             (None, None) if self.http2 => no_answer(SILENT)
-                .hint("does it speak HTTP/2, and without TLS to a client that begins with it?"),
+                .hint("check that the server speaks HTTP/2 with prior knowledge, without TLS"),
             (None, None) => {
-                no_answer(SILENT).hint("is it the right server, and does it speak HTTP?")
+                no_answer(SILENT).hint("check that it is the right server, and that it speaks HTTP")
             }
         }
     }
@@ -361,7 +360,7 @@ fn failure(error: Error) -> Failure {
     let failure = Failure::new(&error);
     if error.is_remote() {
         return failure
-            .hint("--allow-remote loads another machine: only with its owner's permission");
+            .hint("use --allow-remote to load another machine, only with its owner's permission");
     }
     if error.is_too_many() {
         return failure.hint("ask for fewer connections, or raise the hard limit (ulimit -Hn)");

@@ -28,25 +28,21 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("it is not a time that passes".to_owned()),
+        _ => Err("must be more than 0 seconds".to_owned()),
     }
 }
 
 /// Requests a second.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if (1e-3..=1e8).contains(&rate) {
-        Ok(rate)
-    } else {
-        Err("it is not a rate that can be kept".into())
-    }
+    let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (1e-3..=1e8).contains(&rate) { Ok(rate) } else { Err("not a rate that can be kept".into()) }
 }
 
 /// Jain's index.
 pub(super) fn index(text: &str) -> Result<f64, String> {
-    let index: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if (0.0..=1.0).contains(&index) { Ok(index) } else { Err("an index is between 0 and 1".into()) }
+    let index: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.0..=1.0).contains(&index) { Ok(index) } else { Err("must be between 0 and 1".into()) }
 }

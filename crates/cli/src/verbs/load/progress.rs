@@ -1,4 +1,4 @@
-//! One line on the terminal that tells how far a run has come.
+//! A line on the terminal with the progress of a run.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const CLEAR: &str = "\r\x1b[2K";
 /// The line. It is written on stderr, and only to a terminal.
 pub(super) struct Line {
     is_shown: bool,
-    /// What was answered when it was last written, and when that was.
+    /// The responses and the time at the last write.
     answered: u64,
     elapsed: Duration,
 }

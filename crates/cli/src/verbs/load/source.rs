@@ -1,4 +1,4 @@
-//! What a file that the user names gives, within limits: it may be a device or a pipe that never ends.
+//! Reads a file that the user names, within limits, because the file may be a device or a pipe that never ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-/// What takes longer to come than this does not come at all, as from a pipe without a writer.
+/// The time after which a read is given up, such as from a pipe without a writer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// All of a file.
@@ -44,7 +44,7 @@ impl Source {
         let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
         if rustix::io::retry_on_intr(|| poll(&mut polled, Some(&left)))? == 0 {
             let seconds = PATIENCE.as_secs();
-            let message = format!("it does not come to its end in {seconds} s");
+            let message = format!("no end of file within {seconds} s");
             return Err(io::Error::new(ErrorKind::TimedOut, message));
         }
         Ok(())
@@ -62,7 +62,7 @@ impl Read for Source {
             read => read?,
         };
         let left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            let message = format!("it has more than {} MB", self.bytes_max >> 20);
+            let message = format!("larger than {} MB", self.bytes_max >> 20);
             io::Error::new(ErrorKind::FileTooLarge, message)
         })?;
         self.left = left;
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn no_more_is_read_than_is_allowed() {
         let error = read(Path::new("/dev/zero"), 3 << 20).unwrap_err();
-        assert_eq!(error.to_string(), "it has more than 3 MB");
+        assert_eq!(error.to_string(), "larger than 3 MB");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "four").unwrap();
         assert_eq!(read(file.path(), 4).unwrap(), b"four");

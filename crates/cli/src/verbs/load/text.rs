@@ -136,7 +136,7 @@ pub(super) fn sparkline(shares: &[u64]) -> String {
     shares.iter().map(bar).collect()
 }
 
-/// What was asked: a URL, or how many of which server.
+/// The target of the run: a URL, or the number of URLs and their server.
 fn asked(urls: &[Url]) -> String {
     match urls {
         [only] => only.to_string(),

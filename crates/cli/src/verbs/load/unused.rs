@@ -1,4 +1,4 @@
-//! Options that a run's clients would not heed: they are refused, since they would change nothing.
+//! Refuses options that would change nothing, because no client of the run uses them.
 
 use thruway_load::{Class, ClientKind};
 
@@ -6,7 +6,7 @@ use super::Load;
 use super::class::ClassText;
 use crate::output::Failure;
 
-const OF_DEPTH: &str = "it is for greedy, pipelined and scheduled clients without depth=D, \
+const OF_DEPTH: &str = "the option is for greedy, pipelined and scheduled clients without depth=D, \
                         and not for broadcasts with --rate";
 
 impl Load {
@@ -17,7 +17,7 @@ impl Load {
         classes: &[Class],
     ) -> Result<(), Failure> {
         if let Some((option, hint)) = self.unused(texts, classes) {
-            let message = format!("{option} changes nothing in this run");
+            let message = format!("{option} has no effect in this run");
             return Err(Failure::new(message).hint(hint));
         }
         let needs_kept = |class: &&Class| class.depth > 1 || class.kind == ClientKind::Idle;
@@ -25,13 +25,13 @@ impl Load {
             Some(class) => {
                 let name = class.kind.name();
                 Err(Failure::new(format_args!("--no-keep-alive is not for {name} clients"))
-                    .hint("leave it out, or idle clients and those with depth=D"))
+                    .hint("leave out --no-keep-alive, or idle clients and those with depth=D"))
             }
             None => Ok(()),
         }
     }
 
-    /// The first option that is given in vain, and what it is for.
+    /// The first option without effect, and a hint about its purpose.
     fn unused(
         &self,
         texts: &[ClassText],
@@ -44,13 +44,13 @@ impl Load {
             (
                 self.arrivals.is_some() && is_unheeded("arrivals"),
                 "--arrivals",
-                "it spreads requests that leave at a rate: add --rate R, \
+                "the option is for requests that leave at a rate: add --rate R, \
                  or a --class scheduled=N,rate=R without arrivals=HOW",
             ),
             (
                 self.pause.is_some() && is_unheeded("pause"),
                 "--pause",
-                "polite clients rest: add some, as with --mix greedy=9,polite=1, \
+                "the option is for polite clients: add some, as with --mix greedy=9,polite=1, \
                  or a --class polite=N without pause=MS",
             ),
             (self.pipeline.is_some() && is_shallow, "--pipeline", OF_DEPTH),
@@ -58,12 +58,12 @@ impl Load {
             (
                 !self.weights.is_empty() && is_unheeded("url"),
                 "--weights",
-                "it is for classes that ask all URLs: leave url=K out of one, or --weights",
+                "the option is for classes that request all URLs: leave out --weights, or url=K of a class",
             ),
             (
                 self.fair.is_some() && !is_judged,
                 "--fair",
-                "slow and idle clients are not judged: \
+                "the fairness of slow and idle clients is not measured: \
                  add greedy, pipelined, polite or scheduled ones",
             ),
         ];

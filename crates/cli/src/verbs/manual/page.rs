@@ -61,7 +61,7 @@ fn see_also(text: &mut Vec<u8>, is_whole: bool) -> io::Result<()> {
     writeln!(text, ".SH \"SEE ALSO\"\n{}", pages.join(", "))
 }
 
-/// As roff prints it as it is.
+/// Escapes a text, so that roff prints it unchanged.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
     if text.starts_with('.') { format!("\\&{text}") } else { text }

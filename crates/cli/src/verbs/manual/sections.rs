@@ -1,6 +1,6 @@
-//! What a manual page says besides the arguments: a table a verb.
+//! The sections of a manual page besides the arguments: a table for each verb.
 
-/// Words, and what they mean.
+/// Rows of a term and its meaning.
 pub(super) type Rows = &'static [(&'static str, &'static str)];
 
 /// The last sections of a verb's page.
@@ -10,18 +10,18 @@ pub(super) struct Sections {
     pub(super) statuses: Rows,
     pub(super) environment: Rows,
     pub(super) files: Rows,
-    /// Commands, and what they do.
+    /// Example commands and their effects.
     pub(super) examples: Rows,
 }
 
 const DONE: (&str, &str) = ("0", "done");
-const FAILED: (&str, &str) = ("2", "it failed, or the arguments make no sense");
-const NO_COLOR: (&str, &str) = ("NO_COLOR", "if it is set and not empty, nothing is coloured");
-const PATH: (&str, &str) = ("PATH", "where commands are searched for");
-const PACK: (&str, &str) = ("THRUWAY_PACK", "the pack, if no option names it");
+const FAILED: (&str, &str) = ("2", "failure, or wrong arguments");
+const NO_COLOR: (&str, &str) = ("NO_COLOR", "if set and not empty, output has no colour");
+const PATH: (&str, &str) = ("PATH", "the folders to search for commands");
+const PACK: (&str, &str) = ("THRUWAY_PACK", "the pack, unless an option names one");
 const PACKS: (&str, &str) = (
     "tmp/cache/thruway",
-    "the packs of an application that has a folder tmp; of others they are in the user's cache",
+    "the packs of an application that has a folder tmp; other packs are in the user's cache",
 );
 
 /// The sections of a verb; those of the whole command for a verb that has none.
@@ -34,28 +34,31 @@ pub(super) const ALL: [Sections; 16] = [
         verb: "",
         statuses: &[
             DONE,
-            ("1", "the answer is no: not found, over the budget, less fair than asked, damaged"),
+            (
+                "1",
+                "a negative result: not found, over the budget, less fair than required, damaged",
+            ),
             FAILED,
-            ("126, 127", "the command that was to be run cannot be run, or does not exist"),
+            ("126, 127", "the command cannot be run, or does not exist"),
         ],
         environment: &[NO_COLOR, PATH],
         files: &[],
         examples: &[
             ("thruway doctor", "says what works on this machine"),
-            ("thruway trace -- ruby -e 0", "shows what a command asks the file system for in vain"),
+            ("thruway trace -- ruby -e 0", "shows the wasted look-ups of a command"),
             ("thruway serve ~/site", "serves a folder"),
         ],
     },
     Sections {
         verb: "mount",
         statuses: &[
-            ("0", "the mount can be used; with status: all mounts are well"),
+            ("0", "the mount is ready for use; with status: all mounts work"),
             (
                 "1",
                 "with status: a mount does not reply, or a source fails; as mount.thruway: wrong arguments",
             ),
             FAILED,
-            ("32", "as mount.thruway: it could not be mounted"),
+            ("32", "as mount.thruway: the mount failed"),
         ],
         environment: &[NO_COLOR],
         files: &[
@@ -66,12 +69,12 @@ pub(super) const ALL: [Sections; 16] = [
             ("/dev/fuse", "the kernel's requests"),
         ],
         examples: &[
-            ("thruway mount ~/src /mnt/src", "shows a folder at another place"),
+            ("thruway mount ~/src /mnt/src", "shows a folder at another path"),
             (
                 "thruway mount --frozen /opt/a /opt/b /mnt/both",
                 "merges two folders that do not change",
             ),
-            ("thruway mount status", "says how the mounts are"),
+            ("thruway mount status", "shows the state of all mounts"),
         ],
     },
     Sections {
@@ -81,30 +84,30 @@ pub(super) const ALL: [Sections; 16] = [
         files: &[],
         examples: &[
             ("thruway unmount /mnt/src", "ends a mount"),
-            ("thruway unmount --force /mnt/src", "ends one whose programs hang"),
+            ("thruway unmount --force /mnt/src", "ends a mount whose programs hang"),
         ],
     },
     Sections {
         verb: "serve",
-        statuses: &[("0", "a signal has ended it"), FAILED],
+        statuses: &[("0", "ended by a signal"), FAILED],
         environment: &[
             (
                 "APP_ENV, RACK_ENV, RAILS_ENV",
-                "the environment of an application, unless -e says it; the first that is set",
+                "the environment of an application, unless -e is given; the first variable that is set counts",
             ),
             PACK,
-            ("THRUWAY_BOOT", "how Ruby boots: thruway-run(1); off leaves everything to Ruby"),
+            ("THRUWAY_BOOT", "how Ruby boots, as in thruway-run(1); off leaves everything to Ruby"),
             (
                 "THRUWAY_BACKTRACE",
-                "if it is set, an application that does not load is told in full",
+                "if set, the error of an application that does not load is shown with its whole backtrace",
             ),
-            ("TMPDIR", "where large bodies wait"),
+            ("TMPDIR", "the folder for large bodies that wait"),
         ],
         files: &[
             ("config.ru", "makes a folder a Rack application"),
             (
                 "config/thruway.rb, config/puma/ENV.rb, config/puma.rb",
-                "the configuration; the first that is there",
+                "the configuration; the first file that exists is used",
             ),
             PACKS,
         ],
@@ -113,25 +116,28 @@ pub(super) const ALL: [Sections; 16] = [
             ("thruway serve . -e production -w 2 -t 5", "serves an application with two workers"),
             (
                 "thruway serve ~/site --list -p 8000",
-                "serves a folder, and lists those without index.html",
+                "serves a folder, and lists folders without index.html",
             ),
         ],
     },
     Sections {
         verb: "expand",
         statuses: &[DONE, ("2", "a name cannot be expanded; nothing is printed")],
-        environment: &[("HOME", "what ~ stands for, with --ruby")],
+        environment: &[("HOME", "the folder that ~ stands for, with --ruby")],
         files: &[],
         examples: &[
             ("thruway expand ../lib/./a.rb", "makes a name absolute"),
-            ("thruway expand --flavour windows 'C:a\\b'", "does so by the rules of Windows"),
+            (
+                "thruway expand --flavour windows 'C:a\\b'",
+                "makes a name absolute by the rules of Windows",
+            ),
         ],
     },
     Sections {
         verb: "trace",
         statuses: &[
-            ("0", "the command ended with 0, within the budget"),
-            ("1", "it made more calls than the budget allows"),
+            ("0", "the command ended with 0 and within the budget"),
+            ("1", "the command made more calls than the budget allows"),
             FAILED,
             ("126, 127", "the command cannot be run, or does not exist"),
             ("others", "the command's own"),
@@ -141,9 +147,12 @@ pub(super) const ALL: [Sections; 16] = [
         examples: &[
             (
                 "thruway trace -- bin/rails runner 0",
-                "shows what was asked for in vain, and its cure",
+                "shows the wasted look-ups, and how to avoid them",
             ),
-            ("thruway trace --budget 500 -q -- make", "fails if there were more calls: for CI"),
+            (
+                "thruway trace --budget 500 -q -- make",
+                "fails if the command made more calls, for CI",
+            ),
             ("thruway trace --html report.html -- make", "writes a page for the browser"),
         ],
     },
@@ -153,7 +162,7 @@ pub(super) const ALL: [Sections; 16] = [
         environment: &[PATH, ("PATHEXT", "the suffixes that cmd.exe tries")],
         files: &[],
         examples: &[
-            ("thruway which --count ruby", "prints the file, and how many look-ups it took"),
+            ("thruway which --count ruby", "prints the file and the number of look-ups"),
             ("thruway which --all python3", "prints every file of the name"),
         ],
     },
@@ -163,9 +172,9 @@ pub(super) const ALL: [Sections; 16] = [
             DONE,
             (
                 "1",
-                "every answer is an error (4xx or 5xx), or the run is less fair than --fair asks",
+                "every response is an error (4xx or 5xx), or the run is less fair than --fair requires",
             ),
-            ("2", "there was no response at all, or the arguments make no sense"),
+            ("2", "no response at all, or wrong arguments"),
         ],
         environment: &[NO_COLOR],
         files: &[],
@@ -173,7 +182,7 @@ pub(super) const ALL: [Sections; 16] = [
             ("thruway load http://127.0.0.1:9292/ -c 10 -d 10", "shows each connection's share"),
             (
                 "thruway load http://127.0.0.1:9292/ --rate 500 --fair 0.99",
-                "fails if shares differ",
+                "fails if the shares of the connections differ",
             ),
         ],
     },
@@ -191,12 +200,15 @@ pub(super) const ALL: [Sections; 16] = [
                 "THRUWAY_BOOT",
                 "how Ruby boots: frozen, digest, trust-image, read-only, portable, explain, or off",
             ),
-            ("THRUWAY_PRELOAD", "1 is as --preload; 0 forbids it"),
+            ("THRUWAY_PRELOAD", "1 has the effect of --preload; 0 forbids preloading"),
         ],
         files: &[PACKS],
         examples: &[
             ("thruway run -- bin/rails server", "boots Rails from its pack"),
-            ("thruway run --explain -- bin/rails runner 0", "says what did not come from it"),
+            (
+                "thruway run --explain -- bin/rails runner 0",
+                "lists the files that did not come from the pack",
+            ),
         ],
     },
     Sections {
@@ -210,28 +222,31 @@ pub(super) const ALL: [Sections; 16] = [
         environment: &[PACK],
         files: &[PACKS],
         examples: &[
-            ("thruway pack build -o boot.pack -- bin/rails runner 0", "makes a pack of a boot"),
-            ("thruway pack verify boot.pack", "reads every byte of it"),
+            ("thruway pack build -o boot.pack -- bin/rails runner 0", "builds a pack from a boot"),
+            ("thruway pack verify boot.pack", "checks every byte of the pack"),
         ],
     },
     Sections {
         verb: "preload",
         statuses: &[DONE, FAILED],
-        environment: &[("THRUWAY_PRELOAD", "1 is as thruway run --preload; 0 forbids it")],
+        environment: &[(
+            "THRUWAY_PRELOAD",
+            "1 has the effect of thruway run --preload; 0 forbids preloading",
+        )],
         files: &[],
         examples: &[
-            ("thruway preload status", "lists the Rubies that wait"),
-            ("thruway preload stop", "ends them"),
+            ("thruway preload status", "lists the templates"),
+            ("thruway preload stop", "ends the templates of this folder's application"),
         ],
     },
     Sections {
         verb: "init",
-        statuses: &[DONE, ("2", "a file is not there, or cannot be written")],
+        statuses: &[DONE, ("2", "a file is missing, or cannot be written")],
         environment: &[],
-        files: &[("Gemfile, config/boot.rb", "the files that get a line each")],
+        files: &[("Gemfile, config/boot.rb", "the files to which a line is added")],
         examples: &[
-            ("thruway init", "lets the application of this folder boot from a pack"),
-            ("thruway init --undo", "takes that back"),
+            ("thruway init", "sets the application in this folder up to boot from a pack"),
+            ("thruway init --undo", "undoes that"),
         ],
     },
     Sections {
@@ -239,29 +254,32 @@ pub(super) const ALL: [Sections; 16] = [
         statuses: &[
             DONE,
             ("1", "the server does not run, or cannot be reached"),
-            ("2", "it refuses, or the arguments make no sense"),
+            ("2", "the server refused, or wrong arguments"),
         ],
         environment: &[],
         files: &[
-            ("tmp/state", "what state_path may name: process number, address and token"),
-            ("tmp/pids/server.pid", "what pidfile may name: the process number"),
+            (
+                "tmp/state",
+                "a file that state_path may name, with process number, address and token",
+            ),
+            ("tmp/pids/server.pid", "a file that pidfile may name, with the process number"),
         ],
         examples: &[
-            ("thruway ctl -S tmp/state stats", "what the server has counted"),
-            ("thruway ctl -P tmp/pids/server.pid restart", "the same listeners, new code"),
+            ("thruway ctl -S tmp/state stats", "prints the server's statistics"),
+            ("thruway ctl -P tmp/pids/server.pid restart", "starts new code on the same listeners"),
         ],
     },
     Sections {
         verb: "doctor",
         statuses: &[
-            ("0", "all works, or has something in its place"),
+            ("0", "everything works, or has a substitute"),
             ("1", "something does not work"),
         ],
         environment: &[PATH],
         files: &[],
         examples: &[
-            ("thruway doctor", "a line for each thing, and its cure"),
-            ("thruway doctor --json", "the same for programs"),
+            ("thruway doctor", "prints a line for each check, with the cure"),
+            ("thruway doctor --json", "prints the same for programs"),
         ],
     },
     Sections {

@@ -50,18 +50,18 @@ pub(crate) fn is_called_by(arguments: &[OsString]) -> bool {
     program.is_some_and(|program| NAMES.iter().any(|name| program.ends_with(name)))
 }
 
-/// What the helper is asked for.
+/// The request to the helper.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum HelperRequest {
     /// These arguments of `thruway`.
     Mount(Vec<OsString>),
     /// A mount is there and shall be changed.
     Remount(Remount),
-    /// Nothing: all is well.
+    /// Nothing is to be done.
     Nothing,
 }
 
-/// What can be changed while a mount is there.
+/// The changes that are possible while a mount is in use.
 #[derive(Debug)]
 pub(crate) struct Remount {
     sources: OsString,
@@ -88,15 +88,15 @@ struct Words<'a> {
     options: Vec<&'a str>,
     /// Nothing is to be done, only to be checked.
     is_dry: bool,
-    /// What is not known is passed over.
+    /// Unknown options are ignored.
     is_sloppy: bool,
 }
 
-/// What these arguments of the helper ask for.
+/// Parses the helper's arguments.
 ///
 /// # Errors
 /// An option that is not known, or a place that is missing.
-pub(crate) fn translate(arguments: &[OsString]) -> Result<Asked, String> {
+pub(crate) fn translate(arguments: &[OsString]) -> Result<HelperRequest, String> {
     let words = Words::of(arguments)?;
     let [sources, target] = words.places.as_slice() else {
         return Err(format!("{} takes a source and a target", NAMES[0]));
@@ -104,15 +104,15 @@ pub(crate) fn translate(arguments: &[OsString]) -> Result<Asked, String> {
     let mut translated: Vec<OsString> = vec!["thruway".into(), "mount".into(), "--nonempty".into()];
     words.translate_options(&mut translated)?;
     if words.is_dry {
-        return Ok(Asked::Nothing);
+        return Ok(HelperRequest::Nothing);
     }
     if words.options.contains(&"remount") {
-        return Ok(Asked::Remount(words.remount(sources, target)));
+        return Ok(HelperRequest::Remount(words.remount(sources, target)));
     }
     translated.push("--".into());
     translated.extend(split(sources));
     translated.push(OsString::from(target));
-    Ok(Asked::Mount(translated))
+    Ok(HelperRequest::Mount(translated))
 }
 
 impl<'a> Words<'a> {
@@ -123,7 +123,7 @@ impl<'a> Words<'a> {
             match argument.to_str() {
                 Some("-o") => {
                     let text = rest.next().ok_or("-o needs options")?.to_str();
-                    let options = text.ok_or("the options are no text")?.split(',');
+                    let options = text.ok_or("the options are not valid text")?.split(',');
                     words.options.extend(options.filter(|option| !option.is_empty()));
                 }
                 Some("-N" | "-t") => drop(rest.next()),
@@ -162,7 +162,7 @@ impl<'a> Words<'a> {
             match translate_option(option) {
                 Some(word) => translated.extend(word),
                 None if self.is_sloppy => {}
-                None => return Err(format!("no option {option}")),
+                None => return Err(format!("unknown option {option}")),
             }
         }
         Ok(())
@@ -219,14 +219,14 @@ mod tests {
     fn translated(line: &str) -> Result<String, String> {
         let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let words: Vec<OsString> = match translate(&arguments)? {
-            Asked::Mount(words) => words,
-            Asked::Remount(remount) => {
+            HelperRequest::Mount(words) => words,
+            HelperRequest::Remount(remount) => {
                 let mut words = vec![OsString::from("mount")];
                 words.extend(remount.command().get_args().map(OsString::from));
                 words.extend(remount.policy.map(|path| format!("and {}", path.display()).into()));
                 words
             }
-            Asked::Nothing => vec!["nothing".into()],
+            HelperRequest::Nothing => vec!["nothing".into()],
         };
         Ok(words.join(OsStr::new(" ")).into_string().unwrap())
     }
@@ -274,13 +274,13 @@ mod tests {
     #[test]
     fn a_dry_run_does_nothing() {
         assert_translated("/a /b -f -o frozen", "nothing");
-        assert_eq!(translated("/a /b -f -o sync"), Err("no option sync".into()));
+        assert_eq!(translated("/a /b -f -o sync"), Err("unknown option sync".into()));
     }
 
     #[test]
     fn what_is_not_known_is_refused_unless_it_may_be_passed_over() {
-        assert_eq!(translated("/a /b -o sync"), Err("no option sync".into()));
-        assert_eq!(translated("/a /b -o noatime=5"), Err("no option noatime=5".into()));
+        assert_eq!(translated("/a /b -o sync"), Err("unknown option sync".into()));
+        assert_eq!(translated("/a /b -o noatime=5"), Err("unknown option noatime=5".into()));
         assert_translated("/a /b -s -o sync", "thruway mount --nonempty --suid --dev -- /a /b");
         assert!(translated("/a").is_err());
         assert!(translated("/a /b -o").is_err());

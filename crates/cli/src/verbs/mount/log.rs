@@ -1,4 +1,4 @@
-//! Where a daemon's lines go.
+//! The destination of a daemon's log lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -22,8 +22,8 @@ use crate::output::{Answer, Failure};
 
 /// Show folders at another place, with data moved by the kernel
 ///
-/// The mount is there, and answers, when the command returns. With several sources, the first that
-/// has a name wins.
+/// The mount is ready when the command returns. With several sources, the first that
+/// contains a name wins.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Mount {
@@ -31,10 +31,10 @@ pub(crate) struct Mount {
     command: Option<MountCommand>,
     #[command(flatten)]
     options: Options,
-    /// The folders that are shown
+    /// The folders to show
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<PathBuf>,
-    /// The folder that they are shown at
+    /// The folder to show them at
     #[arg(value_name = "TARGET", required = true)]
     target: Option<PathBuf>,
 }
@@ -44,42 +44,42 @@ enum MountCommand {
     Status(status::Status),
 }
 
-/// How a mount behaves.
+/// The options of a mount.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The sources do not change: read-only, and opens never reach the daemon
+    /// Promise that the sources do not change: the mount is read-only, and opens never reach the daemon
     #[arg(long)]
     frozen: bool,
-    /// With several sources: which of them gets what is made
+    /// With several sources: the source in which new files and folders are created
     #[arg(long, value_name = "WHERE", default_value = "parent")]
     create: Create,
-    /// Let other users in; permissions are checked as on the sources
+    /// Allow other users; permissions are checked as on the sources
     #[arg(long)]
     allow_other: bool,
-    /// Let nothing be changed through the mount
+    /// Refuse all changes through the mount
     #[arg(long)]
     read_only: bool,
-    /// Let set-user-id programs keep their rights
+    /// Honour set-user-ID and set-group-ID bits
     #[arg(long)]
     suid: bool,
-    /// Let device nodes work
+    /// Allow device nodes
     #[arg(long)]
     dev: bool,
-    /// Let no program be started
+    /// Refuse to start programs
     #[arg(long)]
     no_exec: bool,
-    /// When reads change access times: never, files, relative, or always. With relative, reads change them if they
-    /// are older than the last change or a day [default: as the sources are mounted]
+    /// When reads update access times: never, files, relative, or always. With relative, a read updates times that
+    /// are older than the last change or than a day [default: as the sources are mounted]
     #[arg(long, value_name = "WHEN")]
     atime: Option<Atime>,
-    /// Mount over a folder that is not empty, and hide what is in it
+    /// Mount over a folder that is not empty, and hide its contents
     #[arg(long)]
     nonempty: bool,
-    /// Whether the kernel moves the data of files where it can (on), or all of it goes through the
+    /// Whether the kernel moves the data of files where possible (on), or all data passes through the
     /// daemon (off)
     #[arg(long, value_name = "WHEN", default_value = "on")]
     passthrough: Switch,
-    /// How requests arrive from the kernel: over /dev/fuse, where none is lost when a daemon dies, or over
+    /// How requests arrive from the kernel: through /dev/fuse, which loses none when a daemon dies, or through
     /// io_uring, which is faster
     #[arg(long, value_name = "WAY", default_value = "device")]
     transport: Way,
@@ -90,20 +90,20 @@ pub(super) struct Options {
     /// directly (shared). With shared, each close costs a request. flock is always visible
     #[arg(long, value_name = "WHERE", default_value = "local")]
     locks: Locks,
-    /// Rules about which users may open and change which files; read again at SIGHUP
+    /// File of rules about which users may open and change which files; read again on SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with = "frozen")]
     policy: Option<PathBuf>,
     /// How changes behind the mount are noticed: told, asked or ignored. With told, they invalidate the kernel's cache
-    /// at once, which needs root. With asked, each look-up asks. With ignored, none is noticed before the timeouts end
+    /// at once, which needs root. With asked, each look-up asks the daemon. With ignored, only the timeouts help
     #[arg(long, value_name = "HOW", default_value = "told")]
-    changes: Noticed,
-    /// How long the kernel may keep names without asking again
+    changes: ChangeDetection,
+    /// How long the kernel may cache names
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     entry_timeout: Duration,
-    /// How long the kernel may keep attributes without asking again
+    /// How long the kernel may cache attributes
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     attribute_timeout: Duration,
-    /// Where the daemon writes to: stderr, journal, or a file [default: stderr with --foreground,
+    /// Where the daemon logs to: stderr, journal, or a file [default: stderr with --foreground,
     /// else the journal where there is one]
     #[arg(long, value_name = "WHERE", value_parser = log_target)]
     log: Option<LogTarget>,
@@ -135,13 +135,13 @@ enum Way {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Create {
-    /// The first that has the folder
+    /// The first source that has the parent folder
     Parent,
-    /// The first of all; folders are made there as need be
+    /// The first source; parent folders are created there as needed
     First,
-    /// The one with the most space; folders are made there as need be
+    /// The source with the most free space; parent folders are created there as needed
     MostFree,
-    /// None: nothing can be made
+    /// None: nothing can be created
     None,
 }
 
@@ -152,18 +152,18 @@ enum Locks {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Noticed {
+enum ChangeDetection {
     Told,
     Asked,
     Ignored,
 }
 
-impl From<Noticed> for Changes {
-    fn from(noticed: Noticed) -> Self {
+impl From<ChangeDetection> for Changes {
+    fn from(noticed: ChangeDetection) -> Self {
         match noticed {
-            Noticed::Told => Self::Told,
-            Noticed::Asked => Self::Asked,
-            Noticed::Ignored => Self::Ignored,
+            ChangeDetection::Told => Self::Told,
+            ChangeDetection::Asked => Self::Asked,
+            ChangeDetection::Ignored => Self::Ignored,
         }
     }
 }
@@ -247,13 +247,13 @@ pub(crate) fn remount(remount: &Remount) -> Answer {
 /// That also works if the daemon of the mount has died.
 #[derive(Debug, Args)]
 pub(crate) struct Unmount {
-    /// Unmount once the mount is no longer in use; there are no new users from now on
+    /// Detach the mount now, and unmount when it is no longer in use
     #[arg(short = 'z', long)]
     lazy: bool,
-    /// Unmount at once: programs that wait for a reply get an error, and the daemon is ended
+    /// Unmount at once: programs that wait for a reply get an error, and the daemon ends
     #[arg(short, long, conflicts_with = "lazy")]
     force: bool,
-    /// Where it is
+    /// The folder of the mount
     #[arg(value_name = "TARGET")]
     target: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What systemd is told of a mount in the foreground (sd_notify(3)).
+//! Notifies systemd of a mount in the foreground (sd_notify(3)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says that the mount answers, if systemd has asked to be told.
+/// Notifies systemd that the mount is ready, if systemd waits for that.
 pub(super) fn say_ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         // It waits in vain then, and says so.

@@ -1,4 +1,4 @@
-//! `thruway mount status`: how the mounts are doing.
+//! `thruway mount status`: the state of mounts.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use thruway_sys::printable;
 use super::failure::failure;
 use crate::output::{Answer, print, print_report};
 
-/// Show how mounts are doing
+/// Show the state of mounts
 ///
 /// Fails with status 1 if a mount does not reply, a source fails, or the supervisor is dead.
 #[derive(Debug, Args)]
 pub(super) struct Status {
-    /// Print it as JSON
+    /// Print JSON, an object per line
     #[arg(long)]
     json: bool,
-    /// Where the mount is [default: all mounts]
+    /// The folder of the mount [default: all mounts]
     #[arg(value_name = "TARGET")]
     target: Option<PathBuf>,
 }
@@ -52,7 +52,9 @@ fn text(mount: &MountStatus) -> String {
     let status = match &mount.status {
         Ok(status) => status,
         Err(error) => {
-            return format!("{target}: no answer: {error}\n\nhint: thruway unmount {target}\n");
+            return format!(
+                "{target}: does not reply: {error}\n\nhint: thruway unmount {target}\n"
+            );
         }
     };
     let mode = match status.mode {
@@ -77,14 +79,17 @@ fn text(mount: &MountStatus) -> String {
         row("", &format!("{count} requests failed: {error}"));
     }
     if status.is_orphaned {
-        row("supervisor", "dead: no worker follows this one, so mount again when you can");
+        row(
+            "supervisor",
+            "dead: the worker would not be replaced if it ended; mount again when possible",
+        );
     }
     if let Some(process) = status.process {
         row("process", &process.to_string());
     }
     row("data", data);
     for (reason, count) in &status.daemon_io_reasons {
-        row("", &format!("not by the kernel, {count} times: {reason}"));
+        row("", &format!("by the daemon, {count} times: {reason}"));
     }
     row("changes", changes(status));
     row("transport", &format!("{} (FUSE {})", status.transport, status.protocol));
@@ -101,15 +106,15 @@ fn text(mount: &MountStatus) -> String {
 fn changes(status: &thruway_mount::Status) -> &'static str {
     match (status.mode, status.changes) {
         (Mode::Frozen, _) => "none (frozen)",
-        (Mode::Live, Changes::Told) => "behind the mount are told at once",
+        (Mode::Live, Changes::Told) => "behind the mount are noticed at once",
         (Mode::Live, Changes::Asked) => {
-            "behind the mount are seen by asking: each look-up is a request"
+            "behind the mount are noticed at each look-up, which is a request"
         }
-        (Mode::Live, Changes::Ignored) => "behind the mount are ignored while the timeouts last",
+        (Mode::Live, Changes::Ignored) => "behind the mount are noticed when the timeouts end",
     }
 }
 
-/// The sum, and the operations that were asked for most.
+/// The number of requests, and the most frequent operations.
 fn busiest(requests: &std::collections::BTreeMap<String, u64>) -> String {
     const SHOWN: usize = 6;
     let mut sorted: Vec<_> = requests.iter().collect();

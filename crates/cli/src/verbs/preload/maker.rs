@@ -25,14 +25,14 @@ use thruway_sys::process::fork;
 
 /// As many templates as a user may have. The template that was idle for longest makes way.
 const TEMPLATES_MAX: usize = 8;
-/// What is known of so many keys is kept.
+/// The number of keys whose history is kept.
 const KEYS_MAX: usize = 64;
 /// The lock's number in a template: above those that programs are given, where the limit allows that.
 const LOCK_NUMBER_MIN: i32 = 600;
 /// So many numbers are left from the lock's on.
 const LOCK_NUMBERS: u64 = 8;
 
-/// What is to be made.
+/// The template to make.
 pub(super) struct Order<'a> {
     pub(super) place: &'a TemplateFolder,
     pub(super) key: &'a Key,
@@ -144,7 +144,7 @@ fn make_room(place: &TemplateFolder) {
     }
 }
 
-/// The value of that name in a report.
+/// The value of a name in a report.
 pub(super) fn number(fields: &[Vec<u8>], name: &[u8]) -> Option<u64> {
     let pair = fields.chunks(2).find(|pair| pair[0] == name)?;
     std::str::from_utf8(pair.get(1)?).ok()?.parse().ok()

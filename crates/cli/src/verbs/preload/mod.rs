@@ -35,19 +35,19 @@ pub(crate) fn run(
     options: &Options,
     command: Command,
 ) -> Result<ControlFlow<ExitCode, Command>, Failure> {
-    match Preloaded::new(words, options) {
+    match PreloadedCommand::new(words, options) {
         Some(preloaded) => preloaded.run(command),
         None => Ok(ControlFlow::Continue(command)),
     }
 }
 
-/// A command that may be a fork.
-struct Preloaded<'a> {
+/// A command that may run as a fork of a template.
+struct PreloadedCommand<'a> {
     words: &'a [OsString],
     explains: bool,
 }
 
-impl<'a> Preloaded<'a> {
+impl<'a> PreloadedCommand<'a> {
     /// `None` where the user or the machine does not want it, which is said if `options` want explanations.
     fn new(words: &'a [OsString], options: &Options) -> Option<Self> {
         let preloaded = Self { words, explains: options.explain };
@@ -63,16 +63,16 @@ impl<'a> Preloaded<'a> {
     /// Runs the command as a fork, or makes what the next one needs.
     fn run(&self, command: Command) -> Result<ControlFlow<ExitCode, Command>, Failure> {
         match self.try_run(&command) {
-            Ok(Tried::Running(running)) => {
+            Ok(Attempt::Running(running)) => {
                 self.explain(format_args!("forked from template {}", running.template));
                 return Ok(ControlFlow::Break(wait(running)?));
             }
-            Ok(Tried::Learn(post, reason)) => {
+            Ok(Attempt::Learn(post, reason)) => {
                 self.explain(format_args!("booted, since {reason}"));
                 let role = Role::Learner(post).value();
                 return Ok(ControlFlow::Continue(command.env(role::VARIABLE, role)));
             }
-            Ok(Tried::Alone(reason)) => self.explain(format_args!("booted, since {reason}")),
+            Ok(Attempt::Alone(reason)) => self.explain(format_args!("booted, since {reason}")),
             Err(error) => {
                 self.explain(format_args!("booted, since a template cannot be asked: {error}"))
             }
@@ -80,7 +80,7 @@ impl<'a> Preloaded<'a> {
         Ok(ControlFlow::Continue(command))
     }
 
-    fn try_run(&self, started: &Command) -> io::Result<Tried> {
+    fn try_run(&self, started: &Command) -> io::Result<Attempt> {
         let place = TemplateFolder::of_user(|name| std::env::var_os(name))?;
         let terminal = Terminal::of_process()?;
         let environment = variables_of(started);
@@ -92,7 +92,7 @@ impl<'a> Preloaded<'a> {
         let command =
             client::Command { words: self.words, environment: &environment, terminal: &terminal };
         let reason = match client::ask(&place, number, &command, client::ANSWER_MAX)? {
-            Answer::Started(running) => return Ok(Tried::Running(running)),
+            Answer::Started(running) => return Ok(Attempt::Running(running)),
             Answer::Refused(reason) => reason,
             Answer::NoTemplate if is_being_made(&place, number) => {
                 "a template is being made".to_owned()
@@ -100,19 +100,19 @@ impl<'a> Preloaded<'a> {
             Answer::NoTemplate => match refusal(&place, number) {
                 Some(reason) => {
                     self.note(&place, number, &reason);
-                    return Ok(Tried::Alone(format!("there is no template: {reason}")));
+                    return Ok(Attempt::Alone(format!("there is no template: {reason}")));
                 }
                 None => missing(&place, &key),
             },
         };
         self.note(&place, number, &reason);
         let Some(lock) = place.lock(number)? else {
-            return Ok(Tried::Alone(reason));
+            return Ok(Attempt::Alone(reason));
         };
         let order =
             maker::Order { place: &place, key: &key, lock, words: self.words, command: started };
         let post = maker::start(&order)?;
-        Ok(Tried::Learn(post, reason))
+        Ok(Attempt::Learn(post, reason))
     }
 
     /// Keeps why this command is no fork, for reports.
@@ -134,20 +134,20 @@ impl<'a> Preloaded<'a> {
     }
 }
 
-enum Tried {
+enum Attempt {
     Running(RunningCommand),
     Learn(Assignment, String),
     Alone(String),
 }
 
-/// Why nothing is forked here, whatever templates there are.
+/// The reason not to fork here, whatever templates there are.
 fn objection(options: &Options) -> Option<String> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if variable("THRUWAY_PRELOAD").is_some_and(|value| value == "0") {
         return Some("THRUWAY_PRELOAD is 0".to_owned());
     }
     if options.is_frozen() {
-        return Some("a frozen pack asks the disk nothing that could be compared".to_owned());
+        return Some("a frozen pack asks no questions that could be compared".to_owned());
     }
     if options.portable {
         return Some("the portable mode does not see what a boot asks".to_owned());
@@ -158,7 +158,8 @@ fn objection(options: &Options) -> Option<String> {
     let folder = std::fs::metadata(".").ok()?;
     let is_open = folder.mode() & 0o022 != 0 || folder.uid() != 0;
     let is_root = rustix::process::geteuid().is_root();
-    (is_root && is_open).then(|| "root runs nothing from a folder that others may write".to_owned())
+    (is_root && is_open)
+        .then(|| "root does not run code from a folder that others can write".to_owned())
 }
 
 /// Of a pipe or a device a template would take what the command is to read.
@@ -184,7 +185,7 @@ pub(crate) fn with_files(command: Command, files: Vec<PathBuf>) -> Result<Comman
     Ok(command.env(FURTHER_FILES, files.map_err(failed)?))
 }
 
-/// What templates depend on besides Ruby: this very program.
+/// The identity of this program, on which templates depend besides Ruby.
 fn version() -> String {
     let program = std::fs::metadata("/proc/self/exe").ok();
     let stamp = program.map(|stat| (stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec()));
@@ -196,7 +197,7 @@ fn is_being_made(place: &TemplateFolder, key: u128) -> bool {
     matches!(place.lock(key), Ok(None))
 }
 
-/// Why no template could be made a moment ago.
+/// The reason why no template could be made recently.
 fn refusal(place: &TemplateFolder, key: u128) -> Option<String> {
     let modified = std::fs::metadata(place.file(key, KeyFile::Refusal)).ok()?.modified().ok()?;
     let is_recent = modified.elapsed().is_ok_and(|age| age < REFUSED_FOR);
@@ -218,6 +219,8 @@ fn missing(place: &TemplateFolder, key: &Key) -> String {
 fn wait(running: RunningCommand) -> Result<ExitCode, Failure> {
     let end = running.wait().map_err(|error| Failure::new(format_args!("cannot wait: {error}")))?;
     end.status().map(ExitCode::from).ok_or_else(|| {
-        Failure::new("the command has ended, and its template before it: its status is not known")
+        Failure::new(
+            "the template ended before the command, so the command's exit status is unknown",
+        )
     })
 }

@@ -11,7 +11,7 @@ use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 
 use crate::output::{Answer, Failure, print, print_report};
 
-/// Look at booted applications that commands are forked from, or end them
+/// Show or stop templates: booted applications that commands are forked from
 #[derive(Debug, Args)]
 pub(crate) struct Preload {
     #[command(subcommand)]
@@ -20,15 +20,15 @@ pub(crate) struct Preload {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List this user's templates, and why the last commands were booted
+    /// List this user's templates, and the reasons why recent commands booted without one
     Status {
-        /// Machine-readable
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// End the templates of the application in this folder; commands that run go on
+    /// Stop the templates of the application in this folder; running commands continue
     Stop {
-        /// Those of all applications
+        /// Stop the templates of all applications
         #[arg(long)]
         all: bool,
     },
@@ -40,8 +40,9 @@ type Report = Map<String, Value>;
 impl Preload {
     pub(crate) fn run(self) -> Answer {
         let place = TemplateFolder::of_user(|name| std::env::var_os(name));
-        let place =
-            place.map_err(|error| Failure::new(format_args!("no place for templates: {error}")))?;
+        let place = place.map_err(|error| {
+            Failure::new(format_args!("no folder for the sockets of templates: {error}"))
+        })?;
         match self.action {
             Action::Status { json } => status(&place, json),
             Action::Stop { all } => stop(&place, all),
@@ -146,7 +147,7 @@ fn stop(place: &TemplateFolder, all: bool) -> Answer {
         if all || application == here {
             client::stop_template(place, key)
                 .map_err(|error| Failure::new(format_args!("cannot stop a template: {error}")))?;
-            // What was learned goes too: the next one is learned anew.
+            // The next template has to be learned anew.
             place.forget(key);
         }
     }

@@ -14,7 +14,7 @@ use thruway_sys::printable;
 use super::options::{Serve, Workers};
 use crate::output::{Answer, Failure, print_report};
 
-/// How long begun responses may take after a signal to stop: as long as an application's.
+/// The time for responses in progress after a signal to stop: as long as an application's.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
@@ -45,7 +45,8 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     announce(target, listeners_of_clients, started_us)?;
     announce_metrics(listeners_of_metrics)?;
     stop.wait(|name| {
-        Failure::new(format_args!("{name}: a folder has nothing to do for it")).show()
+        Failure::new(format_args!("{name} ignored: it has no effect on a server of a folder"))
+            .show()
     })
     .map_err(Failure::new)?;
     remove_sockets(listeners);
@@ -67,7 +68,7 @@ fn settings(serve: &Serve) -> Settings {
     settings
 }
 
-/// What went wrong while it served.
+/// The failure of a running server.
 fn report(error: &thruway_serve::Error) {
     Failure::new(error).show();
 }

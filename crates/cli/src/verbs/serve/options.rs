@@ -18,57 +18,57 @@ pub(crate) struct Serve {
     /// A folder, or a config.ru
     #[arg(value_name = "DIR | CONFIG.RU", default_value = ".")]
     pub(super) target: PathBuf,
-    /// The port to listen on; 0 lets the system choose [default: 9292]
+    /// The port to listen on; with 0, the system chooses one [default: 9292]
     #[arg(short, long, value_name = "PORT")]
     pub(super) port: Option<u16>,
-    /// Where to listen, such as tcp://HOST:PORT or unix://PATH: may be repeated, and beside -p
+    /// An address to listen on, such as tcp://HOST:PORT or unix://PATH; may be repeated and combined with -p
     #[arg(short, long, value_name = "URI")]
     pub(super) bind: Vec<String>,
-    /// How many processes serve an application [default: 0, one without a supervisor], or how many
-    /// threads a folder [default: one for each processor]; auto is the number of processors
+    /// Processes that serve an application [default: 0, one process without a supervisor], or
+    /// threads that serve a folder [default: one for each processor]; auto is the number of processors
     #[arg(short, long, value_name = "N")]
     pub(super) workers: Option<Workers>,
-    /// What takes turns: connection, address (of the client), or header:NAME (whose value names the client, as
-    /// a proxy in front sets it) [default: connection]
+    /// Whose requests take turns: connection, address (of the client), or header:NAME (a field that names the client,
+    /// as set by a proxy in front) [default: connection]
     #[arg(long, value_name = "KIND")]
     pub(super) fair_by: Option<FairBy>,
-    /// Where metrics are read, as Prometheus does: tcp://HOST:PORT or unix://PATH
+    /// An address at which Prometheus reads metrics: tcp://HOST:PORT or unix://PATH
     #[arg(long, value_name = "URI")]
     pub(super) metrics: Option<String>,
-    /// A live page for people there, too
+    /// Also serve a live status page at the address of --metrics
     #[arg(long)]
     pub(super) status: bool,
-    /// Speak HTTP/1.1 alone: no client is offered HTTP/2
+    /// Speak only HTTP/1.1, and do not offer HTTP/2
     #[arg(long)]
     pub(super) no_http2: bool,
-    /// How many bytes the first line of a request may have [default: 8192]
+    /// The longest request line, in bytes [default: 8192]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(super) request_line_limit: Option<u32>,
-    /// How many bytes the whole head of a request may have [default: 32768]
+    /// The largest head of a request, in bytes [default: 32768]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(super) head_limit: Option<u32>,
-    /// How many fields a request may have [default: 100]
+    /// The most header fields of a request [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
     pub(super) head_fields_limit: Option<u16>,
-    /// How many threads each process has; of MIN:MAX, threads beyond MIN start when they are needed [default: 5]
+    /// Threads in each process; of MIN:MAX, threads beyond MIN start when they are needed [default: 5]
     #[arg(short, long, value_name = "N", help_heading = "For applications")]
     pub(super) threads: Option<String>,
-    /// How many threads may start beside these while requests wait in the application [default: 0]
+    /// Threads that may start in addition while requests wait in the application [default: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     #[arg(help_heading = "For applications")]
     pub(super) waiting_threads: Option<u16>,
-    /// RACK_ENV and RAILS_ENV
+    /// The environment of the application: RACK_ENV and RAILS_ENV
     #[arg(short, long, value_name = "ENV", help_heading = "For applications")]
     pub(super) environment: Option<String>,
-    /// The configuration file, or - for none [default: the first of config/thruway.rb,
-    /// config/puma/ENV.rb and config/puma.rb that is there]
+    /// The configuration file, or - for none [default: the first that exists of config/thruway.rb,
+    /// config/puma/ENV.rb and config/puma.rb]
     #[arg(short = 'C', long, value_name = "FILE", help_heading = "For applications")]
     pub(super) config: Option<PathBuf>,
-    /// Where the process number is written
+    /// The file to write the process number to
     #[arg(long, value_name = "PATH", help_heading = "For applications")]
     pub(super) pidfile: Option<PathBuf>,
     /// Send files beneath DIR that the application names in X-Sendfile, or in X-Accel-Redirect by a
-    /// path that begins with PREFIX: may be repeated
+    /// path that begins with PREFIX; may be repeated
     #[arg(long, value_name = "[PREFIX=]DIR", help_heading = "For applications")]
     pub(super) sendfile: Vec<String>,
     /// Show the entries of folders that have no index.html
@@ -77,7 +77,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Fails if an option is given that a folder has no use for.
+    /// Fails if an option is given that has no effect on a folder.
     pub(super) fn refuse_what_needs_an_application(&self) -> Result<(), Failure> {
         let said = [
             (self.threads.is_some(), "--threads"),
@@ -93,7 +93,7 @@ impl Serve {
         Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
     }
 
-    /// Where metrics are read.
+    /// The addresses of the metrics.
     pub(super) fn metrics_bind(&self) -> Result<Option<Bind>, Failure> {
         if self.status && self.metrics.is_none() {
             let failure = Failure::new("--status needs a metrics listener");
@@ -102,7 +102,7 @@ impl Serve {
         self.metrics.as_ref().map(|text| text.parse().map_err(Failure::new)).transpose()
     }
 
-    /// Where to listen.
+    /// The addresses to listen on.
     pub(super) fn binds(&self) -> Result<Vec<Bind>, Failure> {
         let port = self.port.or(self.bind.is_empty().then_some(9292));
         let port = port.map(|port| Ok(Address::Tcp { host: "127.0.0.1".into(), port }.into()));
@@ -111,17 +111,17 @@ impl Serve {
     }
 }
 
-/// How many workers there are.
+/// The number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Workers {
-    /// As many as processors.
+    /// One for each processor.
     Auto,
     /// A number.
     Count(u16),
 }
 
 impl Workers {
-    /// More is a slip of the finger.
+    /// The most workers: a larger number is taken for a typing error.
     const MAX: u16 = 1024;
 }
 
@@ -133,7 +133,9 @@ impl FromStr for Workers {
             return Ok(Self::Auto);
         }
         let count = text.parse().ok().filter(|count| *count <= Self::MAX);
-        count.map(Self::Count).ok_or_else(|| format!("it is auto, or 0 to {}", Self::MAX))
+        count
+            .map(Self::Count)
+            .ok_or_else(|| format!("must be auto, or a number from 0 to {}", Self::MAX))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Options of Puma's command that `thruway serve` does not have, and what stands for them.
+//! Options of Puma's command that `thruway serve` does not have, and their substitutes.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -6,33 +6,33 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// Each option, and what to do in its place.
 const OPTIONS: [(&[&str], &str); 16] = [
     (&["--dir"], "name the folder: thruway serve DIR"),
-    (&["--no-config"], "say -C -"),
+    (&["--no-config"], "use -C -"),
     (&["--preload"], "leave it out: an application is loaded before workers are forked"),
     (&["-q", "--quiet"], "leave it out: requests are not logged by default"),
     (&["--debug"], "leave it out: errors are logged without it"),
     (&["-s", "--silent"], "redirect the standard output"),
     (&["-I", "--include"], "name the folder in RUBYLIB"),
-    (&["--idle-timeout"], "stop the server by a signal: it stays when it is idle"),
+    (&["--idle-timeout"], "leave it out: the server keeps running when idle; a signal stops it"),
     (
         &["--prune-bundler", "--extra-runtime-dependencies"],
         "leave it out: the server needs no gem beside the application's",
     ),
-    (&["--control-url", "--control-token"], "say activate_control_app in config/puma.rb"),
-    (&["--bind-to-activated-sockets"], "say bind_to_activated_sockets in config/puma.rb"),
-    (&["-f", "--fork-worker"], "say fork_worker in config/puma.rb"),
-    (&["-v", "--log-requests"], "say log_requests in config/puma.rb"),
-    (&["-R", "--restart-cmd"], "say restart_command in config/puma.rb"),
+    (&["--control-url", "--control-token"], "set activate_control_app in config/puma.rb"),
+    (&["--bind-to-activated-sockets"], "set bind_to_activated_sockets in config/puma.rb"),
+    (&["-f", "--fork-worker"], "set fork_worker in config/puma.rb"),
+    (&["-v", "--log-requests"], "set log_requests in config/puma.rb"),
+    (&["-R", "--restart-cmd"], "set restart_command in config/puma.rb"),
     (
         &["--redirect-stdout", "--redirect-stderr", "--redirect-append", "--no-redirect-append"],
-        "say stdout_redirect in config/puma.rb",
+        "set stdout_redirect in config/puma.rb",
     ),
     (
         &["-S", "--state", "--plugin", "--early-hints", "--tag"],
-        "say it in config/puma.rb: state_path, plugin, early_hints, tag",
+        "set it in config/puma.rb: state_path, plugin, early_hints, tag",
     ),
 ];
 
-/// Adds to an error about an unknown option what stands for it here.
+/// Adds the substitute for an option of Puma's to the error about it.
 pub(crate) fn advise(mut error: clap::Error) -> clap::Error {
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option,

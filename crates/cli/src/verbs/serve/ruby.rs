@@ -12,8 +12,8 @@ use super::options::Serve;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
-/// What Ruby runs. After the boot has started, files come from the application's pack. If the gem does not load, one
-/// line says so.
+/// The script that Ruby runs. After the boot has started, files come from the application's pack. If the gem does not
+/// load, one line says so.
 const START: &str = r#"
 begin
   require "thruway/launch/early_signals" unless defined?(Thruway::EarlySignals)
@@ -28,10 +28,9 @@ end
 exit Thruway::CLI.run(ARGV)
 "#;
 
-/// What a gem that does not load may lack, beside this binary and elsewhere.
-const BUILD_HINT: &str = "make build puts it beside this binary";
-const INSTALL_HINT: &str =
-    "it is found beside a binary that make build has made, or as an installed gem";
+/// Hints for a gem that does not load: beside this binary, and elsewhere.
+const BUILD_HINT: &str = "run make build, which puts the gem beside this binary";
+const INSTALL_HINT: &str = "install the gem, or use the binary of a checkout after make build";
 
 /// The signals that operators send to a server. Ruby's part takes them as soon as it can; until then they end nothing.
 const ORDERS: [i32; 7] = [

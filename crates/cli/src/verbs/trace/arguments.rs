@@ -17,7 +17,7 @@ pub(super) const STANDARD: &str = "-";
 /// is 0 and a budget is exceeded, it is 1.
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
-    /// Write a recording to this file, a line of JSON a call
+    /// Write a recording to this file, one line of JSON per call
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
     /// Report on an earlier recording instead of running a command; - is standard input
@@ -31,13 +31,13 @@ pub(crate) struct Trace {
         conflicts_with_all = ["command", "output", "backend", "from", "html", "perfetto", "budget", "against"]
     )]
     pub(super) compare: Option<Vec<PathBuf>>,
-    /// Show everything, not only what fits one screen
+    /// Show the whole report, not only one screen
     #[arg(long)]
     pub(super) all: bool,
-    /// Write the report as JSON, a line with the sums, then one a group: to FILE, or else to stdout
+    /// Write the report as JSON to FILE or stdout: a line with the sums, then a line for each group
     ///
-    /// Alone or as --json=- it goes to stdout, in the place of the report for people, and behind
-    /// what the command writes there.
+    /// Without FILE, or with --json=-, the report goes to stdout, in place of the report for people and after
+    /// the output of the command.
     #[arg(
         long,
         value_name = "FILE",
@@ -46,7 +46,7 @@ pub(crate) struct Trace {
         default_missing_value = STANDARD
     )]
     pub(super) json: Option<PathBuf>,
-    /// Write the report to this file as one page for a browser
+    /// Write the report to this file as a single HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     /// Write every call to this file as trace events, for ui.perfetto.dev
@@ -55,10 +55,10 @@ pub(crate) struct Trace {
     /// The most calls that the command may make; the exit status is 1 if it makes more
     #[arg(long, value_name = "CALLS")]
     pub(super) budget: Option<u64>,
-    /// An earlier recording: the exit status is 1 if the command makes more calls than that
+    /// An earlier recording; the exit status is 1 if the command makes more calls than that
     #[arg(long, value_name = "FILE")]
     pub(super) against: Option<PathBuf>,
-    /// Report only on calls for what fits this pattern, as in .gitignore; may be repeated
+    /// Report only on names that match this pattern, as in .gitignore; may be repeated
     #[arg(long = "path", value_name = "PATTERN")]
     pub(super) paths: Vec<OsString>,
     /// Report only on calls of processes that run this program, or of this process; may be repeated
@@ -67,19 +67,19 @@ pub(crate) struct Trace {
     /// Report only on these system calls
     #[arg(long = "call", value_name = "CALL", value_delimiter = ',')]
     pub(super) calls: Vec<String>,
-    /// Print no report; a budget that is exceeded is told all the same
+    /// Print no report, except for an exceeded budget
     #[arg(short, long, conflicts_with = "compare")]
     pub(super) quiet: bool,
-    /// Print a line every two seconds that tells how far the command has come
+    /// Print a line of progress every two seconds
     #[arg(long, conflicts_with_all = ["from", "compare"])]
     pub(super) progress: bool,
-    /// How calls are noted
+    /// How calls are recorded
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
-    /// Record a process that runs already, until it ends or Ctrl-C
+    /// Record a running process, until it ends or Ctrl-C
     ///
-    /// Each system call of its threads, and of all that come from it, stops twice meanwhile. Nothing is left
-    /// behind in it.
+    /// Meanwhile, each system call of its threads and descendants stops twice. Afterwards, the process is
+    /// unchanged.
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "from", "compare", "backend"])]
     pub(super) pid: Option<NonZeroU32>,
     /// The command and its arguments
@@ -97,8 +97,8 @@ pub(crate) struct Trace {
 pub(super) enum Backend {
     /// The fastest that this system permits
     Auto,
-    /// Programs note their own calls, by machine code that is put into them
+    /// Programs record their own calls, with machine code that is injected into them
     Stub,
-    /// Every call stops for a tracer
+    /// A tracer stops every call
     Ptrace,
 }

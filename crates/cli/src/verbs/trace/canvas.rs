@@ -1,4 +1,4 @@
-//! What a report is drawn on: its width, its colours, and pieces that many lines are made of.
+//! The canvas of a report: its width, its colours, and pieces that many lines share.
 //!
 //! Whatever comes from outside (a name, a command) passes [`fit`], [`cut`] or [`wrapped`], which leave nothing in it
 //! that a terminal would obey.
@@ -6,23 +6,23 @@
 use anstyle::{AnsiColor, Style};
 use thruway_sys::printable;
 
-/// Where a report goes.
+/// The destination of a report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Canvas {
     pub(super) width: usize,
     is_colourful: bool,
 }
 
-/// What a piece of text means.
+/// The meaning of a piece of text, which decides its colour.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ink {
     /// A heading.
     Heading,
     /// Waste.
     Waste,
-    /// What is of use.
+    /// Use.
     Use,
-    /// What can be done.
+    /// A cure.
     Cure,
     /// An aside.
     Faint,
@@ -46,7 +46,7 @@ impl Canvas {
         Self { width, is_colourful }
     }
 
-    /// The text in the colour of what it means.
+    /// The text in the colour of its meaning.
     pub(super) fn paint(&self, ink: Ink, text: &str) -> String {
         let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
         let style = match ink {

@@ -33,7 +33,7 @@ pub(super) fn text(
     table(&mut text, canvas, "LOOK-UPS BY FOLDER", &list(&comparison.folders));
     table(&mut text, canvas, "SYSTEM CALLS", &list(&comparison.calls));
     let (gone, new) = (thousands(comparison.gone), thousands(comparison.new));
-    let names = format!("{gone} names are not asked for any more, {new} are new");
+    let names = format!("{gone} names are no longer asked for, {new} are new");
     let _ = writeln!(text, "\n  {}", canvas.paint(Ink::Faint, &names));
     text
 }

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: style, script and data are in it.
+//! The report as one page that contains its style, script and data, and loads nothing else.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -56,14 +56,14 @@ fn data(analysis: &Analysis, report: &Report) -> Value {
 }
 
 #[derive(Serialize)]
-struct Titled<'a> {
+struct TitledSearch<'a> {
     title: &'static str,
     #[serde(flatten)]
     search: &'a SearchPath,
 }
 
 fn search(search: &SearchPath) -> Value {
-    json!(Titled { title: search.kind.title(), search })
+    json!(TitledSearch { title: search.kind.title(), search })
 }
 
 /// The folders that hold names, with the sums of all that is below them.

@@ -5,7 +5,7 @@ use thruway_trace::analysis::{Report, Totals};
 
 use crate::output::Failure;
 
-/// What a line is about, and what there is to say.
+/// The subject of a line, and its fields.
 #[derive(Serialize)]
 struct Group<'a, T> {
     group: &'static str,

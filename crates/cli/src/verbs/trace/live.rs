@@ -1,4 +1,4 @@
-//! Running the command: what is recorded goes to the analysis, and to files if they are wanted.
+//! Runs the command, and passes recorded calls on to the analysis and to files.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,8 +23,8 @@ fn folder_of(process: i32) -> String {
     folder.to_string_lossy().into_owned()
 }
 
-/// What was recorded, and how that ended.
-type Recorded = (Sinks, Outcome);
+/// The recorded calls, and the end of the recording.
+type RecordingResult = (Sinks, Outcome);
 /// A variable of the environment.
 type Variable = (OsString, OsString);
 
@@ -35,7 +35,7 @@ pub(super) fn run(trace: &Trace) -> Answer {
         None => trace.record_command().map_err(|failure| trace.misplaced(failure))?,
     };
     let report = sinks.analysis.report(&outcome, &LocalDisk::of_command());
-    // Whatever goes wrong from here on is told, but the exit status is the command's.
+    // Failures from here on are reported, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
     failures.extend(trace.write_page(&sinks.analysis, &report).err());
     if trace.is_shown() {
@@ -48,7 +48,7 @@ pub(super) fn run(trace: &Trace) -> Answer {
 }
 
 impl Trace {
-    fn record_command(&self) -> Result<Recorded, Failure> {
+    fn record_command(&self) -> Result<RecordingResult, Failure> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let environment: Vec<_> = std::env::vars_os().collect();
         let command = Command::find(&self.command, &path, environment.iter().cloned());
@@ -67,7 +67,7 @@ impl Trace {
     }
 
     /// Attaches to a process that runs.
-    fn record_process(&self, process: u32) -> Result<Recorded, Failure> {
+    fn record_process(&self, process: u32) -> Result<RecordingResult, Failure> {
         let process = i32::try_from(process).unwrap_or(i32::MAX);
         let command = Command::of_process(process);
         let mut header = Header::new(&command, Noting::Ptrace, &command.variables());
@@ -84,7 +84,11 @@ impl Trace {
     }
 
     /// Runs the command and records it by the back end that was chosen.
-    fn record(&self, command: &Command, environment: &[Variable]) -> Result<Recorded, Failure> {
+    fn record(
+        &self,
+        command: &Command,
+        environment: &[Variable],
+    ) -> Result<RecordingResult, Failure> {
         let backend = match self.backend {
             Backend::Auto | Backend::Stub => Noting::Stub,
             Backend::Ptrace => Noting::Ptrace,
@@ -105,7 +109,7 @@ impl Trace {
         create().map(Some).map_err(cannot)
     }
 
-    /// Ends as the command did; if that was well, over budget is still an honest no.
+    /// Ends with the command's status; after a success, an exceeded budget is still a negative result.
     fn end(&self, outcome: &Outcome, is_over: bool) -> ExitCode {
         match outcome.end {
             Some(Change::Killed(signal)) => die_of(signal),

@@ -1,4 +1,4 @@
-//! `thruway trace`: look-ups of a command, which were wasted, and what would fix it.
+//! `thruway trace`: the look-ups of a command, which of them were wasted, and the cure.
 
 mod arguments;
 mod canvas;

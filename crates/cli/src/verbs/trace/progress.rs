@@ -1,4 +1,4 @@
-//! Lines that tell how far a long command has come, where they were asked for.
+//! Lines of progress for long commands, if requested.
 
 use std::time::{Duration, Instant};
 

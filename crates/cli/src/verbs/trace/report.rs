@@ -1,4 +1,4 @@
-//! Reports on what was recorded, and on recordings.
+//! Reports on a command and on recordings.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Read, Write};
@@ -76,7 +76,7 @@ impl Trace {
         Ok(Sinks { analysis: Analysis::new(header), selection, writer, events, progress })
     }
 
-    /// What reports are about, if not everything.
+    /// The selection that reports are limited to, if any.
     fn selection(&self, header: &Header) -> Result<Option<Selection>, Failure> {
         let mut selection = Selection::default();
         for pattern in &self.paths {
@@ -85,7 +85,7 @@ impl Trace {
         self.processes.iter().for_each(|process| selection.process(process.as_bytes()));
         for call in &self.calls {
             if !selection.call(call) {
-                return Err(Failure::new(format_args!("no call that is recorded is named {call}"))
+                return Err(Failure::new(format_args!("unknown system call {call}"))
                     .hint("thruway trace --all lists the calls of a command"));
             }
         }
@@ -220,7 +220,7 @@ pub(super) fn failure(error: Error) -> Failure {
     if error.is_no_program() {
         return failure
             .status(CANNOT_RUN)
-            .hint("it is no program; a script without a first line #! is run as sh SCRIPT");
+            .hint("the file is not a program; run a script without a first line #! as sh SCRIPT");
     }
     match error.is_command_there() {
         Some(true) => failure.status(CANNOT_RUN),

@@ -1,4 +1,4 @@
-//! Where everything goes that is recorded, or read from a recording.
+//! The sinks of calls that are recorded, or read from a recording.
 
 use std::fs::File;
 
@@ -12,7 +12,7 @@ use crate::output::Failure;
 
 pub(super) struct Sinks {
     pub(super) analysis: Analysis,
-    /// What reports are about, if not everything.
+    /// The selection that reports are limited to, if any.
     pub(super) selection: Option<Selection>,
     /// The recording.
     pub(super) writer: Option<Writer<File>>,
@@ -21,7 +21,7 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
-    /// What could not be written to its end.
+    /// The failure of a file that could not be written completely.
     pub(super) fn failures(&self, trace: &Trace) -> Vec<Failure> {
         let recording = (self.writer.as_ref().and_then(Writer::error), &trace.output);
         let events = (self.events.as_ref().and_then(TraceEvents::error), &trace.perfetto);
@@ -64,7 +64,7 @@ impl Sink for Sinks {
     }
 }
 
-/// What a selection applies to. A recording is always whole.
+/// The sinks that a selection applies to. A recording is always whole.
 struct Reports<'a> {
     analysis: &'a mut Analysis,
     events: Option<&'a mut TraceEvents<File>>,

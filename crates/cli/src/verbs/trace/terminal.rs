@@ -301,7 +301,7 @@ fn opens(totals: &Totals) -> String {
     text
 }
 
-/// What to know about the numbers.
+/// Notes on the figures.
 fn notes(totals: &Totals) -> Vec<String> {
     let (calls, failed) = (thousands(totals.calls), thousands(totals.failed));
     let processes = counted(totals.processes, "process", "processes");
@@ -322,12 +322,12 @@ fn notes(totals: &Totals) -> Vec<String> {
     if totals.rings > 0 {
         let rings = counted(totals.rings, "ring was", "rings were");
         notes.push(format!(
-            "{rings} made for io_uring: look-ups through it are no calls, and in no count"
+            "{rings} created for io_uring: look-ups through it are not calls, and are not counted"
         ));
     }
     if totals.is_names_full {
         notes.push(
-            "more names than are kept apart: what was asked again is more than shown".to_owned(),
+            "too many names to keep apart: the figure for \"asked again\" is too low".to_owned(),
         );
     }
     if totals.is_cut_short {
@@ -342,11 +342,11 @@ fn noted(totals: &Totals) -> String {
         thruway_trace::Backend::Stub => {
             let traced = counted(totals.traced, "call", "calls");
             format!(
-                "noted by the programs themselves (stub): {stops}, {traced} noted by the tracer"
+                "recorded by the programs themselves (stub): {stops}, {traced} recorded by the tracer"
             )
         }
         thruway_trace::Backend::Ptrace => {
-            format!("noted by the tracer alone (ptrace): {stops}; times are the tracer's as well")
+            format!("recorded by the tracer alone (ptrace): {stops}; times include the tracer's")
         }
     }
 }
