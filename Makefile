@@ -22,7 +22,7 @@ serve:
 
 # A shell ignores some signals in what it starts in the background. Tests send these to what they start.
 test: setup
-	$(MAKE) check
+	$(MAKE) --no-print-directory check
 
 check:
 	env --default-signal=HUP,INT,QUIT $(CARGO) x check
