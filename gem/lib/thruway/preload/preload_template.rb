@@ -19,6 +19,8 @@ class PreloadTemplate
 
   # Rails' files at which a child compares its variables with those under which the file was loaded.
   OF_RAILS = %w[/config/application.rb /config/environment.rb].freeze
+  # The application's boot, which may act. What is loaded before it may only read.
+  OF_BOOT = ["/config/boot.rb", *OF_RAILS].freeze
   # Folders that are put into the load path when a gem is activated.
   OF_GEMS = %r{/(gems|extensions)/}
   # The memory that a template may use, unless THRUWAY_PRELOAD_MB is set.
@@ -188,10 +190,20 @@ class PreloadTemplate
     before = BootState.now
     with_folders(*folders) do
       activate(path) unless $LOAD_PATH.any? { |folder| path.start_with?("#{folder}/") }
-      require(path)
+      path.end_with?(*OF_BOOT) ? require(path) : require_without_acts(path)
     end
     state = BootState.since(before)
     @states[path] = state if state.any?
+  end
+
+  # The file has acted once, in the run from which the plan was learned. Where it is about to act
+  # again, this process ends.
+  def require_without_acts(path)
+    @native.loads(path)
+    require(path)
+    STDOUT.flush unless STDOUT.closed?
+  ensure
+    @native.loads(nil)
   end
 
   # Adds folders to the load path while the block runs. The command itself has added them, and each

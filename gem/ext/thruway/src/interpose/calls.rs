@@ -23,7 +23,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{DIR, fd_set, gid_t, iovec, mode_t, nfds_t, off_t, pid_t, pollfd, pthread_cond_t};
-use libc::{pthread_mutex_t, sigset_t, size_t, ssize_t, stat, timespec, timeval, uid_t};
+use libc::{pthread_mutex_t, sigset_t, size_t, socklen_t, ssize_t, stat, timespec, timeval, uid_t};
 use thruway_sys::imports::Object;
 
 use super::arguments::{StreamArgument, TextArgument};
@@ -297,7 +297,7 @@ calls! {
 
     // Changes of files.
     MKDIR c"mkdir" mkdir(path: TextArgument, mode: mode_t) -> c_int {
-        Template before noted::asked(path, Question::Kind);
+        Template before noted::folder_made(path);
         Boot after |result| answers::changed(path, result);
     }
     RMDIR c"rmdir" rmdir(path: TextArgument) -> c_int {
@@ -395,10 +395,25 @@ calls! {
         Boot after |_| outside::waited();
     }
 
+    // Sockets.
+    BIND c"bind" bind(socket: c_int, address: *const c_void, length: socklen_t) -> c_int {
+        Template before noted::acted("binds a socket");
+    }
+    CONNECT c"connect" connect(socket: c_int, address: *const c_void, length: socklen_t) -> c_int {
+        Template before noted::acted("connects a socket");
+    }
+    SENDTO c"sendto" sendto(socket: c_int, data: *const c_void, length: size_t, flags: c_int,
+        address: *const c_void, address_length: socklen_t) -> ssize_t {
+        Template before noted::acted("sends through a socket");
+    }
+
     // Processes.
     FORK c"fork" fork() -> pid_t {
         Template before noted::forked();
         Boot after outside::fork_returned;
+    }
+    KILL c"kill" kill(process: pid_t, signal: c_int) -> c_int {
+        Template before noted::acted("sends a signal");
     }
     EXECV c"execv" execv(path: TextArgument, words: *const *const c_char) -> c_int {
         Template before noted::started(path);

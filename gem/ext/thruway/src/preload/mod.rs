@@ -6,9 +6,11 @@
 //! 1. [`post`]: the role of this Ruby.
 //! 2. [`learner`]: observes a command to plan a template.
 //! 3. [`noted`], [`questions`] and [`notes`]: the questions to the disk on which a template's boot depends.
-//! 4. [`native`]: the native methods of `preload_template.rb`.
-//! 5. [`guard`]: detects a child that would need another boot.
+//! 4. [`acts`]: ends a template that is about to act.
+//! 5. [`native`]: the native methods of `preload_template.rb`.
+//! 6. [`guard`]: detects a child that would need another boot.
 
+mod acts;
 mod guard;
 mod learner;
 mod native;

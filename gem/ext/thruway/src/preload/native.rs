@@ -18,7 +18,7 @@ use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 use thruway_preload::{terminal, wire};
 use thruway_sys::descriptor;
 
-use super::{guard, notes, post};
+use super::{acts, guard, notes, post};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean, number};
 
@@ -55,6 +55,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
         Method::of_0(open_files_objection),
     );
     define::singleton_method(gvl, module, c"refuse", Method::of_1(refuse));
+    define::singleton_method(gvl, module, c"loads", Method::of_1(loads));
     define::singleton_method(gvl, module, c"same_words", Method::of_1(same_words));
     define::singleton_method(gvl, module, c"script", Method::of_1(script));
     define::singleton_method(gvl, module, c"of_words?", Method::of_0(is_of_words));
@@ -121,13 +122,14 @@ fn text(ruby: Protected, text: Option<String>) -> VALUE {
 /// `refuse(reason)`: records why there is no template.
 fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
-    if let Some((place, key)) = place() {
-        let _ = place.write(key, KeyFile::Refusal, &reason.to_vec(ruby.gvl()));
-    }
-    // From here on, other processes may start a template of the same key.
-    if let Some(lock) = post::template().map(|post| post.lock).filter(|lock| *lock >= 0) {
-        descriptor::close(lock);
-    }
+    acts::refuse(&reason.to_vec(ruby.gvl()));
+    NIL
+}
+
+/// `loads(file)`: a file is loaded that must not act; nil: no such file any more.
+fn loads(ruby: Protected, _: VALUE, file: VALUE) -> VALUE {
+    let file = (file != NIL).then(|| RString::from_argument(ruby, file).to_vec(ruby.gvl()));
+    acts::load(file);
     NIL
 }
 

@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, size_t, ssize_t};
 use thruway_preload::boot_queries::Question;
 
+use super::acts;
 use super::notes::{self, note_path, note_path_at, note_written};
 use super::questions;
 use crate::interpose::arguments::{StreamArgument, TextArgument};
@@ -35,12 +36,14 @@ pub(crate) fn asked_at(folder: c_int, path: TextArgument, question: Question) {
 
 /// Notes a file that the boot itself writes or removes.
 pub(crate) fn written(path: TextArgument) {
+    acts::write_at(path);
     note_written(libc::AT_FDCWD, path);
 }
 
 /// Notes a file that is opened, for its content, its names, or to be written.
 pub(crate) fn opened(folder: c_int, path: TextArgument, flags: c_int) {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
+        acts::write_at(path);
         return note_written(folder, path);
     }
     let is_folder = flags & libc::O_DIRECTORY != 0;
@@ -79,12 +82,26 @@ pub(crate) fn read(descriptor: c_int) {
 
 /// Objects to a boot that forks.
 pub(crate) fn forked() {
+    acts::act(|| "starts another process".to_owned());
     notes::object(|| "it starts another process".to_owned());
 }
 
 /// Objects to a boot that starts a program.
 pub(crate) fn started(program: TextArgument) {
-    notes::object(|| format!("it starts {}", String::from_utf8_lossy(program.bytes())));
+    let deed = || format!("starts {}", String::from_utf8_lossy(program.bytes()));
+    acts::act(deed);
+    notes::object(|| format!("it {}", deed()));
+}
+
+/// Notes a folder that the boot makes, unless it is there.
+pub(crate) fn folder_made(path: TextArgument) {
+    asked(path, Question::Kind);
+    acts::write_at(path);
+}
+
+/// Notes a deed that a file which must not act is about to do.
+pub(crate) fn acted(deed: &str) {
+    acts::act(|| deed.to_owned());
 }
 
 /// Notes a variable that is read.
@@ -118,6 +135,7 @@ pub(crate) unsafe fn writev(
     if !is_output(descriptor) {
         return None;
     }
+    acts::write_to(descriptor);
     // SAFETY: this function's own contract.
     let parts = unsafe { std::slice::from_raw_parts(parts, count.unsigned_abs() as usize) };
     for part in parts {
@@ -154,6 +172,7 @@ unsafe fn keep(descriptor: c_int, data: *const c_void, length: size_t) -> bool {
     if !is_output(descriptor) {
         return false;
     }
+    acts::write_to(descriptor);
     // SAFETY: this function's own contract.
     let bytes = unsafe { std::slice::from_raw_parts(data.cast(), length) };
     notes::say(descriptor, bytes);
