@@ -1,6 +1,7 @@
-//! Ruby 3.2 and later tell when a thread lets go of the interpreter lock, and when it wants it back.
+//! Events of the interpreter lock. Ruby 3.2 and later report when a thread releases the lock, and when it wants the
+//! lock back.
 //!
-//! The function is looked up by its name, so that one source serves every Ruby.
+//! The function is looked up by name, so that one source works with every version of Ruby.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
@@ -9,19 +10,19 @@ use super::roles::{self, Roles};
 
 /// The thread wants the lock back (`RUBY_INTERNAL_THREAD_EVENT_READY`).
 const READY: u32 = 1 << 1;
-/// The thread has the lock again (`RUBY_INTERNAL_THREAD_EVENT_RESUMED`).
+/// The thread has acquired the lock (`RUBY_INTERNAL_THREAD_EVENT_RESUMED`).
 const RESUMED: u32 = 1 << 2;
-/// The thread has let go of the lock (`RUBY_INTERNAL_THREAD_EVENT_SUSPENDED`).
+/// The thread has released the lock (`RUBY_INTERNAL_THREAD_EVENT_SUSPENDED`).
 const SUSPENDED: u32 = 1 << 3;
 
 type Callback = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
-/// `rb_internal_thread_add_event_hook`; it returns the hook, by which it is removed.
+/// The function `rb_internal_thread_add_event_hook`. It returns the hook, which is needed to remove it.
 type AddHook = unsafe extern "C" fn(Callback, u32, *mut c_void) -> *mut c_void;
 
-/// `rb_internal_thread_remove_event_hook`; whether the hook was there.
+/// The function `rb_internal_thread_remove_event_hook`. It returns whether the hook existed.
 type RemoveHook = unsafe extern "C" fn(*mut c_void) -> bool;
 
-/// A hook, as Ruby knows it, and what it was given.
+/// A hook and its data.
 pub(super) struct Subscription {
     hook: *mut c_void,
     roles: *const Roles,
@@ -47,22 +48,23 @@ impl Subscription {
         let remove_hook = unsafe { std::mem::transmute::<*mut c_void, RemoveHook>(found) };
         // SAFETY: the hook was added, and is removed once.
         if unsafe { remove_hook(self.hook) } {
-            // SAFETY: `subscribe` made it of an Arc. Ruby calls hooks with a lock held that is taken to remove one,
-            // and frees the hook itself then: no thread is in the callback.
+            // SAFETY: `subscribe` created the pointer from an Arc. Ruby calls hooks with a lock held that is also
+            // taken to remove a hook, and then frees the hook itself. So no thread is in the callback.
             drop(unsafe { Arc::from_raw(self.roles) });
         }
     }
 }
 
 fn find(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name ends in NUL; whatever is loaded is searched.
+    // SAFETY: the name ends in NUL; all loaded objects are searched.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-/// Called by the thread that releases the lock, wants it back, or has it: it may touch nothing of Ruby's.
+/// Called by a thread that releases the lock, wants it back, or has acquired it. The callback may not touch any Ruby
+/// object.
 unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, roles: *mut c_void) {
-    // SAFETY: `subscribe` gave the pointer, and it lives until the hook is removed.
+    // SAFETY: `subscribe` passed the pointer, which lives until the hook is removed.
     let roles = unsafe { &*roles.cast::<Roles>() };
     let figures = roles.load.observer();
     if event == RESUMED {

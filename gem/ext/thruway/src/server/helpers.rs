@@ -1,4 +1,4 @@
-//! What a server has beside Ruby's threads.
+//! The parts of a server that run beside Ruby's threads.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use super::shared_engine::SharedEngine;
 use super::standby;
 use crate::ruby::{Gvl, event};
 
-/// The standby, and what Ruby tells the server of.
+/// The standby, and the subscription to Ruby's events.
 pub(super) struct Helpers {
     standby: JoinHandle<()>,
     suspensions: Option<Subscription>,
@@ -18,7 +18,7 @@ pub(super) struct Helpers {
 
 impl Helpers {
     /// # Errors
-    /// The system has no threads left.
+    /// The system cannot create a thread.
     pub(super) fn start(
         engine: &Arc<SharedEngine>,
         roles: &Arc<Roles>,
@@ -32,9 +32,9 @@ impl Helpers {
         Ok(Self { standby, suspensions, pauses })
     }
 
-    /// Waits for the standby, whose duty has ended. It never takes the interpreter lock.
+    /// Waits for the standby to end, after its duty has ended. The standby never takes the interpreter lock.
     pub(super) fn end(self, gvl: Gvl) {
-        // Without it there is nothing left that could have failed.
+        // A panic of the standby can have no further consequences.
         let _ = self.standby.join();
         if let Some(suspensions) = self.suspensions {
             suspensions.end();

@@ -1,4 +1,4 @@
-//! What a thread of the server does: it leads or follows, until the server stops.
+//! The work of a server's thread: it leads or follows until the server stops.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ use super::sockets::ReadyEvent;
 use crate::ruby::call::call;
 use crate::ruby::{Gvl, NIL, RString, Raised, is_true, number, thread};
 
-/// Makes the environments of requests; the application is called when the engine is free again.
+/// Creates the environments of requests. The application is called after the engine is unlocked.
 struct Receive<'a> {
     engine: &'a RackEngine,
     gvl: Gvl,
@@ -48,7 +48,7 @@ impl Handler for Receive<'_> {
     }
 }
 
-/// What the engine had to do.
+/// The work that the engine has found.
 enum Turn {
     Request(ReadyRequest),
     Event(ReadyEvent),
@@ -58,19 +58,20 @@ enum Turn {
 }
 
 impl RackEngine {
-    /// Serves until the server stops. What ends the thread early is given back, to be resumed.
+    /// Serves until the server stops. Returns an exception or interrupt that ends the thread early, which the caller
+    /// resumes.
     pub(super) fn serve(&self, gvl: Gvl, me: usize) -> Result<(), Raised> {
         self.contexts[me].thread.set(thread::current(gvl));
         let ended = self.take_turns(gvl, me);
         if self.home.is_left() {
-            // The thread is all that there is of this process, and the rest is its parent's.
+            // In a forked child, this thread is the only one, and everything else belongs to the parent.
             return ended;
         }
         if ended.is_ok() {
             self.leadership.release(me);
             self.leadership.roles().call_all_followers();
         } else {
-            // Something has ended this thread alone: the others go on, and another takes its place.
+            // Only this thread ends: the others continue, and a new thread takes its place.
             self.contexts[me].end();
             self.leadership.resign(me);
         }
@@ -111,9 +112,9 @@ impl RackEngine {
         self.is_stopping.get() && self.engine.lock().is_done()
     }
 
-    /// Whether the leader waits in the application: for anything but the lock, which the caller has. Where Ruby does
-    /// not tell, it is asked for its thread's state. It lets other threads run after that, if their time has come, and
-    /// raises what is pending for this one.
+    /// Whether the leader waits in the application for anything but the lock, which the calling thread holds. Where
+    /// Ruby does not report waits, this asks for the state of the leader's thread. The check lets other threads run
+    /// if their time has come, and raises pending interrupts of this thread.
     fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, Raised> {
         let roles = self.leadership.roles();
         if roles.load.is_reported() {
@@ -147,7 +148,7 @@ impl RackEngine {
         Ok(())
     }
 
-    /// Between two calls of the application, if this thread still leads.
+    /// Runs between two calls of the application, if this thread still leads.
     fn after_call(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) {
         if self.leadership.leads(me) {
             self.engine.poll_if_due(events);
@@ -155,7 +156,8 @@ impl RackEngine {
         }
     }
 
-    /// Sends what every other thread has gathered: it blocks, and its next piece may be far.
+    /// Sends the gathered pieces of all other threads. Those threads are blocked, and their next piece may be far
+    /// away.
     fn flush_gathered(&self) {
         for context in &self.contexts {
             if context.stage.get() == Stage::Gathering {
@@ -164,7 +166,7 @@ impl RackEngine {
         }
     }
 
-    /// Logs what the engine could not do.
+    /// Logs failures of the engine.
     fn log_warnings(&self, gvl: Gvl) -> Result<(), Raised> {
         loop {
             let warning = self.engine.lock().warning();
@@ -174,7 +176,7 @@ impl RackEngine {
         }
     }
 
-    /// What takes the connection of this request and of no other one.
+    /// A new object by which the application can take over the connection of this request, and of no other.
     fn new_hijack(&self, gvl: Gvl, ticket: Ticket) -> VALUE {
         let variables = [
             (self.names.of_server, self.callbacks.server()),
@@ -199,18 +201,18 @@ impl RackEngine {
         }
     }
 
-    /// A handshake's turn: it computes for long, and other threads may run Ruby code meanwhile.
+    /// Runs a TLS handshake, which computes for long, without the interpreter lock.
     fn shake_hands(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
         let engine = &*self.engine;
         gvl.release(|| tls::handshake_turn(&mut engine.lock()), || ());
-        // The turn was not taken if something is pending for this thread, such as its end.
+        // The handshake did not run if an interrupt is pending for this thread.
         gvl.catch(thread::check_interrupts)?;
         self.engine.poll_if_due(events);
         Ok(())
     }
 
-    /// Asks for a request that has waited longer in another worker: it goes before the next one here. So does a request
-    /// that is on its way. If that has come, the lock is not given away.
+    /// Asks siblings for a request that has waited longer than those here, to serve it first. A request that is
+    /// already on its way is served first as well. If one has arrived, the lock is not released.
     fn ask_for_older(&self, gvl: Gvl, events: &mut EventBuffer) {
         if !self.engine.lock().ask_for_older() || self.engine.take_offer(events) {
             return;
@@ -220,10 +222,10 @@ impl RackEngine {
         gvl.release(wait, || is_interrupted.store(true, Ordering::Relaxed));
     }
 
-    /// Waits, without the interpreter lock, until there is something to do.
+    /// Waits for work without the interpreter lock.
     fn wait(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
         let (engine, roles) = (&*self.engine, self.leadership.roles());
-        // From here on the standby takes nothing in while this thread does not know: see `Standby::stand_in`.
+        // From here on, the standby takes in nothing without this thread's knowledge: see `Standby::stand_in`.
         roles.dismiss_standby();
         gvl.release(|| engine.wait_for_turn(events, roles), || engine.wake());
         gvl.catch(thread::check_interrupts)

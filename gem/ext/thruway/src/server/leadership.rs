@@ -48,7 +48,7 @@ impl Leadership {
         self.state.leads(me)
     }
 
-    /// Whether a call takes no longer on average than a response may wait for others of its connection.
+    /// Whether the average call is short enough for a response to wait for others of its connection.
     pub(super) fn calls_are_short(&self) -> bool {
         self.state.calls_are_short()
     }
@@ -58,18 +58,19 @@ impl Leadership {
         self.state.release(&self.roles, me);
     }
 
-    /// Thread `me` ends early: another follower is called in its place.
+    /// Called when thread `me` ends early: calls another follower in its place.
     pub(super) fn resign(&self, me: ThreadNumber) {
         self.state.resign(&self.roles, me);
     }
 
-    /// The leader is about to call the application, while something else `waits` at the engine or not; the time.
+    /// Called before the leader calls the application. `waits` states whether other work waits at the engine. Returns
+    /// the time.
     pub(super) fn enter_application(&self, waits: bool) -> u64 {
         with_activity(|activity| self.state.enter_application(&self.roles, activity, waits));
         monotonic_us()
     }
 
-    /// The application has returned to `me`, which called it at `entered_us` and may lead no more.
+    /// Called after the application has returned to `me`, which called it at `entered_us` and may no longer lead.
     pub(super) fn leave_application(&self, me: ThreadNumber, entered_us: u64) {
         let took_us = monotonic_us().saturating_sub(entered_us);
         self.roles.load.observer().note_call(took_us);

@@ -1,4 +1,4 @@
-//! The options that `Thruway::Server` gives, and the server that is built from them.
+//! The options that `Thruway::Server` passes, and the server that is built from them.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
@@ -31,16 +31,16 @@ use crate::ruby::{
 /// Threads of one kind in one server at most.
 const THREADS_MAX: u32 = 1024;
 
-/// The options of a server, read and not yet acted on.
+/// The options of a server as they were read, before any has an effect.
 #[derive(Clone, Copy)]
 pub(super) struct Options {
     app: VALUE,
     env: RHash,
-    /// The class whose objects take a request's connection.
+    /// The class of the objects that take a request's connection.
     hijack: VALUE,
-    /// Descriptors, each in a pair with its URI where TLS is spoken.
+    /// Descriptors; where TLS is spoken, each in a pair with its URI.
     listeners: Option<RArray>,
-    /// Pairs of a path's prefix and the folder that it stands for.
+    /// Pairs of a path prefix and the folder that it stands for.
     sendfile: Option<RArray>,
     /// A `Thruway::WorkerTable` or nil, and which of its workers this is.
     worker_table: VALUE,
@@ -52,7 +52,7 @@ pub(super) struct Options {
     trusted_proxies: RString,
     health_path: RString,
     counts: bool,
-    /// The index of the first listener that is for metrics, if there is one.
+    /// The index of the first listener for metrics, if there is one.
     metrics_listener: Option<usize>,
     has_status_page: bool,
     has_http2: bool,
@@ -68,7 +68,7 @@ struct Numbers {
     head_ms: u64,
     body_ms: u64,
     write_ms: u64,
-    /// Zero for none.
+    /// Zero means none.
     request_ms: u64,
     body_bytes_max: u64,
     response_memory_bytes_max: u64,
@@ -76,12 +76,12 @@ struct Numbers {
     response_file_bytes_max: u64,
     write_bytes_per_second_min: u64,
     socket_message_bytes_max: usize,
-    /// Zero for none.
+    /// Zero means none.
     socket_ping_ms: u64,
     request_line_bytes_max: usize,
     head_bytes_max: usize,
     head_fields_max: usize,
-    /// Zero for none.
+    /// Zero means none.
     queue_ms: u64,
 }
 
@@ -138,7 +138,7 @@ impl Options {
         }
     }
 
-    /// The server, whose callbacks are the methods of `server`.
+    /// Builds the server, whose callbacks are the methods of `server`.
     pub(super) fn build(&self, gvl: Gvl, server: VALUE) -> Result<Box<RackEngine>, String> {
         let worker = worker_group::worker_handle(gvl, self.worker_table, self.worker)?;
         let board = worker.as_ref().map(WorkerHandle::board);
@@ -203,7 +203,7 @@ impl Options {
             };
             let raw = number::small(value).and_then(|number| RawFd::try_from(number).ok());
             let raw = raw.filter(|raw| *raw >= 0).ok_or("a listener is no descriptor")?;
-            // SAFETY: `Thruway::Server` gives the numbers of its open listeners; it is duplicated at once.
+            // SAFETY: `Thruway::Server` passes the descriptors of its open listeners; each is duplicated at once.
             let listener = unsafe { BorrowedFd::borrow_raw(raw) };
             let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;
             let listener = Listener::from_socket(listener).map_err(|error| error.to_string())?;
@@ -239,7 +239,7 @@ fn read_limits(number: impl Fn(&'static CStr) -> u64) -> Limits {
     }
 }
 
-/// What the URI in a pair says of TLS.
+/// The TLS options in the URI of a pair.
 fn tls_of(gvl: Gvl, pair: RArray) -> Result<Option<Arc<TlsOptions>>, String> {
     let uri = pair.get(gvl, 1).and_then(|uri| RString::of(gvl, uri));
     let uri = uri.ok_or("a listener has no URI")?;

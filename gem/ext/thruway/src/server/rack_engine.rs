@@ -21,20 +21,20 @@ use crate::ruby::data_type::{DataType, Marker, ObjectData};
 use crate::ruby::object::PlainClass;
 use crate::ruby::{Gvl, NIL, Protected, RString, Symbol};
 
-/// The class of its object.
+/// The type of the Ruby object that owns a server.
 pub(super) static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
-/// A server of one process: its engine, its application, and its threads' contexts. It is used with the interpreter
-/// lock held; no borrow of its cells lasts over a call that may run Ruby code.
+/// A server of one process: its engine, its application, and its threads' contexts. Used with the interpreter lock
+/// held. No borrow of its cells lasts over a call that may run Ruby code.
 pub(super) struct RackEngine {
-    /// The object that owns it. It marks itself, so that it keeps its place.
+    /// The object that owns this server. The object marks itself, so that it does not move.
     pub(super) this: Cell<VALUE>,
     pub(super) engine: Arc<SharedEngine>,
-    /// None once the server is closed.
+    /// `None` once the server is closed.
     pub(super) helpers: Cell<Option<Helpers>>,
     pub(super) environments: RefCell<Environments>,
     pub(super) leadership: Leadership,
-    /// None without metrics, and where Ruby tells of its pauses.
+    /// `None` without metrics, and where Ruby reports its pauses.
     pub(super) collections: Option<Totals>,
     pub(super) contexts: Vec<Context>,
     pub(super) files: DeclaredFolders,
@@ -46,12 +46,12 @@ pub(super) struct RackEngine {
     /// The class `Thruway::Hijack`.
     pub(super) hijack: Root<PlainClass>,
     pub(super) roots: Arc<Roots>,
-    /// What compresses messages, once there is one to compress.
+    /// The compressor of messages, created with the first message to compress.
     pub(super) deflater: RefCell<Option<Box<Deflater>>>,
     pub(super) names: Names,
 }
 
-/// Methods of applications and of what they return, and variables.
+/// The names of methods of applications and their results, and of variables.
 pub(super) struct Names {
     pub(super) call: Symbol,
     pub(super) each: Symbol,
@@ -88,14 +88,14 @@ impl Names {
 }
 
 impl RackEngine {
-    /// Ends the service in the given way, and lets every thread look.
+    /// Ends the service in the given way, and wakes every thread to check for the end.
     pub(super) fn shut_down(&self, shutdown: ShutdownMode) -> VALUE {
         self.engine.lock().shut_down(shutdown);
         self.wake_all();
         NIL
     }
 
-    /// The application has returned to thread `me`, which called it at `entered_us`.
+    /// Called after the application has returned to thread `me`, which called it at `entered_us`.
     pub(super) fn leave_application(&self, gvl: Gvl, me: usize, entered_us: u64) {
         self.leadership.leave_application(me, entered_us);
         if let Some(collections) = &self.collections {
@@ -103,8 +103,8 @@ impl RackEngine {
         }
     }
 
-    /// Ends what goes on outside of Ruby's threads, none of which may be in the engine any more. After that the process
-    /// can be forked, and each child can make a server of its own.
+    /// Ends all activity outside of Ruby's threads, none of which may be in the engine any more. After that the
+    /// process can be forked, and each child can create a server of its own.
     pub(super) fn close(&self, gvl: Gvl) {
         self.leadership.roles().end();
         if let Some(helpers) = self.helpers.take() {
@@ -112,7 +112,7 @@ impl RackEngine {
         }
     }
 
-    /// Wakes every thread of the server, so that each looks what has changed.
+    /// Wakes every thread of the server, so that each checks for changes.
     pub(super) fn wake_all(&self) {
         self.engine.wake();
         self.leadership.roles().call_all_followers();
@@ -133,7 +133,8 @@ impl Drop for RackEngine {
     }
 }
 
-/// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
+/// The ticket in a String that [`Ticket::to_bytes`] has created. Any other String becomes a ticket that belongs to no
+/// request.
 pub(super) fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
     let ticket = RString::convert(ruby, ticket);
     ticket.read(ruby.gvl(), |bytes| Ticket::from_bytes(bytes.try_into().unwrap_or_default()))

@@ -8,7 +8,7 @@ use thruway_serve::{Board, Time, WorkerMetrics, monotonic_us};
 
 thread_local! {
     static ACTIVITY: Activity = const { Activity::new() };
-    /// Since when the calling thread waits for the interpreter lock; zero if it does not.
+    /// The time since which the calling thread waits for the interpreter lock; zero if it does not wait.
     static WANTED_US: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -60,21 +60,21 @@ impl Figures {
         }
     }
 
-    /// A call of the application has taken so long.
+    /// Records the duration of a call of the application.
     pub(super) fn note_call(&self, took_us: u64) {
         if let Some(metrics) = &self.metrics {
             metrics.record(Time::Application, took_us);
         }
     }
 
-    /// The calling thread wants the interpreter lock.
+    /// Records that the calling thread wants the interpreter lock.
     pub(super) fn note_wanted(&self) {
         if ACTIVITY.with(Activity::is_in_request) {
             WANTED_US.set(monotonic_us());
         }
     }
 
-    /// The calling thread has the interpreter lock.
+    /// Records that the calling thread has acquired the interpreter lock.
     pub(super) fn note_got(&self) {
         let wanted_us = WANTED_US.take();
         if wanted_us > 0
@@ -102,7 +102,7 @@ impl LoadObserver for Figures {
     }
 }
 
-/// What the calling thread does.
+/// The activity of the calling thread.
 pub(super) fn with_activity<T>(work: impl FnOnce(&Activity) -> T) -> T {
     ACTIVITY.with(work)
 }
@@ -114,7 +114,7 @@ pub(super) fn note_suspension(roles: &Roles, is_suspended: bool) {
     });
 }
 
-/// The calling thread, as the system numbers it.
+/// The system's number of the calling thread.
 pub(super) fn thread_number() -> u32 {
     // SAFETY: `gettid` has no preconditions and cannot fail.
     unsafe { libc::gettid() }.unsigned_abs()

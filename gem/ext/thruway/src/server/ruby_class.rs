@@ -1,4 +1,4 @@
-//! `Thruway::Engine`: what Ruby sees of the server.
+//! `Thruway::Engine`: the server's interface for Ruby.
 
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -63,8 +63,8 @@ fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALU
     Ok(TYPE.wrap(gvl, class, engine))
 }
 
-/// `Engine.listen(uri)`: an Array of each listener's descriptor and its address. If it fails: nil, what is wrong, and
-/// whether it is `in_use`, `denied` or `other`.
+/// `Engine.listen(uri)`: returns an Array of each listener's descriptor and address. After a failure, returns nil, a
+/// message, and the kind of error: `in_use`, `denied` or `other`.
 fn listen(ruby: Protected, _class: VALUE, uri: VALUE) -> VALUE {
     let uri = RString::convert(ruby, uri);
     let gvl = ruby.gvl();
@@ -97,7 +97,7 @@ fn kind(error: &thruway_serve::Error) -> &'static str {
     }
 }
 
-/// `engine.serve(n)`: what the thread with that number does until the server stops.
+/// `engine.serve(n)`: runs the thread of that number until the server stops.
 fn serve(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let me = number::small_count(number).min(engine.contexts.len() - 1);
@@ -139,37 +139,38 @@ fn mark_as_io_bound(ruby: Protected, this: VALUE) -> VALUE {
     boolean(is_new)
 }
 
-/// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their responses.
+/// `engine.drain(closes_for_all)`: accepts no new connections (in no process, if `closes_for_all`), and ends the
+/// others after their responses.
 fn drain(ruby: Protected, this: VALUE, closes_for_all: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
     engine.shut_down(ShutdownMode::Drain { closes_for_all: is_true(closes_for_all) })
 }
 
-/// `engine.give_up`: all connections end, and requests without a response get 503.
+/// `engine.give_up`: ends all connections; requests without a response get 503.
 fn give_up(ruby: Protected, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).shut_down(ShutdownMode::Abort)
 }
 
-/// `engine.announce_end`: health checks get 503, and responses part with their connections. New ones are accepted.
+/// `engine.announce_end`: health checks get 503, and responses close their connections. New connections are accepted.
 fn announce_end(ruby: Protected, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).shut_down(ShutdownMode::Announce)
 }
 
-/// `engine.retire`: it accepts nothing, and leaves its connections to other processes between two requests.
+/// `engine.retire`: accepts no connections, and passes its own to other processes between two requests.
 fn retire(ruby: Protected, this: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
     engine.shut_down(ShutdownMode::HandOver)
 }
 
-/// `engine.close`: ends its own thread, and what Ruby tells it. No thread is in `serve` any more.
+/// `engine.close`: ends the standby and the subscriptions to Ruby's events. No thread is in `serve` any more.
 fn close(ruby: Protected, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).close(ruby.gvl());
     NIL
 }
 
-/// `engine.export`: a descriptor for `import` in the program that this process becomes by `exec`.
+/// `engine.export`: returns a descriptor for `import` in the program that replaces this process by `exec`.
 fn export(ruby: Protected, this: VALUE) -> VALUE {
     let exported = inheritance::export(&mut TYPE.get(ruby, &this).engine.lock());
     match exported.map_err(|error| error.to_string()) {
@@ -181,17 +182,19 @@ fn export(ruby: Protected, this: VALUE) -> VALUE {
     }
 }
 
-/// `engine.import(descriptor)`: goes on with what `export` has left. Whether it could be read.
+/// `engine.import(descriptor)`: continues with the state that `export` has written. Returns whether the state could
+/// be read.
 fn import(ruby: Protected, this: VALUE, descriptor: VALUE) -> VALUE {
     let number = number::small(descriptor).and_then(|number| RawFd::try_from(number).ok());
     let Some(number) = number.filter(|number| *number >= 0) else { return boolean(false) };
-    // SAFETY: the descriptor was left for this process, which has not used it.
+    // SAFETY: the descriptor was passed to this process, which has not used it yet.
     let take = |number| unsafe { OwnedFd::from_raw_fd(number) };
     let engine = TYPE.get(ruby, &this);
     boolean(inheritance::import(&mut engine.engine.lock(), take(number), take).is_ok())
 }
 
-/// `engine.reload_certificates`: reads them anew; what is wrong, or nil. What is wrong leaves the old ones in use.
+/// `engine.reload_certificates`: reads the certificates again. Returns an error message or nil. After an error the
+/// old certificates stay in use.
 fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
     let reloaded = tls::reload_certificates(&mut TYPE.get(ruby, &this).engine.lock());
     let text = |error: thruway_serve::Error| {
@@ -200,25 +203,26 @@ fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
     reloaded.map_or_else(text, |()| NIL)
 }
 
-/// `engine.connections`: how many are open.
+/// `engine.connections`: returns the number of open connections.
 fn connections(ruby: Protected, this: VALUE) -> VALUE {
     let count = TYPE.get(ruby, &this).engine.lock().connection_count();
     number::from_u64(ruby.gvl(), count as u64)
 }
 
-/// `engine.requests`: how many the application has been called for.
+/// `engine.requests`: returns the number of requests for which the application was called.
 fn requests(ruby: Protected, this: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), TYPE.get(ruby, &this).requests.get())
 }
 
-/// `engine.stats`: what all workers have counted, as JSON.
+/// `engine.stats`: returns the statistics of all workers as JSON.
 fn stats(ruby: Protected, this: VALUE) -> VALUE {
     let stats = thruway_serve::stats(&TYPE.get(ruby, &this).engine.lock());
     RString::new(ruby.gvl(), stats.as_bytes()).value()
 }
 
-/// `engine.take_connection(request)`: an Array of the connection's descriptor, what was read ahead, and the
-/// environment. It is for the request of that number, if the application has it and nothing was sent; otherwise nil.
+/// `engine.take_connection(request)`: returns an Array of the connection's descriptor, the bytes that were read
+/// ahead, and the environment. Returns nil unless the application has the request of that number and nothing was
+/// sent.
 fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let gvl = ruby.gvl();
@@ -238,7 +242,7 @@ fn inform(ruby: Protected, this: VALUE, request: VALUE, head: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let head = RString::convert(ruby, head);
     let Some(context) = context_of(ruby.gvl(), engine, request) else { return NIL };
-    // A client of HTTP/1.0 would take it for the response.
+    // A client of HTTP/1.0 would mistake an interim response for the final one.
     if let Some(ticket) = context.ticket.get()
         && context.constraints.get().version != Version::Http10
     {
@@ -248,7 +252,7 @@ fn inform(ruby: Protected, this: VALUE, request: VALUE, head: VALUE) -> VALUE {
     NIL
 }
 
-/// The thread that has the request of that number, of which nothing was sent.
+/// The context of the thread that has the request of that number, if nothing of the response was sent.
 fn context_of(gvl: Gvl, engine: &RackEngine, request: VALUE) -> Option<&Context> {
     let is_meant = |ticket: Option<Ticket>| {
         ticket.is_some_and(|ticket| number::from_u64(gvl, ticket.request()) == request)
@@ -259,7 +263,7 @@ fn context_of(gvl: Gvl, engine: &RackEngine, request: VALUE) -> Option<&Context>
         .find(|context| context.stage.get() == Stage::Unsent && is_meant(context.ticket.get()))
 }
 
-/// `engine.write(ticket, string)`: true if the client is still there.
+/// `engine.write(ticket, string)`: returns true if the client is still connected.
 fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);
@@ -274,12 +278,12 @@ fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     boolean(sender::wait_for_client(ruby, &engine.engine, ticket, written))
 }
 
-/// `engine.finish(ticket)`: the stream is complete.
+/// `engine.finish(ticket)`: completes the stream.
 fn finish(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);
     let missing = engine.engine.lock().response(ticket).finish();
-    // The leader may be waiting, with the connection's next request read already.
+    // The leader may be waiting, with the connection's next request already read.
     engine.engine.wake();
     if missing > 0 {
         engine.callbacks.log(ruby, sender::too_short(ruby.gvl(), missing));
@@ -287,7 +291,7 @@ fn finish(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     NIL
 }
 
-/// `engine.abort(ticket)`: the stream will never be complete.
+/// `engine.abort(ticket)`: ends the stream incomplete.
 fn abort(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);

@@ -1,4 +1,4 @@
-//! The engine, as Ruby's threads and the standby share it.
+//! The engine as it is shared by Ruby's threads and the standby.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,21 +9,21 @@ use thruway_serve::{Direction, Engine, EngineHandle, Events, Ticket, Waiter};
 
 use super::roles::Roles;
 
-/// How long a sibling's offer is waited for: a sibling that can give needs a tenth of that.
+/// The time for which a sibling's offer is awaited. A sibling that can give a request needs a tenth of that.
 const OFFER_MS: u64 = 1;
 const OFFER_MAX: Duration = Duration::from_millis(OFFER_MS);
 
-/// An engine behind its mutex, and what works without that.
+/// An engine behind its mutex, and the operations that need no lock.
 pub(super) struct SharedEngine {
-    /// It is locked for moments only, and never while Ruby code may run.
+    /// The mutex is locked for moments only, and never while Ruby code may run.
     engine: Mutex<Engine>,
     handle: EngineHandle,
 }
 
-/// Events of one thread.
+/// The event buffer of one thread.
 pub(super) struct EventBuffer(Events);
 
-// SAFETY: what the kernel reports are tokens, which are numbers; the pointers of its structure are not used.
+// SAFETY: the kernel reports tokens, which are numbers; the pointers of its structure are not used.
 unsafe impl Send for EventBuffer {}
 
 impl EventBuffer {
@@ -50,7 +50,7 @@ impl SharedEngine {
         self.handle.waker.wake();
     }
 
-    /// Waits until there is something to do.
+    /// Waits until there is work.
     pub(super) fn wait_for_turn(&self, events: &mut EventBuffer, roles: &Roles) {
         while !self.lock().wants_turn() {
             let timeout_ms = self.lock().begin_wait(None);
@@ -63,7 +63,7 @@ impl SharedEngine {
         }
     }
 
-    /// Takes in what has come from a sibling already; true if nothing more is awaited.
+    /// Takes in an offer of a sibling that has already arrived. Returns true if no offer is awaited any more.
     pub(super) fn take_offer(&self, events: &mut EventBuffer) -> bool {
         self.handle.waiter.wait(&mut events.0, Some(0));
         let mut engine = self.lock();
@@ -71,7 +71,7 @@ impl SharedEngine {
         !engine.awaits_offer()
     }
 
-    /// Waits until a sibling has given the request that it was asked for, or refused.
+    /// Waits until a sibling has passed the requested request, or has refused.
     pub(super) fn wait_for_offer(&self, events: &mut EventBuffer, is_interrupted: &AtomicBool) {
         let begun = Instant::now();
         while self.lock().awaits_offer()
@@ -83,12 +83,12 @@ impl SharedEngine {
         }
     }
 
-    /// Takes in what has happened, if it is time for that.
+    /// Takes in events, if it is time to poll.
     pub(super) fn poll_if_due(&self, events: &mut EventBuffer) {
         self.lock().poll_if_due(&mut events.0);
     }
 
-    /// The descriptor of a request's connection, to wait until it takes bytes.
+    /// The descriptor of a request's connection, and the direction to wait for.
     pub(super) fn socket(&self, ticket: Ticket) -> Option<(RawFd, Direction)> {
         let mut engine = self.lock();
         let (socket, direction) = engine.response(ticket).socket()?;

@@ -24,10 +24,10 @@ struct Standby {
     leader: LeaderThread,
 }
 
-/// Starts the standby, a thread unknown to Ruby.
+/// Starts the standby, a thread that Ruby does not know.
 ///
 /// # Errors
-/// The system has no threads left.
+/// The system cannot create a thread.
 pub(super) fn start(
     engine: Arc<SharedEngine>,
     roles: Arc<Roles>,
@@ -58,7 +58,7 @@ impl Standby {
             let attention = self.engine.lock().attend(events);
             roles.set_awaited(attention.waiting > 0);
             if !roles.is_on_duty() {
-                // The leader may have begun to wait since, without a look at what was taken in here.
+                // The leader may have started to wait since, without seeing the events that were taken in here.
                 if attention.waiting > 0 || attention.is_woken {
                     self.engine.wake();
                 }
@@ -71,7 +71,7 @@ impl Standby {
     }
 }
 
-/// The leader's thread as the system sees it.
+/// The leader's thread, observed from outside Ruby.
 #[derive(Default)]
 struct LeaderThread {
     thread: u32,
@@ -79,7 +79,7 @@ struct LeaderThread {
 }
 
 impl LeaderThread {
-    /// Whether the thread sleeps: it waits for something, be it the interpreter lock.
+    /// Whether the thread sleeps, waiting for anything, including the interpreter lock.
     fn sleeps(&mut self, thread: u32) -> bool {
         if self.thread != thread {
             self.thread = thread;
@@ -87,18 +87,18 @@ impl LeaderThread {
         }
         let mut text = [0; 256];
         let length = self.stat.as_ref().and_then(|stat| stat.read_at(&mut text, 0).ok());
-        // The state follows the name, which is in parentheses and may hold some.
+        // The state follows the name, which is in parentheses and may contain parentheses.
         let text = &text[..length.unwrap_or(0)];
         let end = text.iter().rposition(|byte| *byte == b')');
         end.and_then(|end| text.get(end + 2)) == Some(&b'S')
     }
 }
 
-/// Blocks every signal in this thread: they are for Ruby's own threads.
+/// Blocks all signals in this thread. Signals are for Ruby's own threads.
 fn hold_signals() {
     let mut all = MaybeUninit::uninit();
     // SAFETY: the call writes the whole set and cannot fail.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: the set is written; the old one is not asked for.
+    // SAFETY: the set was filled above; the old set is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut()) };
 }
