@@ -296,7 +296,7 @@ fn a_ring_is_told_of() {
         rings => {
             assert_eq!(rings, Some(1));
             assert!(
-                stderr(&output).contains("1 ring was made for io_uring"),
+                stderr(&output).contains("1 ring was created for io_uring"),
                 "{}",
                 stderr(&output)
             );
