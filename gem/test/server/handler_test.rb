@@ -9,12 +9,16 @@ class HandlerTest < Minitest::Test
   LIBRARY = File.expand_path("../../lib", __dir__)
   EXTENSION = File.dirname(BINARY) + "/gem"
   APP = "->(_) { [200, {}, [Process.pid.to_s]] }"
+  # Rack 3 has left its handlers to a gem of their own.
+  IS_RACK_3 = Gem::Specification.find_all_by_name("rackup", "~> 2.0").any?
+  HANDLERS = IS_RACK_3 ? "Rackup::Handler" : "Rack::Handler"
+  FEATURE = "#{HANDLERS.downcase.sub("::", "/")}/thruway".freeze
 
   # Serves by Rack's handler with such options, and waits until it serves.
   def serve_by_handler(options)
     out, said = IO.pipe
-    script = "Rack::Handler.get('thruway').run(#{APP}, **#{options})"
-    @pids << spawn("ruby", "-I#{LIBRARY}", "-I#{EXTENSION}", "-rrack/handler/thruway", "-e", script,
+    script = "#{HANDLERS}.get('thruway').run(#{APP}, **#{options})"
+    @pids << spawn("ruby", "-I#{LIBRARY}", "-I#{EXTENSION}", "-r#{FEATURE}", "-e", script,
                    out: said, err: "#{@folder}/log", chdir: @folder)
     said.close
     line = Timeout.timeout(PATIENCE_SECONDS) { out.gets } or flunk(File.read("#{@folder}/log"))
@@ -80,8 +84,8 @@ class HandlerTest < Minitest::Test
   end
 
   def test_rails_shows_its_name
-    out, = Open3.capture2("ruby", "-I#{LIBRARY}", "-I#{EXTENSION}", "-rrack/handler/thruway",
-                          "-e", "puts Rack::Handler.get('thruway')")
-    assert_equal "Rack::Handler::Thruway\n", out
+    out, = Open3.capture2("ruby", "-I#{LIBRARY}", "-I#{EXTENSION}", "-r#{FEATURE}",
+                          "-e", "puts #{HANDLERS}.get('thruway')")
+    assert_equal "#{HANDLERS}::Thruway\n", out
   end
 end
