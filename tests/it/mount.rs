@@ -115,7 +115,7 @@ fn a_mount_whose_processes_were_killed_is_taken_away() {
     let target = mounted.target("");
     wait_until("the connection is gone", || fs::read_dir(&target).is_err());
     let status = thruway().args(["mount", "status"]).arg(&target).output().unwrap();
-    assert!(stdout(&status).contains("no answer"), "{}", stdout(&status));
+    assert!(stdout(&status).contains("does not reply"), "{}", stdout(&status));
     assert_eq!(status.status.code(), Some(1));
     let unmount = thruway().arg("unmount").arg(&target).output().unwrap();
     assert!(unmount.status.success(), "{}", stderr(&unmount));

@@ -101,7 +101,7 @@ class PreloadRefusalTest < Minitest::Test
       assert_empty made.templates
       File.chmod(0o777, made.folder)
       open = made.preloaded(*words).how
-      assert_includes(open, "others may write") if Process.euid.zero?
+      assert_includes(open, "others can write") if Process.euid.zero?
     end
   end
 end

@@ -23,7 +23,7 @@ class OtherSystemTest < Minitest::Test
   end
 
   def test_what_serves_says_where_it_does
-    %w[server listeners launcher handler cli].each do |feature|
+    %w[server/server server/listeners launch/launcher handler cli].each do |feature|
       _, err, status = run_with("require 'thruway/#{feature}'")
       refute_predicate status, :success?
       message = "thruway serves on Linux only, and this is #{RUBY_PLATFORM} (NotImplementedError)"
