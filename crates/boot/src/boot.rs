@@ -251,7 +251,7 @@ impl Boot {
         !digests.is_empty() && digests.contains(&xxh3_128(text).to_le_bytes())
     }
 
-    /// Returns the content of a JSON text, parsed with the options of `variant`.
+    /// Returns the stored result of parsing a JSON text with the options of `variant`, if the pack has it.
     #[must_use]
     pub fn json(&self, text: &[u8], variant: &[u8]) -> Option<&'static [u8]> {
         let entry = self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?;

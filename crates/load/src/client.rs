@@ -248,7 +248,7 @@ impl Client {
         }
     }
 
-    /// Returns the number of bytes that a trickling client may send now: one per interval.
+    /// Returns 1 if the next byte of a trickling client is due, or else 0. Schedules the next wake-up.
     fn sendable(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> usize {
         let is_time = self.pace.step(now_ns);
         if is_time {

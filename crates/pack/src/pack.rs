@@ -190,7 +190,7 @@ impl<'a> Entry<'a> {
         self.name
     }
 
-    /// The writer's flags.
+    /// The entry's flags, whose meaning the pack's writer defines.
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.record.flags

@@ -259,7 +259,7 @@ impl Entry {
         self.link.is_some_and(|link| link.answer.is_ok())
     }
 
-    /// Whether the digest of the folder's names already covers every query: only the type was asked for.
+    /// Whether the digest of the parent folder's names covers this entry, because only its type was queried.
     fn is_implied(&self, path: &[u8], listed: &HashMap<Box<[u8]>, NamesDigest>) -> bool {
         let names = parent(path).and_then(|parent| listed.get(parent));
         let (false, Ok(now)) = (self.names.is_some(), look(path, false)) else { return false };
@@ -423,8 +423,8 @@ impl Check {
         }
     }
 
-    /// Compares the names of a folder. A folder whose time has changed may still have the same names, which
-    /// is enough unless the boot asked for its whole state.
+    /// Whether the folder still has the same names and access rights; if so, records its new state. A folder whose time
+    /// has changed may still have the same names, which is enough unless the boot asked for its whole state.
     fn has_same_names(&mut self, then: State, now: State, now_ns: i64) -> bool {
         if then == now && !self.observation.is_unsettled {
             return true;

@@ -54,7 +54,7 @@ pub struct Run {
     pub arguments: Vec<Vec<u8>>,
 }
 
-/// The last feature that a template loads. All later features are the command's own work.
+/// The kind of feature at which a template stops loading. All later features are the command's own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cut {
     /// A gem, followed by the application's first file.

@@ -53,7 +53,7 @@ pub(crate) enum DutyState {
 pub(crate) enum DutyEvent {
     /// Somebody wants it at the engine.
     Summon,
-    /// A Ruby thread is at the engine again.
+    /// A Ruby thread is back at the engine, and relieves the standby.
     Dismiss,
     /// The leader calls the application.
     Call,

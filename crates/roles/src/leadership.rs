@@ -60,7 +60,7 @@ pub enum Role {
 pub struct LookAtLeader {
     /// The leader's number.
     pub leader: ThreadNumber,
-    /// The call that it was in.
+    /// The number of the call that the leader was in.
     call: u64,
 }
 

@@ -194,12 +194,12 @@ impl Roster {
         self.word.fetch_and(!COMING, Ordering::SeqCst);
     }
 
-    /// A thread begins to follow. It does so with the interpreter lock held: a call from then on counts it.
+    /// Counts a thread that begins to follow. It holds the interpreter lock, so a call from then on counts it.
     pub(crate) fn add_follower(&self) {
         self.change(|counts| counts.following += 1);
     }
 
-    /// A thread follows no more.
+    /// Counts out a thread that follows no more.
     pub(crate) fn remove_follower(&self) {
         self.change(|counts| {
             counts.following = counts.following.saturating_sub(1);
@@ -208,13 +208,13 @@ impl Roster {
         self.forget_coming();
     }
 
-    /// An ordered thread runs.
+    /// Notes that an ordered thread runs.
     pub(crate) fn arrive(&self) {
         self.change(|counts| counts.ordered = counts.ordered.saturating_sub(1));
         self.forget_coming();
     }
 
-    /// An ordered thread cannot be started.
+    /// Cancels the order of a thread that could not be started.
     pub(crate) fn cancel_order(&self) {
         self.change(|counts| {
             counts.ordered = counts.ordered.saturating_sub(1);
@@ -223,12 +223,12 @@ impl Roster {
         self.forget_coming();
     }
 
-    /// A thread that was dismissed goes on after all.
+    /// Takes a thread back that was dismissed.
     pub(crate) fn readmit(&self) {
         self.change(|counts| counts.present += 1);
     }
 
-    /// The application has marked a request (true), or a marked request is over.
+    /// Counts a request that the application has marked (true), or the end of one.
     pub(crate) fn mark(&self, is_marked: bool) {
         if is_marked {
             self.marked.fetch_add(1, Ordering::SeqCst);
@@ -388,7 +388,7 @@ fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, 
     condition.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The same, for `timeout` at most. Under shuttle, whose time stands still, it may end at any time.
+/// Waits on `condition` for at most `timeout`. Under shuttle, whose time stands still, it may end at any time.
 fn wait_for<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -182,7 +182,7 @@ impl Command {
         folders.chain(own_folders()).collect()
     }
 
-    /// Returns the program's own `PATH`, if it was changed.
+    /// Returns the `PATH` that was set for the child: `None` if unchanged, `Some(None)` if removed.
     fn child_path(&self) -> Option<Option<&OsStr>> {
         self.environment.changed("PATH")
     }

@@ -47,7 +47,8 @@ impl PreparedCommand<'_> {
         self.try_each(plan, |path| self.start(path))
     }
 
-    /// Tries the candidates in order, as `execvp` does, until `start` succeeds.
+    /// Tries the candidates in order, as `execvp` does, until one starts, or fails with an error that the rules do not
+    /// pass over.
     fn try_each<T>(
         &self,
         plan: &Plan,

@@ -25,7 +25,7 @@ pub(crate) struct Stamp {
     changed_ns: i128,
 }
 
-/// Returns the stamp of the file at `path`, or `None` if the file does not exist.
+/// Returns the stamp of the file at `path`, or `None` if its metadata cannot be read.
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     path.metadata().ok().map(|metadata| Stamp::of(&metadata))
 }

@@ -93,7 +93,7 @@ fn verify(value: &str) -> Result<Verify, String> {
     }
 }
 
-/// Decodes a path, in which `%20` stands for a space.
+/// Percent-decodes a path, as `%20` stands for a space. Malformed escapes stay as they are.
 fn path(value: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();

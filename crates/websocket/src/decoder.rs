@@ -101,7 +101,7 @@ impl Decoder {
         Ok((used + taken, input))
     }
 
-    /// Whether the next byte starts a message or a control frame.
+    /// Whether no message is partially received.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.message.is_none()

@@ -51,6 +51,7 @@ module Thruway
       # The base of Rails' adapters that reach the clients of one process only.
       LOCAL_ADAPTER = "ActionCable::SubscriptionAdapter::Inline"
 
+      # Warns once if the adapter reaches the clients of one worker out of several.
       def call(env)
         warn_of_adapter(env) if env["rack.multiprocess"] && !@adapter_is_known
         super

@@ -7,8 +7,9 @@ struct Trial {
     came: Vec<u8>,
 }
 
-/// A head with status 200, and one with 103.
+/// A head with status 200.
 const OK: &[u8] = b"\x88";
+/// A head with status 103.
 const EARLY_HINTS: &[u8] = b"\x48\x03103";
 
 impl Trial {

@@ -75,7 +75,7 @@ fn orphans(mount_device: &str) -> Vec<OwnedFd> {
     pids.filter_map(|pid| open_if(pid, |info| is_of_connection(info, connection))).collect()
 }
 
-/// Whether the kernel's `fdinfo` of a descriptor names this connection. Older kernels name no connection.
+/// Whether the kernel's `fdinfo` of a descriptor names this connection. Always false on older kernels, which name none.
 fn is_of_connection(info: &str, connection: &str) -> bool {
     let mut named = info.lines().filter_map(|line| line.strip_prefix("fuse_connection:"));
     named.any(|name| name.trim() == connection)

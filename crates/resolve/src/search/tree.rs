@@ -171,7 +171,7 @@ impl Programs for Below<'_> {
     }
 }
 
-/// Returns the components of a full path, without the drive and the prefix of a share or device.
+/// Splits a full path at backslashes. Omits empty and `.` components, the drive, and the prefixes `\\?\` and `\\.\`.
 fn components(full: &[u8]) -> impl Iterator<Item = &[u8]> {
     full.split(|byte| *byte == b'\\')
         .filter(|component| !matches!(*component, [] | b"?" | b"." | [.., b':']))

@@ -322,7 +322,7 @@ impl Engine {
         asks
     }
 
-    /// Whether the sibling that was asked has neither given nor refused yet, or something else is on its way here.
+    /// Whether a sibling's answer, or a request on its way to this worker, is still awaited.
     #[must_use]
     pub fn awaits_offer(&self) -> bool {
         self.migration.as_ref().is_some_and(Migration::awaits_offer)

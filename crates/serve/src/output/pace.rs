@@ -1,6 +1,6 @@
 //! Whether a client takes its response fast enough.
 
-/// Looks in the time within which a client has to take something.
+/// The number of checks within the time in which a client has to take something.
 const LOOKS: u64 = 4;
 
 /// The bytes of a response that a client has taken, and when.

@@ -199,8 +199,8 @@ impl<'a> EntryMut<'a> {
         stage.closes_after_response() || stage.hands_over() && self.is_bound()
     }
 
-    /// Closes the entry, with its streams. Its socket is closed when the returned entry is dropped. An upgraded
-    /// connection stays until its owner has heard of its end; that is its next turn.
+    /// Closes the entry, with its streams. Its socket is closed when the returned entry is dropped. Returns `None` for
+    /// a live upgraded connection: its entry stays until its next turn, in which its owner is notified of the end.
     pub(crate) fn close(self) -> Option<Entry> {
         if entry::upgraded(&self).is_some_and(|upgraded| !upgraded.is_over()) {
             self.finish_upgraded(CloseCode::ABNORMAL);

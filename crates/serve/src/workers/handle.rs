@@ -192,7 +192,7 @@ impl WorkerHandle {
         Some(giver)
     }
 
-    /// Whether this worker, which has nothing to do, should look again soon.
+    /// Whether this worker is idle while a sibling has waiting requests, so that it should look again soon.
     pub(crate) fn looks_again(&self) -> bool {
         policy::looks_again(&self.views, self.index)
     }

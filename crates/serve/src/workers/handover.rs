@@ -80,7 +80,7 @@ impl Handover {
     }
 }
 
-/// For those that wait for connections.
+/// Readable when a connection is waiting.
 impl AsFd for Handover {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mailbox.as_fd()

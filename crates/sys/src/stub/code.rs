@@ -89,7 +89,7 @@ pub fn unreadable() -> u64 {
     distance(&raw const thruway_stub, &raw const thruway_stub_unreadable)
 }
 
-/// Returns the offset after the instruction that makes the recorded call.
+/// Returns the offset in the stub just behind its `syscall` instruction, which makes the recorded call.
 #[must_use]
 pub fn called() -> u64 {
     distance(&raw const thruway_stub, &raw const thruway_stub_called)
@@ -100,7 +100,7 @@ pub fn called() -> u64 {
 pub struct Start<'a> {
     /// The path of the area's file, shorter than [`layout::PATH_BYTES`] bytes.
     pub path: &'a str,
-    /// The cookie that lets the open of the area's file pass the filter.
+    /// The secret argument by which the seccomp filter recognises the stub's own open of the area's file.
     pub cookie: u64,
     /// The preferred address of the area; 0 lets the kernel choose.
     pub hint: u64,

@@ -23,7 +23,7 @@ pub trait Disk {
     /// Whether there is a file or folder at the path.
     fn has(&self, path: &[u8]) -> bool;
 
-    /// Whether a program has the set-user-ID or set-group-ID bit and does not belong to `user`.
+    /// Whether a program has the set-group-ID bit, or has the set-user-ID bit and belongs to another user than `user`.
     fn has_rights(&self, program: &[u8], user: u32) -> bool;
 
     /// Whether this is the command's own disk right after its end, so that missing files were there during

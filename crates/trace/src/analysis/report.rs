@@ -173,7 +173,7 @@ pub struct SearchPath {
 pub struct SearchedFolder {
     /// The path of the folder.
     pub path: String,
-    /// Misses in the folder and below, except those closer to another folder of a search path.
+    /// Misses in the folder and below. Each miss counts for the nearest folder of a search path above it.
     pub missed: u64,
     /// Opens of files there.
     pub opened: u64,

@@ -55,7 +55,8 @@ impl Search {
         before
     }
 
-    /// Adds a candidate that exists, which ends the search. Returns the search that has ended, if any.
+    /// Records a lookup that found something. Returns the search if that ends it: the name was its own, or too many
+    /// others came in between.
     pub(super) fn found(&mut self, folder: Name, component: &[u8]) -> Option<Self> {
         if self.is_about(component) {
             self.extend(folder);

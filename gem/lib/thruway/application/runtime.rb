@@ -30,6 +30,7 @@ module Thruway
       defined?(RubyVM::YJIT) && RubyVM::YJIT.respond_to?(:enable)
     end
 
+    # Whether neither the environment nor Rails decides on YJIT.
     def undecided?
       return false if ENV.key?("RUBY_YJIT_ENABLE") || ENV["RUBYOPT"]&.match?(YJIT_OPTIONS)
 

@@ -91,6 +91,8 @@ module Thruway
 
       private
 
+      # Calls the callbacks that wait for the adapter's confirmation: the first subscriber's, then
+      # the others'.
       def confirm_all(stream, first)
         others = @lock.synchronize { @waiting.delete(stream) } || []
         [first, *others].each(&:call)

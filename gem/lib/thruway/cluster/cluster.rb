@@ -210,6 +210,7 @@ module Thruway
       signal_all("TERM")
     end
 
+    # Closes the pipes to all workers, and the socket of the refork template.
     def close
       [@alive, @supervisor_alive, *@report_pipes.keys].each { |io| io&.close }
       @template&.close

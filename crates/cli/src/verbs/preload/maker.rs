@@ -144,7 +144,7 @@ fn make_room(place: &TemplateFolder) {
     }
 }
 
-/// The value of a name in a report.
+/// Parses the number that follows `name` among a report's names and values.
 pub(super) fn number(fields: &[Vec<u8>], name: &[u8]) -> Option<u64> {
     let pair = fields.chunks(2).find(|pair| pair[0] == name)?;
     std::str::from_utf8(pair.get(1)?).ok()?.parse().ok()

@@ -55,7 +55,7 @@ static STATE: CompilerState = CompilerState {
     compile_options: OnceLock::new(),
 };
 
-/// The methods by which code is compiled, written and read.
+/// The core methods whose redefinition by other code has to be noticed, since packed code does without them.
 const METHODS: [Methods; 3] = [
     Methods {
         path: &[c"RubyVM", c"InstructionSequence"],

@@ -139,7 +139,7 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Whether the connection serves other requests, too.
+    /// Whether other requests share the connection (HTTP/2).
     fn is_shared(self) -> bool {
         self.context.constraints.get().version == Version::Http2
     }
