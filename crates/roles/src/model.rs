@@ -21,6 +21,9 @@ use crate::{Activity, AtomicFlag, Bell, Leadership, Limits, Lookout, Role, Share
 /// A schedule that takes more steps goes in circles.
 const STEPS_MAX: usize = 200_000;
 
+/// Schedules with few preemptions find what a long row of random choices hardly ever does.
+const PREEMPTIONS_MAX: usize = 4;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Short,
@@ -189,8 +192,8 @@ impl Worker {
             }
             let role = match held.leadership.role(&self.shared, me, thread) {
                 Role::Look(look) => {
-                    let is_blocked = self.is_blocked(u32::try_from(look.leader).unwrap() + 1);
-                    let leadership = &held.leadership;
+                    let is_blocked = self.is_blocked(gvl, u32::try_from(look.leader).unwrap() + 1);
+                    let leadership = &gvl.as_ref().unwrap().leadership;
                     leadership.role_after_look(&self.shared, me, thread, look, is_blocked)
                 }
                 role => Some(role),
@@ -214,12 +217,15 @@ impl Worker {
         }
     }
 
-    fn is_blocked(&self, thread: u32) -> bool {
+    /// Whether that thread waits. Where Ruby does not report waits, it is asked, and other threads may run meanwhile.
+    fn is_blocked<'a>(&'a self, gvl: &mut Option<Gvl<'a>>, thread: u32) -> bool {
         if self.shared.load.is_reported() {
-            self.shared.is_leader_blocked()
-        } else {
-            self.asleep.lock().unwrap().contains(&thread)
+            return self.shared.is_leader_blocked();
         }
+        let is_asleep = self.asleep.lock().unwrap().contains(&thread);
+        drop(gvl.take());
+        *gvl = Some(self.gvl());
+        is_asleep
     }
 
     fn follow<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) -> Waited {
@@ -429,6 +435,8 @@ fn explore(limits: Limits, requests: &'static [Request], is_reported: bool) {
     let schedules = schedules.ok().and_then(|text| text.parse().ok()).unwrap_or(200);
     let random = shuttle::scheduler::RandomScheduler::new(schedules);
     shuttle::Runner::new(random, config.clone()).run(move || serve(limits, requests, is_reported));
+    let rare = shuttle::scheduler::PctScheduler::new(PREEMPTIONS_MAX, schedules);
+    shuttle::Runner::new(rare, config).run(move || serve(limits, requests, is_reported));
 }
 
 #[test]
