@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 
 use crate::duty::Bell;
 use crate::load::{Activity, LoadObserver};
-use crate::shared::Shared;
+use crate::shared::SharedRoles;
 
 /// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before each.
 const CALLS_AHEAD_PERMILLE: i32 = 250;
@@ -98,7 +98,7 @@ impl Leadership {
     /// long. `thread` is its number in the system.
     pub fn role<B: Bell, O: LoadObserver>(
         &self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         me: ThreadNumber,
         thread: u32,
     ) -> Role {
@@ -116,7 +116,7 @@ impl Leadership {
     /// meanwhile, and the leader may be back or gone: then it asks again.
     pub fn role_after_look<B: Bell, O: LoadObserver>(
         &self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         me: ThreadNumber,
         thread: u32,
         look: LookAtLeader,
@@ -139,7 +139,7 @@ impl Leadership {
 
     fn take<B: Bell, O: LoadObserver>(
         &self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         me: ThreadNumber,
         thread: u32,
     ) -> Role {
@@ -159,7 +159,7 @@ impl Leadership {
     }
 
     /// Gives up the lead, and calls a follower to take it.
-    pub fn release<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>, me: ThreadNumber) {
+    pub fn release<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>, me: ThreadNumber) {
         if self.leads(me) {
             self.lead.set(Lead::Vacant);
             shared.forget_coming();
@@ -168,7 +168,7 @@ impl Leadership {
     }
 
     /// Thread `me` ends early: another follower is called in its place.
-    pub fn resign<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>, me: ThreadNumber) {
+    pub fn resign<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>, me: ThreadNumber) {
         self.release(shared, me);
         shared.forget_coming();
         shared.call_successor();
@@ -177,7 +177,7 @@ impl Leadership {
     /// The leader is about to call the application, while something else `waits` at the engine or not.
     pub fn enter_application<B: Bell, O: LoadObserver>(
         &self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         activity: &Activity,
         waits: bool,
     ) {
@@ -194,7 +194,7 @@ impl Leadership {
     /// The application has returned to `me` after `took_us`. `me` may lead no more.
     pub fn leave_application<B: Bell, O: LoadObserver>(
         &self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         activity: &Activity,
         me: ThreadNumber,
         took_us: u64,
@@ -214,7 +214,11 @@ impl Leadership {
         }
     }
 
-    fn return_superseded<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>, me: ThreadNumber) {
+    fn return_superseded<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &SharedRoles<B, O>,
+        me: ThreadNumber,
+    ) {
         self.superseded.set(self.superseded.get().saturating_sub(1));
         let mut computing = self.computing.borrow_mut();
         if let Some(at) = computing.iter().position(|thread| *thread == me) {
@@ -227,7 +231,7 @@ impl Leadership {
     /// application.
     pub fn has_successor<B: Bell, O: LoadObserver>(
         &self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         me: ThreadNumber,
     ) -> bool {
         self.leads(me) && self.superseded.get() + 1 < shared.threads() as usize
@@ -235,7 +239,7 @@ impl Leadership {
 
     /// Whether the lock is passed on between two requests: every second time, the threads that wait for it in the
     /// application go first. If they always went first, fewer requests would start, and fewer waits would overlap.
-    pub fn passes_lock<B: Bell, O: LoadObserver>(&self, shared: &Shared<B, O>) -> bool {
+    pub fn passes_lock<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>) -> bool {
         let load = &shared.load;
         let others_stand =
             self.superseded.get() > 0 && (!load.is_reported() || load.computing() > 0);
@@ -272,7 +276,7 @@ mod tests {
 
     struct Server {
         leadership: Leadership,
-        shared: Shared<Silent, ()>,
+        shared: SharedRoles<Silent, ()>,
         activity: Activity,
     }
 
@@ -281,7 +285,7 @@ mod tests {
         fn calling() -> Self {
             let server = Self {
                 leadership: Leadership::default(),
-                shared: Shared::new(Silent, (), Limits::fixed(2)),
+                shared: SharedRoles::new(Silent, (), Limits::fixed(2)),
                 activity: Activity::new(),
             };
             assert_eq!(server.leadership.role(&server.shared, 0, 10), Role::Lead);

@@ -27,5 +27,5 @@ pub use duty::Bell;
 pub use leadership::{Leadership, LookAtLeader, Role, ThreadNumber};
 pub use load::{Activity, Load, LoadObserver, UNSURE};
 pub use lookout::Lookout;
-pub use roster::{IDLE, Limits, Waited};
-pub use shared::{AtomicFlag, PATIENCE_US, START_PATIENCE_US, Shared};
+pub use roster::{IDLE, Limits, WaitOutcome};
+pub use shared::{AtomicFlag, PATIENCE_US, START_PATIENCE_US, SharedRoles};

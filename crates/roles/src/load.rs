@@ -28,10 +28,10 @@ impl LoadObserver for () {
 
 /// The activity of one thread. It belongs to that thread alone.
 #[derive(Debug, Default)]
-pub struct Activity(Cell<Doing>);
+pub struct Activity(Cell<ActivityState>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Doing {
+enum ActivityState {
     /// It is in no request.
     #[default]
     Nothing,
@@ -45,13 +45,13 @@ impl Activity {
     /// A thread that is in no request.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Cell::new(Doing::Nothing))
+        Self(Cell::new(ActivityState::Nothing))
     }
 
     /// Whether the thread is in a request.
     #[must_use]
     pub fn is_in_request(&self) -> bool {
-        self.0.get() != Doing::Nothing
+        self.0.get() != ActivityState::Nothing
     }
 }
 
@@ -99,7 +99,7 @@ impl<O: LoadObserver> Load<O> {
     pub(crate) fn enter(&self, thread: &Activity) {
         self.observer.in_application(self.in_application.fetch_add(1, Ordering::SeqCst) + 1);
         if self.is_reported() {
-            thread.0.set(Doing::Waiting);
+            thread.0.set(ActivityState::Waiting);
             self.note(thread, true);
         } else {
             self.computing.store(1 + self.superseded(), Ordering::SeqCst);
@@ -112,7 +112,7 @@ impl<O: LoadObserver> Load<O> {
         self.observer.in_application(self.in_application.fetch_sub(1, Ordering::SeqCst) - 1);
         if self.is_reported() {
             self.note(thread, false);
-            thread.0.set(Doing::Nothing);
+            thread.0.set(ActivityState::Nothing);
         } else if leads {
             self.set_computing(0);
         }
@@ -150,12 +150,12 @@ impl<O: LoadObserver> Load<O> {
     /// The calling thread holds the interpreter lock or waits for it (true), or has released it.
     pub(crate) fn note(&self, thread: &Activity, is_computing: bool) {
         match (thread.0.get(), is_computing) {
-            (Doing::Waiting, true) => {
-                thread.0.set(Doing::Computing);
+            (ActivityState::Waiting, true) => {
+                thread.0.set(ActivityState::Computing);
                 self.observer.computing(self.computing.fetch_add(1, Ordering::SeqCst) + 1);
             }
-            (Doing::Computing, false) => {
-                thread.0.set(Doing::Waiting);
+            (ActivityState::Computing, false) => {
+                thread.0.set(ActivityState::Waiting);
                 self.observer.computing(self.computing.fetch_sub(1, Ordering::SeqCst) - 1);
             }
             _ => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::duty::Bell;
 use crate::load::LoadObserver;
-use crate::shared::Shared;
+use crate::shared::SharedRoles;
 
 /// From one look at a leader that runs to the next, while requests wait. Ruby releases the lock for each `stat` and
 /// each line of a log: reporting each release would cost more.
@@ -40,7 +40,7 @@ impl Lookout {
     /// look. `sleeps` finds out whether a thread, as the system numbers it, sleeps. `now_us` is a monotonic clock.
     pub fn look<B: Bell, O: LoadObserver>(
         &mut self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         now_us: impl Fn() -> u64,
         sleeps: impl FnOnce(u32) -> bool,
     ) -> Option<Duration> {
@@ -57,7 +57,7 @@ impl Lookout {
 
     fn look_for_block<B: Bell, O: LoadObserver>(
         &mut self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         is_wanted: bool,
         now_us: impl Fn() -> u64,
         sleeps: impl FnOnce(u32) -> bool,
@@ -83,7 +83,7 @@ impl Lookout {
     /// Looks whether the leader's thread sleeps; true if it is to be looked at again.
     fn look_at_thread<B: Bell, O: LoadObserver>(
         &mut self,
-        shared: &Shared<B, O>,
+        shared: &SharedRoles<B, O>,
         sleeps: impl FnOnce(u32) -> bool,
     ) -> bool {
         let call = shared.calls();

@@ -16,7 +16,9 @@ use shuttle::thread;
 
 use Request::{Kills, Marked, Pauses, Short, Waits};
 
-use crate::{Activity, AtomicFlag, Bell, Leadership, Limits, Lookout, Role, Shared, Waited};
+use crate::{
+    Activity, AtomicFlag, Bell, Leadership, Limits, Lookout, Role, SharedRoles, WaitOutcome,
+};
 
 /// A schedule that takes more steps goes in circles.
 const STEPS_MAX: usize = 200_000;
@@ -92,7 +94,7 @@ struct Interpreter {
 }
 
 struct Worker {
-    shared: Shared<Poller, ()>,
+    shared: SharedRoles<Poller, ()>,
     interpreter: Mutex<Interpreter>,
     poller: Poller,
     queue: Mutex<VecDeque<Request>>,
@@ -124,7 +126,7 @@ enum End {
 impl Worker {
     fn new(limits: Limits, requests: &[Request], is_reported: bool) -> Arc<Self> {
         let poller = Poller::default();
-        let shared = Shared::new(poller.clone(), (), limits);
+        let shared = SharedRoles::new(poller.clone(), (), limits);
         if is_reported {
             shared.load.set_reported();
         }
@@ -206,7 +208,7 @@ impl Worker {
                     }
                 }
                 Some(Role::Follow) => {
-                    if self.follow(gvl) == Waited::Dismissed {
+                    if self.follow(gvl) == WaitOutcome::Dismissed {
                         return End::Dismissed;
                     }
                     if self.kills_follower.swap(false, Ordering::SeqCst) {
@@ -228,12 +230,12 @@ impl Worker {
         is_asleep
     }
 
-    fn follow<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) -> Waited {
+    fn follow<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) -> WaitOutcome {
         self.shared.add_follower();
         drop(gvl.take());
         let waited = self.shared.wait_as_follower(&AtomicFlag::default(), || self.now_us());
         *gvl = Some(self.gvl());
-        if waited == Waited::Over {
+        if waited == WaitOutcome::Over {
             self.shared.remove_follower();
         }
         waited

@@ -86,7 +86,7 @@ pub(crate) enum Answer {
 
 /// The end of a follower's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waited {
+pub enum WaitOutcome {
     /// It was called, or interrupted: it has to look which role it has now.
     Over,
     /// The thread is superfluous, and ends.
@@ -243,18 +243,18 @@ impl Roster {
         &self,
         is_interrupted: impl Fn() -> bool,
         now_us: impl Fn() -> u64,
-    ) -> Waited {
+    ) -> WaitOutcome {
         let mut period = self.lock_period();
         loop {
             if self.take_call() || is_interrupted() {
-                return Waited::Over;
+                return WaitOutcome::Over;
             }
             if !self.limits.are_elastic() {
                 period = wait(&self.called, period);
                 continue;
             }
             if self.ends_superfluous(&mut period, now_us()) {
-                return Waited::Dismissed;
+                return WaitOutcome::Dismissed;
             }
             period = wait_for(&self.called, period, IDLE);
         }
@@ -447,10 +447,10 @@ mod tests {
             assert_eq!(roster.call(0), Answer::Comes);
             assert_eq!(roster.call(0), Answer::Comes);
             assert_eq!(roster.counts().called, 1);
-            assert_eq!(roster.wait(|| false, || 1), Waited::Over);
+            assert_eq!(roster.wait(|| false, || 1), WaitOutcome::Over);
             roster.remove_follower();
             assert_eq!(roster.call(0), Answer::Comes);
-            assert_eq!(roster.wait(|| false, || 1), Waited::Over);
+            assert_eq!(roster.wait(|| false, || 1), WaitOutcome::Over);
             roster.remove_follower();
             assert_eq!(roster.call(0), Answer::Nobody);
         });
@@ -464,7 +464,7 @@ mod tests {
             let idle_us = u64::try_from(IDLE.as_micros()).unwrap();
             let wait = |at_us| roster.wait(|| at_us == 0, || at_us);
             (0..4).for_each(|_| roster.add_follower());
-            assert_eq!(wait(0), Waited::Over, "the period begins with a wait");
+            assert_eq!(wait(0), WaitOutcome::Over, "the period begins with a wait");
             let ends = |at_us| roster.ends_superfluous(&mut roster.lock_period(), at_us);
             assert!(!ends(1));
             assert!(!ends(idle_us));

@@ -15,7 +15,7 @@
 
 use crate::duty::{Bell, Duty, DutyEvent};
 use crate::load::{Activity, Load, LoadObserver};
-use crate::roster::{Limits, Roster, Waited};
+use crate::roster::{Limits, Roster, WaitOutcome};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The leader is not suspended.
@@ -31,7 +31,7 @@ pub const START_PATIENCE_US: u64 = 2_000;
 
 /// The shared part of a server's roles.
 #[derive(Debug)]
-pub struct Shared<B, O> {
+pub struct SharedRoles<B, O> {
     duty: Duty<B>,
     /// What the threads do.
     pub load: Load<O>,
@@ -54,7 +54,7 @@ pub struct Shared<B, O> {
     is_watched: AtomicBool,
 }
 
-impl<B: Bell, O: LoadObserver> Shared<B, O> {
+impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
     /// The roles of a server that has called nothing yet.
     pub fn new(bell: B, observer: O, limits: Limits) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl<B: Bell, O: LoadObserver> Shared<B, O> {
     }
 
     /// A follower's wait without the interpreter lock. `now_us` is a monotonic clock.
-    pub fn wait_as_follower(&self, is_ended: &AtomicFlag, now_us: impl Fn() -> u64) -> Waited {
+    pub fn wait_as_follower(&self, is_ended: &AtomicFlag, now_us: impl Fn() -> u64) -> WaitOutcome {
         self.roster.wait(|| is_ended.0.load(Ordering::Relaxed), now_us)
     }
 

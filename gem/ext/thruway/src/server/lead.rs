@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
 use thruway_http1::{Request as Head, RequestFraming};
-use thruway_roles::{Role, Waited};
+use thruway_roles::{Role, WaitOutcome};
 use thruway_serve::{Exchange, Handler, SocketEvent, Ticket, tls};
 
 use super::context::Stage;
@@ -88,7 +88,7 @@ impl RackEngine {
                 Some(Role::Follow) => {
                     let waited = self.leadership.follow(gvl);
                     let interrupted = gvl.catch(thread::check_interrupts);
-                    if waited == Waited::Dismissed {
+                    if waited == WaitOutcome::Dismissed {
                         return self.end_dismissed(me, interrupted);
                     }
                     interrupted?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thruway_roles::{AtomicFlag, Role, ThreadNumber, Waited};
+use thruway_roles::{AtomicFlag, Role, ThreadNumber, WaitOutcome};
 use thruway_serve::monotonic_us;
 
 use super::roles::{Roles, thread_number, with_activity};
@@ -108,15 +108,15 @@ impl Leadership {
     }
 
     /// Waits, without the interpreter lock, until this follower is called, or is superfluous.
-    pub(super) fn follow(&self, gvl: Gvl) -> Waited {
+    pub(super) fn follow(&self, gvl: Gvl) -> WaitOutcome {
         let (is_ended, roles) = (AtomicFlag::default(), &*self.roles);
-        let mut waited = Waited::Over;
+        let mut waited = WaitOutcome::Over;
         roles.add_follower();
         gvl.release(
             || waited = roles.wait_as_follower(&is_ended, monotonic_us),
             || roles.end_wait(&is_ended),
         );
-        if waited == Waited::Over {
+        if waited == WaitOutcome::Over {
             roles.remove_follower();
         }
         waited

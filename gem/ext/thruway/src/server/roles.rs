@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use thruway_roles::{Activity, Bell, LoadObserver, Shared};
+use thruway_roles::{Activity, Bell, LoadObserver, SharedRoles};
 use thruway_serve::{Board, Time, WorkerMetrics, monotonic_us};
 
 thread_local! {
@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// The shared part of the roles: all that threads without the interpreter lock see of them.
-pub(super) type Roles = Shared<StandbyBell, Figures>;
+pub(super) type Roles = SharedRoles<StandbyBell, Figures>;
 
 /// The bell of the engine that wakes the standby.
 pub(super) struct StandbyBell(pub(super) thruway_serve::Bell);
