@@ -33,7 +33,7 @@ const CALL_US_MAX: i32 = 10_000;
 /// The number of a thread in its server, from 0.
 pub type ThreadNumber = usize;
 
-/// Who leads, and where that thread is.
+/// The leader, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lead {
     /// No thread leads: the next that asks does.
@@ -44,14 +44,21 @@ enum Lead {
     InApplication(ThreadNumber),
 }
 
-/// What a thread is to do next.
+/// The role of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It leads.
+    /// It serves: it waits for events, reads, and calls the application.
     Lead,
-    /// It follows.
+    /// It waits until it is called.
     Follow,
-    /// It finds out whether the leader is blocked, and asks again by [`Leadership::role_after_look`].
+}
+
+/// The answer to a thread that asks for its role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The thread has this role.
+    Role(Role),
+    /// The thread finds out whether the leader is blocked, and asks again by [`Leadership::role_after_look`].
     Look(LookAtLeader),
 }
 
@@ -94,26 +101,28 @@ impl Default for Leadership {
 }
 
 impl Leadership {
-    /// What thread `me` is to do: it takes the lead if no thread has it, or if the leader is blocked or computes for
-    /// long. `thread` is its number in the system.
+    /// Returns the role of thread `me`, which takes the lead if no thread has it. If the leader is in the application,
+    /// the role depends on whether the leader is blocked. `thread` is the system's number of thread `me`.
     pub fn role<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
         me: ThreadNumber,
         thread: u32,
-    ) -> Role {
+    ) -> Decision {
         match self.lead.get() {
-            Lead::Vacant => self.take(shared, me, thread),
-            Lead::AtEngine(leader) | Lead::InApplication(leader) if leader == me => Role::Lead,
-            Lead::AtEngine(_) => Role::Follow,
+            Lead::Vacant => Decision::Role(self.take(shared, me, thread)),
+            Lead::AtEngine(leader) | Lead::InApplication(leader) if leader == me => {
+                Decision::Role(Role::Lead)
+            }
+            Lead::AtEngine(_) => Decision::Role(Role::Follow),
             Lead::InApplication(leader) => {
-                Role::Look(LookAtLeader { leader, call: shared.calls() })
+                Decision::Look(LookAtLeader { leader, call: shared.calls() })
             }
         }
     }
 
-    /// What thread `me` is to do after it has found out whether the leader is blocked. None if other threads ran
-    /// meanwhile, and the leader may be back or gone: then it asks again.
+    /// Returns the role of thread `me`, which has found out whether the leader is blocked. None if other threads ran
+    /// meanwhile, so that the leader may be back or gone: then the thread asks anew.
     pub fn role_after_look<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -288,7 +297,7 @@ mod tests {
                 shared: SharedRoles::new(Silent, (), Limits::fixed(2)),
                 activity: Activity::new(),
             };
-            assert_eq!(server.leadership.role(&server.shared, 0, 10), Role::Lead);
+            assert_eq!(server.leadership.role(&server.shared, 0, 10), Decision::Role(Role::Lead));
             server.enter();
             server
         }
@@ -303,8 +312,10 @@ mod tests {
 
         /// The role of thread 1, if `event` happens while it looks at the leader.
         fn role_if(&self, is_blocked: bool, event: impl FnOnce()) -> Option<Role> {
-            let role = self.leadership.role(&self.shared, 1, 11);
-            let Role::Look(look) = role else { return Some(role) };
+            let look = match self.leadership.role(&self.shared, 1, 11) {
+                Decision::Role(role) => return Some(role),
+                Decision::Look(look) => look,
+            };
             assert_eq!(look.leader, 0);
             event();
             self.leadership.role_after_look(&self.shared, 1, 11, look, is_blocked)
@@ -373,10 +384,10 @@ mod tests {
             };
             suspended(true, 1_000);
             assert!(shared.is_leader_blocked(), "it waits");
-            suspended(false, 1_000 + crate::PATIENCE_US - 1);
+            suspended(false, 1_000 + crate::shared::PATIENCE_US - 1);
             assert!(!shared.is_leader_blocked(), "its wait was short");
             suspended(true, 2_000);
-            suspended(false, 2_000 + crate::PATIENCE_US);
+            suspended(false, 2_000 + crate::shared::PATIENCE_US);
             assert!(shared.is_leader_blocked());
             server.leave();
             server.enter();

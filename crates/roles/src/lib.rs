@@ -24,8 +24,8 @@ mod shared;
 mod sync;
 
 pub use duty::Bell;
-pub use leadership::{Leadership, LookAtLeader, Role, ThreadNumber};
+pub use leadership::{Decision, Leadership, LookAtLeader, Role, ThreadNumber};
 pub use load::{Activity, Load, LoadObserver, UNSURE};
 pub use lookout::Lookout;
-pub use roster::{IDLE, Limits, WaitOutcome};
-pub use shared::{AtomicFlag, PATIENCE_US, START_PATIENCE_US, SharedRoles};
+pub use roster::{Limits, WaitOutcome};
+pub use shared::{AtomicFlag, SharedRoles};

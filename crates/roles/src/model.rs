@@ -17,7 +17,8 @@ use shuttle::thread;
 use Request::{Kills, Marked, Pauses, Short, Waits};
 
 use crate::{
-    Activity, AtomicFlag, Bell, Leadership, Limits, Lookout, Role, SharedRoles, WaitOutcome,
+    Activity, AtomicFlag, Bell, Decision, Leadership, Limits, Lookout, Role, SharedRoles,
+    WaitOutcome,
 };
 
 /// A schedule that takes more steps goes in circles.
@@ -193,15 +194,15 @@ impl Worker {
                 return End::Stopped;
             }
             let role = match held.leadership.role(&self.shared, me, thread) {
-                Role::Look(look) => {
+                Decision::Look(look) => {
                     let is_blocked = self.is_blocked(gvl, u32::try_from(look.leader).unwrap() + 1);
                     let leadership = &gvl.as_ref().unwrap().leadership;
                     leadership.role_after_look(&self.shared, me, thread, look, is_blocked)
                 }
-                role => Some(role),
+                Decision::Role(role) => Some(role),
             };
             match role {
-                None | Some(Role::Look(_)) => {}
+                None => {}
                 Some(Role::Lead) => {
                     if let Some(end) = self.lead(gvl, me, thread) {
                         return end;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 
 /// How long a thread beyond the minimum has to be superfluous before it ends.
-pub const IDLE: Duration = Duration::from_secs(10);
+pub(crate) const IDLE: Duration = Duration::from_secs(10);
 
 /// How many threads a server may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,6 @@ impl Counts {
 
 /// The answer to a call for a thread that is to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
 pub(crate) enum Answer {
     /// A follower comes, or one was on its way.
     Comes,

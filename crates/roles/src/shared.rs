@@ -23,17 +23,17 @@ const RUNS: u64 = 0;
 
 /// How long a leader may be without the lock before a follower is called, in microseconds. It is several times the
 /// length of a hand-off, so a short wait causes none.
-pub const PATIENCE_US: u64 = 300;
+pub(crate) const PATIENCE_US: u64 = 300;
 
 /// How long a leader has to wait before a thread is started for what waits behind it, in microseconds. A thread costs
 /// more than a hand-off, and lasts longer.
-pub const START_PATIENCE_US: u64 = 2_000;
+pub(crate) const START_PATIENCE_US: u64 = 2_000;
 
 /// The shared part of a server's roles.
 #[derive(Debug)]
 pub struct SharedRoles<B, O> {
     duty: Duty<B>,
-    /// What the threads do.
+    /// The threads in the application, by whether they compute or wait.
     pub load: Load<O>,
     pub(crate) roster: Roster,
     /// Counts the leader's calls of the application; odd during one.
@@ -101,7 +101,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
     /// Calls a follower to take the lead, or orders a thread, if the server may have one more.
     pub fn call_successor(&self) {
         let waiting = if self.counts_waiting() { self.load.waiting() } else { 0 };
-        let _ = self.roster.call(waiting);
+        self.roster.call(waiting);
     }
 
     /// Calls every follower, so that each looks which role it has.
@@ -109,7 +109,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.roster.call_all();
     }
 
-    /// The next call of a successor is not answered by the one before: its thread has ended.
+    /// Lets the next call of a successor call one, since the thread that was called last has ended.
     pub(crate) fn forget_coming(&self) {
         self.roster.forget_coming();
     }
@@ -124,7 +124,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.roster.interrupt_order(|| is_ended.0.store(true, Ordering::Relaxed));
     }
 
-    /// A thread that was dismissed is replaced: what ended it was not its dismissal.
+    /// Counts a dismissed thread again, which something else has ended, so that it is replaced.
     pub fn readmit(&self) {
         self.roster.readmit();
     }
@@ -344,7 +344,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
     }
 }
 
-/// A flag that ends one follower's wait.
+/// A flag that ends one thread's wait, for a call or for an order.
 #[derive(Debug)]
 pub struct AtomicFlag(AtomicBool);
 

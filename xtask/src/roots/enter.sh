@@ -7,8 +7,9 @@ mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
-mkdir -p "$root/root/.cargo/registry"
-if [ -d "$registry" ]; then mount --bind "$registry" "$root/root/.cargo/registry"; fi
+home=$root/root
+mkdir -p "$home/.cargo/registry"
+if [ -d "$registry" ]; then mount --bind "$registry" "$home/.cargo/registry"; fi
 # What the last run left there is gone, as after a start of a machine.
 rm -rf "$root/tmp" "$root/run"
 mkdir -m 1777 "$root/tmp"

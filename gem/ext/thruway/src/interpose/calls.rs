@@ -315,30 +315,38 @@ calls! {
         Boot after |result| answers::changed(to, result);
     }
     SYMLINK c"symlink" symlink(target: TextArgument, path: TextArgument) -> c_int {
+        Template before noted::changed(path);
         Boot after |result| answers::changed(path, result);
     }
     LINK c"link" link(from: TextArgument, to: TextArgument) -> c_int {
+        Template before noted::changed(to);
         Boot after |result| answers::changed(to, result);
     }
     MKFIFO c"mkfifo" mkfifo(path: TextArgument, mode: mode_t) -> c_int {
+        Template before noted::changed(path);
         Boot after |result| answers::changed(path, result);
     }
     TRUNCATE c"truncate" truncate(path: TextArgument, length: off_t) -> c_int {
+        Template before noted::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     CHMOD c"chmod" chmod(path: TextArgument, mode: mode_t) -> c_int {
+        Template before noted::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     LCHMOD c"lchmod" lchmod(path: TextArgument, mode: mode_t) -> c_int {
+        Template before noted::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     FCHMOD c"fchmod" fchmod(descriptor: c_int, mode: mode_t) -> c_int {
         Boot after |_| answers::rights_of_descriptor_changed();
     }
     CHOWN c"chown" chown(path: TextArgument, user: uid_t, group: gid_t) -> c_int {
+        Template before noted::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     LCHOWN c"lchown" lchown(path: TextArgument, user: uid_t, group: gid_t) -> c_int {
+        Template before noted::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     FCHOWN c"fchown" fchown(descriptor: c_int, user: uid_t, group: gid_t) -> c_int {

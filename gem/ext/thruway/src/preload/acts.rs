@@ -14,15 +14,15 @@ use thruway_sys::descriptor;
 use super::{notes, post};
 use crate::interpose::arguments::TextArgument;
 
-/// The file that is loaded, and the process that loads it.
+/// The gem's file that is being loaded, and the process that loads it.
 static LOADED: Mutex<Option<(Vec<u8>, u32)>> = Mutex::new(None);
 
-/// From here on that file is loaded, or none that must not act.
+/// Notes that `file` of a gem is being loaded, which must not act; or with none, that no such file is any more.
 pub(super) fn load(file: Option<Vec<u8>>) {
     *loaded() = file.map(|file| (file, std::process::id()));
 }
 
-/// Notes why there is no template, for the command that asks for one.
+/// Stores the reason why there is no template, for the command that asks for one.
 pub(super) fn refuse(reason: &[u8]) {
     let Some(post) = post::template() else { return };
     if let Ok(folder) = TemplateFolder::at(&post.folder) {
@@ -34,7 +34,7 @@ pub(super) fn refuse(reason: &[u8]) {
     }
 }
 
-/// Ends this process if a file that must not act is loaded. `deed` says what it is about to do.
+/// Ends this process if a gem's file is being loaded. `deed` names the act that the file is about to perform.
 pub(super) fn act(deed: impl FnOnce() -> String) {
     if !notes::is_noting() {
         return;
@@ -51,16 +51,17 @@ pub(super) fn act(deed: impl FnOnce() -> String) {
     unsafe { libc::_exit(1) };
 }
 
-/// As [`act`], of what is written at a path. A cache may be written anew by each boot, and a device is no file.
-pub(super) fn write_at(path: TextArgument) {
+/// Calls [`act`] for an act on `path`, which `verb` names, unless the path is a device or in a folder for caches: each
+/// boot may write caches anew.
+pub(super) fn act_at(verb: &str, path: TextArgument) {
     let path = path.bytes();
     let is_cache = |part: &OsStr| part == "cache" || part == ".cache";
     if !path.starts_with(b"/dev/") && !Path::new(OsStr::from_bytes(path)).iter().any(is_cache) {
-        act(|| format!("writes {}", String::from_utf8_lossy(path)));
+        act(|| format!("{verb} {}", String::from_utf8_lossy(path)));
     }
 }
 
-/// As [`act`], of what is written to standard output. Warnings of a library are no act.
+/// Calls [`act`] for a write to standard output. Warnings on standard error are exempt.
 pub(super) fn write_to(descriptor: c_int) {
     if descriptor == libc::STDOUT_FILENO {
         act(|| "writes to its standard output".to_owned());

@@ -36,14 +36,14 @@ pub(crate) fn asked_at(folder: c_int, path: TextArgument, question: Question) {
 
 /// Notes a file that the boot itself writes or removes.
 pub(crate) fn written(path: TextArgument) {
-    acts::write_at(path);
+    acts::act_at("writes", path);
     note_written(libc::AT_FDCWD, path);
 }
 
 /// Notes a file that is opened, for its content, its names, or to be written.
 pub(crate) fn opened(folder: c_int, path: TextArgument, flags: c_int) {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
-        acts::write_at(path);
+        acts::act_at("writes", path);
         return note_written(folder, path);
     }
     let is_folder = flags & libc::O_DIRECTORY != 0;
@@ -96,10 +96,15 @@ pub(crate) fn started(program: TextArgument) {
 /// Notes a folder that the boot makes, unless it is there.
 pub(crate) fn folder_made(path: TextArgument) {
     asked(path, Question::Kind);
-    acts::write_at(path);
+    acts::act_at("writes", path);
 }
 
-/// Notes a deed that a file which must not act is about to do.
+/// Ends a template whose gem's file is about to link or truncate a file, or to change its rights or owner.
+pub(crate) fn changed(path: TextArgument) {
+    acts::act_at("changes", path);
+}
+
+/// Ends a template whose gem's file is about to do `deed`.
 pub(crate) fn acted(deed: &str) {
     acts::act(|| deed.to_owned());
 }

@@ -65,47 +65,53 @@ impl RackEngine {
         let ended = self.take_turns(gvl, me);
         if self.home.is_left() {
             // In a forked child, this thread is the only one, and everything else belongs to the parent.
-            return ended;
+            return ended.map(drop);
         }
-        if ended.is_ok() {
-            self.leadership.release(me);
-            self.leadership.roles().call_all_followers();
-        } else {
-            // Only this thread ends: the others continue, and a new thread takes its place.
-            self.contexts[me].end();
-            self.leadership.resign(me);
+        match ended {
+            // A superfluous thread followed: the others need not notice its end.
+            Ok(WaitOutcome::Dismissed) => return Ok(()),
+            Ok(WaitOutcome::Over) => {
+                self.leadership.release(me);
+                self.leadership.roles().call_all_followers();
+            }
+            Err(_) => {
+                // Only this thread ends: the others continue, and a new thread takes its place.
+                self.contexts[me].end();
+                self.leadership.resign(me);
+            }
         }
         self.engine.wake();
-        ended
+        ended.map(drop)
     }
 
-    fn take_turns(&self, gvl: Gvl, me: usize) -> Result<(), Raised> {
+    /// Takes turns until the server stops, or until this thread is dismissed.
+    fn take_turns(&self, gvl: Gvl, me: usize) -> Result<WaitOutcome, Raised> {
         let mut events = EventBuffer::new();
         while !self.is_over() {
             match self.leadership.role(me, |leader| self.is_blocked(gvl, leader))? {
-                None | Some(Role::Look(_)) => {}
+                None => {}
                 Some(Role::Lead) => self.lead(gvl, me, &mut events)?,
                 Some(Role::Follow) => {
                     let waited = self.leadership.follow(gvl);
                     let interrupted = gvl.catch(thread::check_interrupts);
                     if waited == WaitOutcome::Dismissed {
-                        return self.end_dismissed(me, interrupted);
+                        self.note_dismissal(me, interrupted.is_err());
+                        return interrupted.map(|()| waited);
                     }
                     interrupted?;
                 }
             }
         }
-        Ok(())
+        Ok(WaitOutcome::Over)
     }
 
-    /// A thread that is superfluous ends. One that something else has ended meanwhile is replaced.
-    fn end_dismissed(&self, me: usize, interrupted: Result<(), Raised>) -> Result<(), Raised> {
-        if interrupted.is_err() {
+    /// Notes that thread `me` was dismissed. If it `is_interrupted` as well, Ruby replaces it, so it counts on.
+    fn note_dismissal(&self, me: usize, is_interrupted: bool) {
+        if is_interrupted {
             self.leadership.roles().readmit();
         }
         self.contexts[me].thread.set(NIL);
         self.leadership.note_threads();
-        interrupted
     }
 
     fn is_over(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thruway_roles::{AtomicFlag, Role, ThreadNumber, WaitOutcome};
+use thruway_roles::{AtomicFlag, Decision, Role, ThreadNumber, WaitOutcome};
 use thruway_serve::monotonic_us;
 
 use super::roles::{Roles, thread_number, with_activity};
@@ -35,12 +35,12 @@ impl Leadership {
         leader_is_blocked: impl FnOnce(ThreadNumber) -> Result<bool, E>,
     ) -> Result<Option<Role>, E> {
         match self.state.role(&self.roles, me, thread_number()) {
-            Role::Look(look) => {
+            Decision::Look(look) => {
                 let is_blocked = leader_is_blocked(look.leader)?;
                 let thread = thread_number();
                 Ok(self.state.role_after_look(&self.roles, me, thread, look, is_blocked))
             }
-            role => Ok(Some(role)),
+            Decision::Role(role) => Ok(Some(role)),
         }
     }
 
