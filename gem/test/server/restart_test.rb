@@ -223,6 +223,29 @@ class RestartTest < Minitest::Test
     assert_predicate stop(pid), :success?
   end
 
+  # The signal pends in the old worker, which is stopped as by a debugger.
+  def test_a_restart_is_done_when_the_last_old_worker_accepts_no_more
+    [["HUP", "reload"], ["USR1", "phased restart"]].each do |signal, name|
+      write("config/puma.rb", "preload_app! false")
+      pid = start_version("v1", "-w", "1")
+      old = version_and_pid.last
+      Process.kill("STOP", old)
+      write("config/puma.rb", "preload_app! false\nhttp_content_length_limit 3")
+      Process.kill(signal, pid)
+      eventually { retirement_pends?(old) }
+      refute_equal old, version_and_pid.last
+      refute_includes log, "#{name}: done"
+      logged("#{name}: done") { Process.kill("CONT", old) }
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  # Whether USR1 has been sent to a process that has not handled it.
+  def retirement_pends?(pid)
+    pending = File.read("/proc/#{pid}/status")[/^ShdPnd:\s*(\h+)/, 1].to_i(16)
+    pending.anybits?(1 << (Signal.list["USR1"] - 1))
+  end
+
   def test_a_file_that_is_touched_restarts
     write("config/puma.rb", "plugin :tmp_restart")
     [%w[-w 1], []].each do |arguments|

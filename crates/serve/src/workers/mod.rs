@@ -128,6 +128,12 @@ impl WorkerTable {
         self.sweep();
     }
 
+    /// Whether worker `index` accepts connections.
+    #[must_use]
+    pub fn accepts(&self, index: usize) -> bool {
+        self.table.row(index).load().is_serving
+    }
+
     /// Hands over what dead workers have in their mailboxes. A sibling may put something in until a moment after a
     /// death, so call it again a little later.
     pub fn sweep(&self) {

@@ -130,6 +130,12 @@ module Thruway
       @template = nil
     end
 
+    # Whether a worker of this server that is leaving still accepts connections. It reads its signal
+    # only when Ruby runs the main thread, and a new connection could reach the old code until then.
+    def old_worker_accepts?
+      @leaving.any? { |process| process.table_index && @table.accepts?(process.table_index) }
+    end
+
     # Lets a process end. Other workers take over its connections.
     def retire(process)
       return if process.nil? || process.retired_at

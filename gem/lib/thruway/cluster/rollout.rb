@@ -7,11 +7,16 @@ module Thruway
     # The name of the rollout in progress; nil if there is none.
     attr_reader :name
 
-    def initialize
+    # The block tells whether a replaced worker still accepts connections.
+    def initialize(&old_accepts)
+      @old_accepts = old_accepts
       @pending = []
     end
 
     def active? = !@name.nil?
+
+    # Whether all successors serve, and the rollout ends as soon as no replaced worker accepts.
+    def closing? = active? && @pending.empty? && (@successor.nil? || @successor.ready)
 
     # Begins to replace the processes in `slots`. `start` starts a successor for a slot. The block
     # is called at the end, with nil or with the reason why the rollout stopped.
@@ -29,7 +34,7 @@ module Thruway
         return finish("worker #{@successor.index} #{failure(@successor)}") if @successor&.ended?
         return if @successor && !@successor.ready
 
-        slot = @pending.first or return finish(nil)
+        slot = @pending.first or return (finish(nil) unless @old_accepts.call)
         # nil means that the worker table is full: the next step tries again.
         @successor = @start.call(slot) or return
         @pending.shift

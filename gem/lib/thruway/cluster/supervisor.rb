@@ -15,6 +15,9 @@ module Thruway
     # The time for a hung worker to log its backtraces before it is killed.
     BACKTRACE_SECONDS = 0.5
 
+    # The interval at which the supervisor looks whether the last old worker has stopped accepting.
+    ROLLOUT_END_SECONDS = 0.005
+
     # `previous` is the `Inheritance` of the previous server, or nil.
     def initialize(launcher, previous = nil)
       @launcher = launcher
@@ -28,7 +31,7 @@ module Thruway
     def run(&ready)
       @wakeup, @waker = IO.pipe
       @cluster = Cluster.new(configuration, @launcher.application, @launcher.listeners, @previous)
-      @rollout = Rollout.new
+      @rollout = Rollout.new { @cluster.old_worker_accepts? }
       trap_signals if @previous
       stop if @launcher.stopped?
       boot unless @stopping
@@ -315,8 +318,8 @@ module Thruway
     def wait_seconds
       is_busy = @stopping || busy? || @orders.any? || !@cluster.settled?
       period = configuration.worker_check_seconds if configuration.watches_workers?
-      [(1 if is_busy), (0 if @orders.any? && !busy?), period,
-       notifier.period].compact.min
+      [(ROLLOUT_END_SECONDS if @rollout.closing?), (1 if is_busy),
+       (0 if @orders.any? && !busy?), period, notifier.period].compact.min
     end
 
     def reap

@@ -8,7 +8,7 @@ use thruway_serve::workers::{Handover, VERSION, WorkerHandle};
 
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, number, raise};
+use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, number, raise};
 
 /// The largest number of workers in a group.
 const WORKERS_MAX: usize = 1024;
@@ -28,6 +28,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     let gvl = ruby.gvl();
     define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
     define::method(gvl, class, c"mark_dead", Method::of_1(mark_dead));
+    define::method(gvl, class, c"accepts?", Method::of_1(accepts));
     define::method(gvl, class, c"sweep", Method::of_0(sweep));
     define::method(gvl, class, c"handover", Method::of_0(handover));
     define::method(gvl, class, c"stats", Method::of_0(stats));
@@ -109,6 +110,11 @@ fn sweep(ruby: Protected, this: VALUE) -> VALUE {
 fn mark_dead(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.mark_dead(number::small_count(worker));
     NIL
+}
+
+/// `table.accepts?(worker)`: whether the worker accepts connections.
+fn accepts(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
+    boolean(TYPE.get(ruby, &this).0.accepts(number::small_count(worker)))
 }
 
 /// `table.stats`: returns the statistics of all workers as JSON.
