@@ -31,6 +31,8 @@ mod ring;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
+mod sources;
+#[cfg(test)]
 mod submounts;
 #[cfg(test)]
 mod union;

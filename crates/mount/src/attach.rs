@@ -92,7 +92,8 @@ fn by_system_call(plan: &Plan) -> Result<OwnedFd, Error> {
 /// Returns the source that `mount` and `df` show. The name must equal the field in fstab, or `mount --all` would mount
 /// the view again. If the joined name is too long for the kernel, only the first source is shown.
 fn source_name(plan: &Plan) -> OsString {
-    let all: Vec<_> = plan.sources.iter().map(|source| source.as_os_str()).collect();
+    let given = plan.sources.iter().map(|source| &source.given);
+    let all: Vec<_> = given.chain(&plan.sources_file).map(|path| path.as_os_str()).collect();
     let joined = all.join(OsStr::new(":"));
     if joined.len() <= SOURCE_NAME_BYTES_MAX {
         return joined;

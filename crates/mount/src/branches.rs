@@ -16,14 +16,12 @@ use crate::descriptors::Descriptors;
 use crate::id_map::IdMap;
 use crate::index::Index;
 use crate::inodes::{InodeId, lock};
-use crate::plan::CreatePolicy;
 use crate::roots::Roots;
 
 /// The sources, and the merged folders that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Branches {
     roots: Arc<Roots>,
-    create: CreatePolicy,
     folders: RwLock<IdMap<Arc<MergedFolder>>>,
     /// Open parts, by folder and branch.
     part_fds: Descriptors,
@@ -68,10 +66,9 @@ pub(crate) struct BuiltIndex {
 }
 
 impl Branches {
-    pub(crate) fn new(roots: Arc<Roots>, create: CreatePolicy, descriptors_max: usize) -> Self {
+    pub(crate) fn new(roots: Arc<Roots>, descriptors_max: usize) -> Self {
         Self {
             roots,
-            create,
             folders: RwLock::default(),
             part_fds: Descriptors::new(descriptors_max),
             failures: Mutex::default(),
@@ -80,10 +77,6 @@ impl Branches {
 
     pub(crate) fn roots(&self) -> &Roots {
         &self.roots
-    }
-
-    pub(crate) fn create(&self) -> CreatePolicy {
-        self.create
     }
 
     pub(crate) fn get(&self, id: InodeId) -> Option<Arc<MergedFolder>> {

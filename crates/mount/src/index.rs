@@ -52,7 +52,8 @@ impl Index {
         Some(self.slots[self.position(name)?].entry)
     }
 
-    /// Inserts a name of a branch. Returns `true` if the name now refers to another file.
+    /// Inserts a name of a branch. Branches have to be inserted in the order of precedence. Returns `true` if the name
+    /// now refers to another file.
     pub(crate) fn insert(&mut self, name: &[u8], branch: u16, kind: u8, number: u64) -> bool {
         let Some(position) = self.position(name) else {
             self.append(name, Entry { branch, more: false, kind, number });
@@ -62,9 +63,8 @@ impl Index {
         let before = slot.entry;
         if !std::mem::replace(&mut slot.seen, true) {
             slot.entry = Entry { branch, more: false, kind, number };
-        } else if branch <= before.branch {
-            let more = before.more || branch < before.branch;
-            slot.entry = Entry { branch, more, kind, number };
+        } else if branch == before.branch {
+            slot.entry = Entry { branch, more: before.more, kind, number };
         } else {
             slot.entry.more = true;
         }
@@ -193,8 +193,8 @@ mod tests {
         assert!(index.insert(b"a", 3, 8, 30));
         assert!(!index.insert(b"a", 5, 8, 50));
         assert_eq!(index.find(b"a"), Some(Entry { branch: 3, more: true, kind: 8, number: 30 }));
-        assert!(index.insert(b"a", 1, 4, 10));
-        assert_eq!(index.find(b"a"), Some(Entry { branch: 1, more: true, kind: 4, number: 10 }));
+        assert!(!index.insert(b"a", 1, 4, 10));
+        assert_eq!(index.find(b"a"), Some(Entry { branch: 3, more: true, kind: 8, number: 30 }));
         assert_eq!(index.find(b"b"), None);
     }
 
@@ -258,7 +258,7 @@ mod tests {
                     known.remove(&name);
                 } else {
                     index.insert(text.as_bytes(), branch, 8, 0);
-                    known.entry(name).and_modify(|first| *first = branch.min(*first)).or_insert(branch);
+                    known.entry(name).or_insert(branch);
                 }
             }
             prop_assert_eq!(index.len(), known.len());

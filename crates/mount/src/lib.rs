@@ -14,6 +14,7 @@
 mod actor;
 mod attach;
 mod branches;
+mod control;
 mod descriptors;
 mod error;
 mod event_flag;
@@ -35,6 +36,8 @@ mod process;
 mod reload;
 mod roots;
 mod schedule;
+mod source_spec;
+mod source_table;
 mod sources;
 mod status;
 mod transport;
@@ -43,11 +46,16 @@ mod view;
 mod volumes;
 mod watch;
 
+pub use control::change_sources;
 pub use error::Error;
 pub use log::{Level, Log, LogTarget};
-pub use plan::{AccessTimes, Changes, CreatePolicy, Mode, Plan, Transport};
+pub use plan::{
+    AccessTimes, Changes, CreateOrder, CreatePolicy, CreateReach, Missing, Mode, Plan, Presence,
+    Transport,
+};
 pub use policy::PolicyFile;
-pub use process::{INNER_VERB, run_inner, start};
+pub use process::{INNER_VERB, SourceChange, run_inner, start};
 pub use reload::read_policy_again;
+pub use source_spec::{SourceAccess, SourceSpec, parse_bytes};
 pub use status::{MountStatus, Status, status};
 pub use unmount::{Manner, resolve_new_target, resolve_target, unmount};

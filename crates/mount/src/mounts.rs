@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// The file-system type of thruway mounts.
@@ -108,11 +109,12 @@ impl TableChanges {
         Ok(Self { table: fs::File::open("/proc/self/mountinfo")? })
     }
 
-    /// Blocks until the table changes, or returns at once after a change since the last call.
-    pub(crate) fn wait(&self) -> Result<(), Errno> {
+    /// Blocks until the table changes or the time is over, or returns at once after a change since the last call.
+    pub(crate) fn wait(&self, time: Option<Duration>) -> Result<(), Errno> {
+        let time = time.and_then(|time| Timespec::try_from(time).ok());
         loop {
             let mut changed = [PollFd::new(&self.table, PollFlags::PRI | PollFlags::ERR)];
-            match poll(&mut changed, None) {
+            match poll(&mut changed, time.as_ref()) {
                 Err(Errno::INTR) => {}
                 changed => return changed.map(drop),
             }

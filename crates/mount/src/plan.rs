@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::LogTarget;
 use crate::policy::PolicyFile;
+use crate::source_spec::SourceSpec;
 
 /// Whether the sources may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,18 +20,67 @@ pub enum Mode {
     Frozen,
 }
 
-/// The source in which a merged view creates files.
+/// The sources in which a merged view creates files. Sources that are full, read-only, absent, or short of their
+/// minimal free space are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CreatePolicy {
-    /// The first source that has the folder.
+pub enum CreateReach {
+    /// Those that have the folder.
     Parent,
-    /// The first source, where the folder is created if necessary.
-    First,
-    /// The source with the most free space, where the folder is created if necessary.
-    MostFree,
-    /// No source: creating files fails.
+    /// Those that have the folder, then those that have the folder above, and so on up to the root. The folder is
+    /// created if necessary.
+    Near,
+    /// All, where the folder is created if necessary.
+    All,
+    /// None: creating files fails.
     None,
+}
+
+/// The preference among the sources in which a file may be created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CreateOrder {
+    /// In the order of the sources.
+    First,
+    /// The most free space first.
+    MostFree,
+    /// The least free space first.
+    LeastFree,
+    /// The least used space first.
+    LeastUsed,
+    /// At random.
+    Random,
+    /// At random, with a probability in proportion to the free space.
+    RandomByFree,
+}
+
+/// The choice of the source in which a merged view creates a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatePolicy {
+    /// The sources in question.
+    pub reach: CreateReach,
+    /// The preference among them.
+    pub order: CreateOrder,
+}
+
+/// What happens when a source is missing as the mount is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Missing {
+    /// The mount fails.
+    Fail,
+    /// The mount waits for the source; after this time, it fails.
+    Wait(Duration),
+    /// The mount begins without the source, and shows it when it appears.
+    Skip,
+}
+
+/// What a source needs to count as present, so that nothing is written below the mount point of an absent disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Presence {
+    /// Whether the source has to be a mount point.
+    pub mount_point: bool,
+    /// The name of a file that has to be in the source.
+    pub marker: Option<String>,
 }
 
 /// When reads through a mount update the access times of its sources.
@@ -84,9 +134,14 @@ pub enum Transport {
 /// The options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The folders to show, as absolute paths.
-    #[serde(with = "paths")]
-    pub sources: Vec<PathBuf>,
+    /// The folders to show.
+    pub sources: Vec<SourceSpec>,
+    /// A file with further sources, which is read again on SIGHUP.
+    pub sources_file: Option<PathBuf>,
+    /// What happens when a source is missing as the mount is made.
+    pub missing: Missing,
+    /// What a source needs to count as present.
+    pub presence: Presence,
     /// The folder where they are shown, as an absolute path.
     #[serde(with = "path")]
     pub target: PathBuf,
@@ -94,6 +149,11 @@ pub struct Plan {
     pub mode: Mode,
     /// The source of new files, if there are several sources.
     pub create: CreatePolicy,
+    /// Files are only created in a source while this number of bytes is free there.
+    pub free_min_bytes: u64,
+    /// Whether a hard link or a rename into a folder that the file's source lacks makes the folder there. Otherwise it
+    /// fails as between file systems.
+    pub make_folders: bool,
     /// Whether other users may use the mount; permissions are checked as on the sources.
     pub allow_other: bool,
     /// Whether changes through the mount fail.
@@ -130,39 +190,19 @@ pub struct Plan {
 }
 
 /// Serializes a path as bytes, since it need not be UTF-8.
-mod path {
+pub(crate) mod path {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     use std::path::{Path, PathBuf};
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         path.as_os_str().as_bytes().serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         Ok(OsString::from_vec(Vec::deserialize(from)?).into())
-    }
-}
-
-/// Serializes paths as bytes.
-mod paths {
-    use std::ffi::OsString;
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    use std::path::PathBuf;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(paths.iter().map(|path| path.as_os_str().as_bytes()))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<PathBuf>, D::Error> {
-        let all: Vec<Vec<u8>> = Vec::deserialize(from)?;
-        Ok(all.into_iter().map(|bytes| OsString::from_vec(bytes).into()).collect())
     }
 }
 
@@ -174,10 +214,15 @@ pub(crate) mod tests {
 
     pub(crate) fn plan() -> Plan {
         Plan {
-            sources: vec!["/source".into()],
+            sources: vec![SourceSpec::parse(OsStr::new("/source")).unwrap()],
+            sources_file: None,
+            missing: Missing::Fail,
+            presence: Presence::default(),
             target: "/target".into(),
             mode: Mode::Live,
-            create: CreatePolicy::Parent,
+            create: CreatePolicy { reach: CreateReach::Parent, order: CreateOrder::First },
+            free_min_bytes: 0,
+            make_folders: true,
             allow_other: false,
             read_only: false,
             suid: false,
@@ -200,7 +245,7 @@ pub(crate) mod tests {
     #[test]
     fn a_path_that_is_not_utf_8_arrives_unchanged() {
         let mut sent = plan();
-        sent.sources.push(OsStr::from_bytes(b"/\xff\n").into());
+        sent.sources.push(SourceSpec::parse(OsStr::from_bytes(b"/\xff\n")).unwrap());
         let text = serde_json::to_string(&sent).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), sent);
     }

@@ -9,9 +9,12 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, fstatfs, openat, readlink, statx,
+    AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, fstatfs, openat, readlink, statat,
+    statx,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -19,11 +22,16 @@ use thruway_sys::mount_copy;
 use thruway_sys::printable;
 
 use crate::mounts::MountTable;
+use crate::plan::{Missing, Presence};
 use crate::proc_path::ProcPath;
+use crate::source_spec::{SourceSpec, read_sources};
 use crate::{Error, Log, Plan};
 
 /// The maximum number of sources of a view.
 const SOURCES_MAX: usize = 10_000;
+
+/// The interval at which a missing source is tried.
+const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// File systems whose files the kernel generates, by magic number (linux/magic.h).
 const GENERATED: [(u32, &str); 7] = [
@@ -36,15 +44,6 @@ const GENERATED: [(u32, &str); 7] = [
     (0x6367_7270, "cgroup2"),
 ];
 
-/// A source as a worker receives it.
-#[derive(Debug)]
-pub(crate) enum Source {
-    /// A folder that is opened by path, and followed as file systems are mounted and unmounted.
-    Followed(Place),
-    /// A folder that stays as it was when the mount was made.
-    Held(OwnedFd),
-}
-
 /// The folder at a path, and the mount that contains the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
@@ -54,6 +53,8 @@ pub(crate) struct Place {
     /// 6.8).
     mount: u64,
     is_mount_root: bool,
+    /// Whether the source was missing when it was added. The first folder that appears at its path is the source.
+    is_missing: bool,
 }
 
 /// `STATX_MNT_ID_UNIQUE` (linux/stat.h).
@@ -69,11 +70,25 @@ impl Place {
             number: stat.stx_ino,
             mount: if is_unique { stat.stx_mnt_id } else { 0 },
             is_mount_root: stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
+            is_missing: false,
         })
     }
 
-    pub(crate) fn device(&self) -> (u32, u32) {
-        self.device
+    /// Returns the place of a source that is missing.
+    pub(crate) fn missing() -> Self {
+        Self { device: (0, 0), number: 0, mount: 0, is_mount_root: false, is_missing: true }
+    }
+
+    /// Returns the device of the file system, if the source was ever there.
+    pub(crate) fn device(&self) -> Option<(u32, u32)> {
+        (!self.is_missing).then_some(self.device)
+    }
+
+    /// Takes this place if the source was missing until now.
+    pub(crate) fn appear_at(&mut self, now: Self) {
+        if self.is_missing {
+            *self = now;
+        }
     }
 
     /// Whether both are the same folder, perhaps on two mounts.
@@ -89,18 +104,36 @@ impl Place {
     /// Opens the source that was at this place when the mount was made: the same folder, or a folder on a file system
     /// that was mounted since. A folder that an unmount uncovers is not a source, or new files would be created below
     /// the mount point of an absent disk.
-    pub(crate) fn find(&self, path: &Path) -> Result<(OwnedFd, Self), Absence> {
+    pub(crate) fn find(
+        &self,
+        path: &Path,
+        presence: &Presence,
+    ) -> Result<(OwnedFd, Self), Absence> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, path, flags, Mode::empty()).map_err(Absence::Failed)?;
         let now = Self::of(&folder).map_err(Absence::Failed)?;
+        now.check(&folder, presence)?;
         let is_later = match self.mount != 0 && now.mount != 0 {
             true => now.mount >= self.mount,
             false => now.is_mount_root,
         };
-        if is_later || self.is_same_folder(&now) {
+        if is_later || self.is_missing || self.is_same_folder(&now) {
             Ok((folder, now))
         } else {
             Err(Absence::Unmounted)
+        }
+    }
+
+    /// Whether the folder, which is at this place, counts as present.
+    fn check(&self, folder: &OwnedFd, presence: &Presence) -> Result<(), Absence> {
+        if presence.mount_point && !self.is_mount_root {
+            return Err(Absence::NoMountPoint);
+        }
+        match presence.marker.as_deref().map(|name| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW))
+        {
+            Some(Err(Errno::NOENT)) => Err(Absence::NoMarker),
+            Some(Err(errno)) => Err(Absence::Failed(errno)),
+            _ => Ok(()),
         }
     }
 }
@@ -114,6 +147,12 @@ pub(crate) enum Absence {
     Unmounted,
     /// The path now leads to the same folder as an earlier source.
     Duplicate,
+    /// The source is not a mount point, but has to be one.
+    NoMountPoint,
+    /// The source lacks the file that marks it as present.
+    NoMarker,
+    /// The source was removed from the mount.
+    Removed,
 }
 
 impl fmt::Display for Absence {
@@ -122,6 +161,9 @@ impl fmt::Display for Absence {
             Self::Failed(errno) => std::io::Error::from(*errno).fmt(formatter),
             Self::Unmounted => formatter.write_str("its file system is not mounted"),
             Self::Duplicate => formatter.write_str("it is the same folder as an earlier source"),
+            Self::NoMountPoint => formatter.write_str("it is not a mount point"),
+            Self::NoMarker => formatter.write_str("its marker file is missing"),
+            Self::Removed => formatter.write_str("it was removed"),
         }
     }
 }
@@ -142,41 +184,150 @@ pub(crate) fn hold(folder: OwnedFd, table: &MountTable) -> OwnedFd {
     }
 }
 
-/// Opens all sources. The returned plan contains each folder only once, since a change in two sources would otherwise
-/// be applied twice.
-pub(crate) fn open(plan: &Plan, log: &Log) -> Result<(Plan, Vec<Source>), Error> {
-    if plan.sources.len() > SOURCES_MAX {
+/// The sources that a plan names, and the descriptors of those that are not followed.
+#[derive(Debug)]
+pub(crate) struct OpenedSources {
+    pub(crate) sources: Vec<(SourceSpec, Option<Place>)>,
+    pub(crate) held: Vec<OwnedFd>,
+}
+
+/// Opens all sources, each folder only once, since a change in two sources would otherwise be applied twice. Sources
+/// that are missing are waited for or left out, as the plan says.
+pub(crate) fn open(
+    plan: &Plan,
+    log: &Log,
+    is_cancelled: impl Fn() -> bool,
+) -> Result<OpenedSources, Error> {
+    let give_up = match plan.missing {
+        Missing::Wait(time) => Some(Instant::now() + time),
+        Missing::Fail | Missing::Skip => None,
+    };
+    let mut is_reported = false;
+    loop {
+        match open_now(plan, log) {
+            Err(Failure { error, is_missing: true })
+                if give_up.is_some_and(|deadline| Instant::now() < deadline) =>
+            {
+                if !std::mem::replace(&mut is_reported, true) {
+                    log.warn(format_args!("waiting for a source: {error}"));
+                }
+                sleep(WAIT_INTERVAL);
+                if is_cancelled() {
+                    return Err(error);
+                }
+            }
+            opened => return opened.map_err(|failure| failure.error),
+        }
+    }
+}
+
+/// The error of a source, and whether the source is merely missing.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    pub(crate) is_missing: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, is_missing: false }
+    }
+}
+
+/// Returns the sources that the plan names now: its own, those of its file, and those that match its patterns.
+pub(crate) fn named(plan: &Plan) -> Result<Vec<SourceSpec>, Error> {
+    let mut given = plan.sources.clone();
+    if let Some(file) = &plan.sources_file {
+        given.extend(read_sources(file)?);
+    }
+    let mut all: Vec<SourceSpec> = Vec::new();
+    for spec in given.iter().map(SourceSpec::expand).collect::<Result<Vec<_>, _>>()?.concat() {
+        // A source that is named itself as well as by a pattern has the options of the first.
+        if !all.iter().any(|other| other.path == spec.path) {
+            all.push(spec);
+        }
+    }
+    if all.len() > SOURCES_MAX {
         return Err(Error::plain(format_args!("more than {SOURCES_MAX} sources")));
     }
-    let (mut single, mut sources) = (Plan { sources: Vec::new(), ..plan.clone() }, Vec::new());
+    Ok(all)
+}
+
+fn open_now(plan: &Plan, log: &Log) -> Result<OpenedSources, Failure> {
+    let mut opened = OpenedSources { sources: Vec::new(), held: Vec::new() };
     let mut places: Vec<Place> = Vec::new();
-    for path in &plan.sources {
-        let (folder, is_followed) = open_one(plan, path)?;
+    for spec in named(plan)? {
+        let (folder, is_followed) = match open_one(plan, &spec.path) {
+            Err(Failure { error, is_missing: true }) if plan.missing == Missing::Skip => {
+                log.warn(format_args!("beginning without a source: {error}"));
+                opened.sources.push((spec, Some(Place::missing())));
+                continue;
+            }
+            found => found?,
+        };
         let place = Place::of(&folder)
-            .map_err(|errno| Error::new("cannot open the source", path, errno))?;
+            .map_err(|errno| Error::new("cannot open the source", &spec.path, errno))?;
         if places.iter().any(|other| other.is_same_folder(&place)) {
             log.warn(format_args!(
                 "ignoring {}: it is the same folder as an earlier source",
-                printable::path(path)
+                printable::path(&spec.path)
             ));
             continue;
         }
         places.push(place);
-        single.sources.push(path.clone());
-        sources.push(if is_followed { Source::Followed(place) } else { Source::Held(folder) });
+        opened.sources.push((spec, is_followed.then_some(place)));
+        opened.held.extend((!is_followed).then_some(folder));
     }
-    Ok((single, sources))
+    if places.is_empty() {
+        let error = Error::plain("none of the sources exists");
+        return Err(Failure { error, is_missing: true });
+    }
+    Ok(opened)
+}
+
+/// Returns the present place of each source that is to be added to a mount.
+pub(crate) fn places(
+    specs: Vec<SourceSpec>,
+    presence: &Presence,
+) -> Vec<(SourceSpec, Option<Place>)> {
+    let place = |spec: &SourceSpec| {
+        Place::missing().find(&spec.path, presence).map_or(Place::missing(), |found| found.1)
+    };
+    specs
+        .into_iter()
+        .map(|spec| (place(&spec), spec))
+        .map(|(place, spec)| (spec, Some(place)))
+        .collect()
+}
+
+/// Checks that a folder can be added to the sources.
+pub(crate) fn check_new(source: &Path, plan: &Plan) -> Result<(), Failure> {
+    open_one(plan, source).map(drop)
 }
 
 /// Opens a source. Returns whether the source should be followed.
-fn open_one(plan: &Plan, source: &Path) -> Result<(OwnedFd, bool), Error> {
+fn open_one(plan: &Plan, source: &Path) -> Result<(OwnedFd, bool), Failure> {
     let failed = |errno| {
         let error = Error::new("cannot open the source", source, errno);
-        if errno == Errno::NOTDIR { error.with_hint("a source must be a folder") } else { error }
+        let error = match errno {
+            Errno::NOTDIR => error.with_hint("a source must be a folder"),
+            Errno::NOENT => error
+                .with_hint("--missing wait waits for the source, --missing skip begins without it"),
+            _ => error,
+        };
+        Failure { error, is_missing: errno == Errno::NOENT }
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, source, flags, Mode::empty()).map_err(failed)?;
     refuse_generated(source, &folder)?;
+    let place = Place::of(&folder).map_err(failed)?;
+    place.check(&folder, &plan.presence).map_err(|absence| Failure {
+        error: Error::plain(format_args!(
+            "the source {} is not present: {absence}",
+            printable::path(&source)
+        )),
+        is_missing: true,
+    })?;
     if let Some(times) = plan.access_times {
         // The kernel applies the options of the mount through which a backing file was opened.
         let copied = mount_copy::copy(folder.as_fd(), Some(times.flags())).map_err(|cause| {

@@ -52,7 +52,7 @@ impl Disks {
         call("mount", &[Path::new("--bind"), what, at])
     }
 
-    fn unmount(&mut self, at: &Path) {
+    pub(super) fn unmount(&mut self, at: &Path) {
         // The daemon may serve a request there just now, or not know yet that a mount upon this one is gone.
         wait_until(&format!("{} is not busy", at.display()), || call("umount", &[at]));
         let last = self.0.iter().rposition(|disk| disk == at).unwrap();

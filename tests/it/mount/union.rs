@@ -113,7 +113,7 @@ fn a_name_is_removed_from_every_source() {
 
 #[test]
 fn a_rename_stays_within_its_sources_or_is_one_to_another_file_system() {
-    let Some(mounted) = merged(&[]) else { return };
+    let Some(mounted) = merged(&["--make-folders", "off"]) else { return };
     let rename = |old: &str, new: &str| fs::rename(mounted.target(old), mounted.target(new));
     // `folder` is in the first and in the third, and so is each of its new names.
     rename("folder", "renamed").unwrap();

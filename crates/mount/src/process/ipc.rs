@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::lock_holder::LockHolder;
-use crate::sources::Place;
+use crate::policy::PolicyFile;
+use crate::source_table::SourceTable;
 use crate::{Error, Plan};
 
 /// The command from a parent to a process that it has just started.
@@ -28,10 +29,21 @@ pub(crate) struct ServeCommand {
     pub(crate) has_status_socket: bool,
     /// Whether the previous worker has died.
     pub(crate) is_restart: bool,
-    /// The place of each source when the mount was made, or `None` if the message carries the source's descriptor.
-    pub(crate) places: Vec<Option<Place>>,
+    /// The sources. The message carries the descriptors of those without a place.
+    pub(crate) sources: SourceTable,
+    /// Whether there are several sources, or there may be later.
+    pub(crate) is_merged: bool,
     /// The holders of the locks that the previous worker left.
     pub(crate) locks: Vec<LockHolder>,
+}
+
+/// A change that a supervisor sends to its worker.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Update {
+    /// These rules are in force from now on.
+    Policy(PolicyFile),
+    /// These are the sources from now on.
+    Sources(SourceTable),
 }
 
 /// A report from a child to its parent.
@@ -41,6 +53,8 @@ pub(crate) enum Event {
     Ready,
     /// The mount has failed, and will not become usable.
     Failed(Error),
+    /// The sources have changed as the supervisor has asked for.
+    SourcesSet,
     /// This holder may have locks on the open file that the message carries.
     Locking(LockHolder),
     /// This holder no longer has locks.

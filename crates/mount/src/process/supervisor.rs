@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::ExitStatus;
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
@@ -18,14 +18,15 @@ use thruway_sys::printable;
 use thruway_sys::signal::BlockedSignals;
 
 use super::channel::Channel;
-use super::ipc::{Command, Event, ServeCommand};
+use super::ipc::{Command, Event, ServeCommand, Update};
+use super::live_sources::{LiveSources, SourceChange};
 use super::spawn::spawn;
 use crate::limits::GRACE;
 use crate::lock_holder::LockHolder;
 use crate::memory::{Count, Memory};
 use crate::policy::PolicyFile;
-use crate::sources::{self, Place, Source};
-use crate::{Error, Log, Plan, attach, limits, mounts, status};
+use crate::source_table::SourceTable;
+use crate::{Error, Log, Plan, attach, control, limits, mounts, status};
 
 /// The time that a worker has to end after its connection was aborted.
 const GRACE_ABORTED: Duration = Duration::from_millis(200);
@@ -45,7 +46,11 @@ struct MountState<'a> {
     mount_device: String,
     memory: Memory,
     status_socket: Option<UnixListener>,
-    sources: &'a [Source],
+    /// The socket over which clients change the mount.
+    control_socket: Option<UnixListener>,
+    sources: &'a LiveSources,
+    /// Clients whose change is not in effect yet.
+    waiting: RefCell<Vec<UnixStream>>,
     /// The locked files.
     locks: RefCell<HashMap<LockHolder, OwnedFd>>,
     /// The connection and all its clones. If only the worker held a clone, the worker's death would close the clone and
@@ -74,12 +79,12 @@ pub(crate) fn run(
     let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
     // The kernel's table of mounts shows the sources as the user gave them.
-    let given = plan;
-    let (plan, sources) = &sources::open(given, log)?;
+    let is_cancelled = || matches!(signals.next(), Ok(Some(Signal::INT | Signal::TERM)));
+    let sources = &LiveSources::open(plan, log, is_cancelled)?;
     let mut restarting =
         RestartState { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
     loop {
-        let device = attach::attach(given)?;
+        let device = attach::attach(plan)?;
         if is_daemon && restarting.restarts == 0 {
             // The session must not change before mounting: at an automount, the kernel blocks all processes outside
             // systemd's process group.
@@ -123,22 +128,38 @@ impl<'a> MountState<'a> {
     fn new(
         plan: &'a Plan,
         log: &'a Log,
-        sources: &'a [Source],
+        sources: &'a LiveSources,
         device: OwnedFd,
     ) -> Result<Self, Error> {
         let failed = |cause| Error::new("cannot serve", &plan.target, cause);
         let memory = Memory::new().map_err(failed)?;
         let mounted = mounts::at(&plan.target).map_err(failed)?;
         let mount_device = mounted.map(|mounted| mounted.device).unwrap_or_default();
-        let status_socket = listen(&mount_device)
+        let status_socket = listen(&status::socket_name(&mount_device))
             .inspect_err(|cause| {
                 log.warn(format_args!("cannot report the status of this mount: {cause}"))
             })
             .ok();
+        let control_socket = listen(&control::socket_name(&mount_device))
+            .inspect_err(|cause| {
+                log.warn(format_args!("cannot change this mount while it is in use: {cause}"))
+            })
+            .ok();
         let threads = available_parallelism().map_or(1, usize::from);
         let devices = attach::clones(device, threads)?;
-        let locks = RefCell::default();
-        Ok(Self { plan, log, mount_device, memory, status_socket, sources, locks, devices })
+        let (locks, waiting) = (RefCell::default(), RefCell::default());
+        Ok(Self {
+            plan,
+            log,
+            mount_device,
+            memory,
+            status_socket,
+            control_socket,
+            sources,
+            waiting,
+            locks,
+            devices,
+        })
     }
 
     fn run_workers(
@@ -198,7 +219,7 @@ impl<'a> MountState<'a> {
         let mut is_killed = false;
         loop {
             let patience = deadline.filter(|_| !is_killed);
-            let wakeup = wait(&ended, signals, channel.as_ref(), patience).map_err(failed)?;
+            let wakeup = self.wait(&ended, signals, channel.as_ref(), patience).map_err(failed)?;
             if wakeup.has_ended {
                 // Events that the worker sent before its end are still unread.
                 while let Some(open) = &channel
@@ -218,9 +239,15 @@ impl<'a> MountState<'a> {
             {
                 channel = None;
             }
+            if wakeup.has_client {
+                self.serve_client(channel.as_ref());
+            }
             while let Ok(Some(signal)) = signals.next() {
                 match signal {
-                    Signal::HUP => self.read_policy_again(channel.as_ref(), policy),
+                    Signal::HUP => {
+                        self.read_policy_again(channel.as_ref(), policy);
+                        self.reload_sources(channel.as_ref());
+                    }
                     _ if deadline.is_none() => deadline = Some(self.begin_unmount()),
                     _ => deadline = Some(Instant::now()),
                 }
@@ -248,7 +275,12 @@ impl<'a> MountState<'a> {
             return false;
         };
         match event {
-            Event::Ready => report(Event::Ready),
+            Event::Ready => {
+                // A new worker begins with the present sources.
+                self.reply_to_waiting();
+                report(Event::Ready);
+            }
+            Event::SourcesSet => self.reply_to_waiting(),
             Event::Failed(error) => *failure = Some(error),
             Event::Locking(holder) => {
                 self.locks.borrow_mut().extend(descriptors.pop().map(|file| (holder, file)))
@@ -265,10 +297,49 @@ impl<'a> MountState<'a> {
             Err(error) => self.log.error(format_args!("{error}; the previous rules stay in force")),
             Ok(policy) => {
                 // If the worker dies meanwhile, the next worker starts with this policy.
-                channel.map(|channel| channel.send(&policy, &[]));
+                channel.map(|channel| channel.send(&Update::Policy(policy.clone()), &[]));
                 *last.borrow_mut() = Some(policy);
             }
         }
+    }
+
+    /// Evaluates the patterns of sources again, and reads their file again.
+    fn reload_sources(&self, channel: Option<&Channel>) {
+        match self.sources.change(SourceChange::Reload) {
+            Ok(table) => drop(table.map(|table| self.send_sources(channel, &table))),
+            Err(error) => self.log.error(format_args!("{error}; the sources stay as they are")),
+        }
+    }
+
+    /// Serves a client that changes the mount.
+    fn serve_client(&self, channel: Option<&Channel>) {
+        let accepted = self.control_socket.as_ref().map(UnixListener::accept);
+        let Some(Ok((client, _))) = accepted else { return };
+        let Some(change) = control::receive(&client) else { return };
+        match self.sources.change(change) {
+            Err(error) => control::reply(&client, &Err(error)),
+            Ok(Some(table)) if self.send_sources(channel, &table) => {
+                self.waiting.borrow_mut().push(client);
+            }
+            Ok(_) => control::reply(&client, &Ok(self.shown_sources())),
+        }
+    }
+
+    /// Sends the sources to the worker. Returns `false` if no worker runs; the next one begins with them.
+    fn send_sources(&self, channel: Option<&Channel>, table: &SourceTable) -> bool {
+        let shown: Vec<_> = table.specs().map(ToString::to_string).collect();
+        self.log.note(format_args!("the sources are now {}", shown.join(" ")));
+        channel.is_some_and(|channel| channel.send(&Update::Sources(table.clone()), &[]).is_ok())
+    }
+
+    fn reply_to_waiting(&self) {
+        for client in self.waiting.borrow_mut().drain(..) {
+            control::reply(&client, &Ok(self.shown_sources()));
+        }
+    }
+
+    fn shown_sources(&self) -> Vec<String> {
+        self.sources.table().specs().map(ToString::to_string).collect()
     }
 
     /// Detaches the mount, so that no new users can reach it. Returns the deadline for present users.
@@ -286,6 +357,33 @@ impl<'a> MountState<'a> {
         poll(&mut device, Some(&at_once)).is_ok() && device[0].revents().contains(PollFlags::ERR)
     }
 
+    /// Waits for the worker's end, a signal, an event, a client or the deadline.
+    fn wait(
+        &self,
+        ended: &OwnedFd,
+        signals: &BlockedSignals,
+        channel: Option<&Channel>,
+        deadline: Option<Instant>,
+    ) -> std::io::Result<Wakeup> {
+        let mut waits =
+            vec![PollFd::new(ended, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        waits.extend(channel.map(|channel| PollFd::new(channel, PollFlags::IN)));
+        waits.extend(self.control_socket.as_ref().map(|socket| PollFd::new(socket, PollFlags::IN)));
+        let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        match poll(&mut waits, patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let is_ready = |index: usize| waits.get(index).is_some_and(|s| !s.revents().is_empty());
+        let client_at = if channel.is_some() { 3 } else { 2 };
+        Ok(Wakeup {
+            has_ended: is_ready(0),
+            has_event: channel.is_some() && is_ready(2),
+            has_client: is_ready(client_at),
+        })
+    }
+
     fn send_command(
         &self,
         channel: &Channel,
@@ -299,28 +397,15 @@ impl<'a> MountState<'a> {
             mount_device: self.mount_device.clone(),
             has_status_socket: self.status_socket.is_some(),
             is_restart,
-            places: self.sources.iter().map(place_of).collect(),
+            sources: self.sources.table(),
+            is_merged: self.sources.is_merged(),
         });
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.memory.as_fd()];
         descriptors.extend(self.status_socket.as_ref().map(AsFd::as_fd));
-        descriptors.extend(self.sources.iter().filter_map(descriptor_of));
+        descriptors.extend(self.sources.held());
         descriptors.extend(locks.values().map(AsFd::as_fd));
         descriptors.extend(self.devices.iter().map(AsFd::as_fd));
         channel.send(&command, &descriptors)
-    }
-}
-
-fn place_of(source: &Source) -> Option<Place> {
-    match source {
-        Source::Followed(place) => Some(*place),
-        Source::Held(_) => None,
-    }
-}
-
-fn descriptor_of(source: &Source) -> Option<BorrowedFd<'_>> {
-    match source {
-        Source::Followed(_) => None,
-        Source::Held(folder) => Some(folder.as_fd()),
     }
 }
 
@@ -328,33 +413,15 @@ fn descriptor_of(source: &Source) -> Option<BorrowedFd<'_>> {
 struct Wakeup {
     has_ended: bool,
     has_event: bool,
+    has_client: bool,
 }
 
-/// Waits for the worker's end, a signal, an event or the deadline.
-fn wait(
-    ended: &OwnedFd,
-    signals: &BlockedSignals,
-    channel: Option<&Channel>,
-    deadline: Option<Instant>,
-) -> std::io::Result<Wakeup> {
-    let mut sources = vec![PollFd::new(ended, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-    sources.extend(channel.map(|channel| PollFd::new(channel, PollFlags::IN)));
-    let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
-    match poll(&mut sources, patience.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    let is_ready = |index: usize| sources.get(index).is_some_and(|s| !s.revents().is_empty());
-    Ok(Wakeup { has_ended: is_ready(0), has_event: is_ready(2) })
-}
-
-/// Binds the status socket. Its name is abstract, so no file is left behind.
+/// Binds a socket. Its name is abstract, so no file is left behind.
 ///
 /// The kernel may reuse the device number of a mount that has just been removed, while its daemon is still ending. So a
 /// name in use is tried again for a while.
-fn listen(mount_device: &str) -> std::io::Result<UnixListener> {
-    let name = SocketAddr::from_abstract_name(status::socket_name(mount_device))?;
+fn listen(name: &str) -> std::io::Result<UnixListener> {
+    let name = SocketAddr::from_abstract_name(name)?;
     let deadline = Instant::now() + PREDECESSOR_TIMEOUT;
     loop {
         match UnixListener::bind_addr(&name) {

@@ -15,7 +15,7 @@ use thruway_sys::fuse_ring;
 use thruway_sys::signal::BlockedSignals;
 
 use super::channel::Channel;
-use super::ipc::{Event, ServeCommand};
+use super::ipc::{Event, ServeCommand, Update};
 use crate::limits::GRACE;
 use crate::memory::Memory;
 use crate::policy::PolicyFile;
@@ -84,14 +84,14 @@ fn serve(
     let policy = service.plan.policy.as_ref().map(PolicyFile::policy).transpose()?;
     let failed = |errno: Errno| Error::new("cannot serve", &service.plan.target, errno);
     let device = inherited.devices[0].try_clone().map_err(|_| failed(Errno::MFILE))?;
-    let places = service.places.clone();
-    let sources = SourcePlaces { paths: service.plan.sources.clone(), places };
+    let presence = service.plan.presence.clone();
+    let sources = SourcePlaces { table: service.sources.clone(), presence };
     let view = View::new(
         Arc::clone(memory),
         (sources, std::mem::take(&mut inherited.roots)),
         device,
         negotiated,
-        behaviour(&service.plan),
+        behaviour(service),
         policy.map(|policy| PolicyEnforcer::new(policy, log.clone())),
         limits::raise(),
     )
@@ -115,7 +115,7 @@ fn serve(
     let _ = link.channel.send(&Event::Ready, &[]);
     let (shared_view, mount) = (Arc::clone(&view), service.clone());
     thread::spawn(move || {
-        link.apply_policies(&shared_view);
+        link.apply_updates(&shared_view);
         link.end_after_supervisor(&mount);
     });
     if service.is_restart {
@@ -186,12 +186,18 @@ struct SupervisorLink {
 }
 
 impl SupervisorLink {
-    /// Applies each policy that the supervisor sends, until the supervisor is dead.
-    fn apply_policies(&self, view: &View) {
-        while let Ok(Some((policy, _))) = self.channel.receive::<PolicyFile>() {
-            // The supervisor has already checked the policy.
-            if let Ok(policy) = policy.policy() {
-                view.set_policy(policy);
+    /// Applies each change that the supervisor sends, until the supervisor is dead.
+    fn apply_updates(&self, view: &View) {
+        while let Ok(Some((update, _))) = self.channel.receive::<Update>() {
+            match update {
+                // The supervisor has already checked the policy.
+                Update::Policy(policy) => {
+                    drop(policy.policy().map(|policy| view.set_policy(policy)))
+                }
+                Update::Sources(table) => {
+                    view.set_sources(table);
+                    let _ = self.channel.send(&Event::SourcesSet, &[]);
+                }
             }
         }
     }
@@ -286,7 +292,7 @@ impl InheritedFds {
         };
         let roots: Vec<_> = descriptors
             .by_ref()
-            .take(service.places.iter().filter(|place| place.is_none()).count())
+            .take(service.sources.entries.iter().filter(|entry| entry.place.is_none()).count())
             .collect();
         let locked: Vec<_> = descriptors.by_ref().take(service.locks.len()).collect();
         let devices: Vec<_> = descriptors.collect();
@@ -367,13 +373,17 @@ fn wanted(plan: &Plan) -> u64 {
     }
 }
 
-fn behaviour(plan: &Plan) -> Behaviour {
+fn behaviour(service: &ServeCommand) -> Behaviour {
+    let plan = &service.plan;
     Behaviour {
         frozen: plan.mode == Mode::Frozen,
         xattr: plan.xattr,
         shared_locks: plan.shared_locks,
         changes: plan.changes,
         create: plan.create,
+        free_min_bytes: plan.free_min_bytes,
+        make_folders: plan.make_folders,
+        is_merged: service.is_merged,
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }
 }

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::folder::{BranchDir, Folder};
 use super::found::FoundInode;
 use super::open::access;
-use super::placement::make_in;
+use super::placement::{dir_beside, make_in};
 use super::stat::{stat_fd, stat_name};
 use super::state::View;
 use super::target::Target;
@@ -46,8 +46,12 @@ pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result
     let (view, parent) = (cx.view, cx.inode());
     let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
     // The link is created in the source that has the file, since a link cannot cross file systems.
-    let dir = view.folders.dir_in(&folder, view.files.inodes.get(source)?.branch)?;
+    let branch = view.files.inodes.get(source)?.branch;
+    view.files.roots.check_writable(branch)?;
+    let dir = dir_beside(view, &folder, branch)?;
     link_fd(&fd, &dir.fd, name)?;
+    // The folder may have another part now.
+    let folder = view.folders.folder(parent)?;
     reply_new(cx, &folder, &dir, name)
 }
 

@@ -116,6 +116,22 @@ impl Folders {
         Ok(dirs.into_iter().map(|dir| dir.fd).collect())
     }
 
+    /// Returns the descriptors of the inode that a change concerns. Sources that must not be changed are left out of a
+    /// merged folder, unless the first one is among them, which the view shows.
+    pub(super) fn fds_to_change(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
+        let inode = self.files.inodes.get(id)?;
+        let is_folder = u32::from(inode.identity.kind) << 12 == FOLDER;
+        let roots = &self.files.roots;
+        if self.branches().is_none() || !is_folder {
+            roots.check_writable(inode.branch)?;
+            return Ok(vec![self.files.path_fd(id)?]);
+        }
+        let mut dirs = self.dirs(&self.folder(id)?)?;
+        dirs.iter().take(1).try_for_each(|dir| roots.check_writable(dir.branch))?;
+        dirs.retain(|dir| roots.check_writable(dir.branch).is_ok());
+        Ok(dirs.into_iter().map(|dir| dir.fd).collect())
+    }
+
     /// Completes the attributes of a folder with the newest times of all its parts. Returns whether all changes of
     /// these times are reported.
     pub(super) fn complete(&self, id: InodeId, stat: &mut Statx) -> bool {

@@ -61,7 +61,7 @@ impl MergedSources {
     ) -> Result<Vec<BranchDir>, Errno> {
         let entry = self.index(merged).index.find(name.to_bytes()).ok_or(Errno::NOENT)?;
         let mut dirs = Vec::new();
-        for part in merged.parts.iter().filter(|part| part.branch >= entry.branch) {
+        for part in merged.parts.iter().skip_while(|part| part.branch != entry.branch) {
             let is_first = part.branch == entry.branch;
             match self.open_part(merged, part) {
                 Ok(dir) if is_first || entry.more && stat_name(&dir.fd, name).is_ok() => {

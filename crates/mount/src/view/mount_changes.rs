@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::fs::{self, Mode, OFlags, StatxAttributes};
 use rustix::io::Errno;
@@ -22,9 +23,14 @@ use super::stat::{identity, stat_fd};
 use crate::branches::Branches;
 use crate::inodes::{InodeId, lock};
 use crate::mounts::{MountTable, TableChanges, TableEntry};
+use crate::plan::Presence;
 use crate::roots::{Root, Roots};
+use crate::source_table::{SourceEntry, SourceTable};
 use crate::sources::{self, Absence, Place};
 use crate::volumes::Volumes;
+
+/// The interval at which absent sources are looked for.
+const ABSENT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The size of the buffer for the names of a root.
 const RAW_BYTES: usize = 64 * 1024;
@@ -32,33 +38,33 @@ const RAW_BYTES: usize = 64 * 1024;
 /// The sources of a mount, as a worker receives them.
 #[derive(Debug)]
 pub(crate) struct SourcePlaces {
-    pub(crate) paths: Vec<PathBuf>,
-    /// The place of each source when the mount was made, or `None` if the source stays as it was then.
-    pub(crate) places: Vec<Option<Place>>,
+    pub(crate) table: SourceTable,
+    /// What a source needs to count as present.
+    pub(crate) presence: Presence,
 }
 
 impl SourcePlaces {
-    fn is_followed(&self) -> bool {
-        self.places.iter().any(Option::is_some)
-    }
-
     /// Returns the present roots. `held` contains the previous ones: sources that are not followed stay, and so does a
     /// folder that was only renamed.
     fn find(
-        &self,
+        &mut self,
         held: &[Result<Root, Absence>],
         table: &MountTable,
         volumes: &Volumes,
     ) -> Vec<Result<Root, Absence>> {
         let mut all: Vec<Result<Root, Absence>> = Vec::new();
-        for (branch, (path, place)) in self.paths.iter().zip(&self.places).enumerate() {
+        for (branch, entry) in self.table.entries.iter_mut().enumerate() {
             let before = held.get(branch);
-            let root = match place {
+            let (path, presence) = (&entry.spec.path, &self.presence);
+            let root = match &entry.place {
+                _ if entry.is_removed => Err(Absence::Removed),
                 None => before.cloned().unwrap_or(Err(Absence::Failed(Errno::STALE))),
-                Some(place) => reserving(place, volumes, path).and_then(|(fd, now)| match before {
-                    Some(Ok(root)) if root.is_kept(&now) => Ok(root.clone()),
-                    _ => Root::found(fd, now, table, volumes).map_err(Absence::Failed),
-                }),
+                Some(place) => {
+                    reserving(place, volumes, (path, presence)).and_then(|(fd, now)| match before {
+                        Some(Ok(root)) if root.is_kept(&now) => Ok(root.clone()),
+                        _ => Root::found(fd, now, table, volumes).map_err(Absence::Failed),
+                    })
+                }
             };
             let is_again = |root: &Root| {
                 let earlier = all.iter().flatten().filter_map(|other| other.place);
@@ -66,6 +72,11 @@ impl SourcePlaces {
             };
             let root =
                 if root.as_ref().is_ok_and(is_again) { Err(Absence::Duplicate) } else { root };
+            if let (Ok(found), Some(place)) = (&root, &mut entry.place)
+                && let Some(now) = found.place
+            {
+                place.appear_at(now);
+            }
             all.push(root);
         }
         all
@@ -100,8 +111,14 @@ impl Root {
 }
 
 /// Finds the source. If it is absent, its file system keeps its index.
-fn reserving(place: &Place, volumes: &Volumes, path: &Path) -> Result<(OwnedFd, Place), Absence> {
-    place.find(path).inspect_err(|_| volumes.reserve(place.device()))
+fn reserving(
+    place: &Place,
+    volumes: &Volumes,
+    (path, presence): (&Path, &Presence),
+) -> Result<(OwnedFd, Place), Absence> {
+    place.find(path, presence).inspect_err(|_| {
+        place.device().into_iter().for_each(|device| volumes.reserve(device));
+    })
 }
 
 /// Whether the folder is a whole file system, at its mount point.
@@ -115,9 +132,8 @@ fn is_whole(fd: &OwnedFd, table: &MountTable) -> bool {
 /// Follows the mounts of a view.
 #[derive(Debug)]
 pub(super) struct MountChanges {
-    sources: SourcePlaces,
-    /// The paths of the sources without symbolic links.
-    below: Vec<PathBuf>,
+    sources: Mutex<SourcePlaces>,
+    is_followed: bool,
     /// The mounts that concerned the sources at the last check.
     last: Mutex<Vec<TableEntry>>,
 }
@@ -125,37 +141,31 @@ pub(super) struct MountChanges {
 impl MountChanges {
     /// Opens the sources. `held` contains the descriptors of sources that are not followed.
     pub(super) fn open(
-        sources: SourcePlaces,
+        mut sources: SourcePlaces,
         held: Vec<OwnedFd>,
     ) -> (Self, Arc<Roots>, Arc<Volumes>) {
-        let volumes = Arc::new(Volumes::new(sources.is_followed()));
+        let is_followed = sources.table.is_followed();
+        let volumes = Arc::new(Volumes::new(is_followed));
         let table = MountTable::read().unwrap_or_default();
         let mut held = held.into_iter();
         let mut held_root = |place: &Option<Place>| match place {
             Some(_) => Err(Absence::Unmounted),
             None => held.next().map(Root::held).ok_or(Absence::Failed(Errno::STALE)),
         };
-        let held: Vec<_> = sources.places.iter().map(&mut held_root).collect();
-        let roots = sources.find(&held, &table, &volumes);
-        let path = |(path, root): (&PathBuf, &Result<Root, Absence>)| {
-            let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let open = || fs::openat(fs::CWD, path, flags, Mode::empty());
-            let found = if root.is_ok() {
-                open().and_then(|fd| sources::path_of(&fd))
-            } else {
-                Err(Errno::NOENT)
-            };
-            found.unwrap_or_else(|_| path.clone())
+        let held: Vec<_> = {
+            let entries = sources.table.entries.iter();
+            entries.map(|entry| held_root(&entry.place)).collect()
         };
-        let below = sources.paths.iter().zip(&roots).map(path).collect();
-        let changes = Self { sources, below, last: Mutex::default() };
-        (changes, Arc::new(Roots::new(roots)), volumes)
+        let roots = sources.find(&held, &table, &volumes);
+        let roots = Arc::new(Roots::new(roots, sources.table.clone()));
+        let changes = Self { sources: Mutex::new(sources), is_followed, last: Mutex::default() };
+        (changes, roots, volumes)
     }
 
     /// Follows mounts on the calling thread; returns only if no source is followed, or on an error. `close_idle` closes
     /// backing files that are not in use.
     pub(super) fn run(&self, view: &FollowingView<'_>, close_idle: impl Fn()) -> Result<(), Errno> {
-        if !self.sources.is_followed() {
+        if !self.is_followed {
             return Ok(());
         }
         let changes = TableChanges::new().map_err(|_| Errno::NOENT)?;
@@ -165,69 +175,105 @@ impl MountChanges {
                 self.apply(view, &table);
                 close_idle();
             }
-            changes.wait()?;
+            // A folder that merely appears changes no mount.
+            let is_any_absent = !view.files.roots.absent().is_empty();
+            changes.wait(is_any_absent.then_some(ABSENT_INTERVAL))?;
+        }
+    }
+
+    /// Makes these the sources, on the calling thread.
+    pub(super) fn set_sources(&self, view: &FollowingView<'_>, table: SourceTable) {
+        lock(&self.sources).table.replace(table);
+        if let Ok(mounts) = MountTable::read() {
+            self.apply(view, &mounts);
         }
     }
 
     fn apply(&self, view: &FollowingView<'_>, table: &MountTable) {
-        let now = self.concerning(view, table);
+        // Held to the end, since sources and mounts may change at the same time.
+        let mut sources = lock(&self.sources);
+        let below = paths_below(&sources.table);
+        let now = concerning(view, table, &below);
         let before = std::mem::replace(&mut *lock(&self.last), now.clone());
         let roots = view.files.roots.all();
-        let found = self.sources.find(&roots, table, &view.files.volumes);
-        let moved: Vec<_> =
-            roots.iter().zip(&found).filter(|(old, new)| place_of(old) != place_of(new)).collect();
+        let found = sources.find(&roots, table, &view.files.volumes);
+        let is_reordered = view.files.roots.table().order != sources.table.order;
+        let absent = Err(Absence::Removed);
+        let with_old = |(branch, new)| (roots.get(branch).unwrap_or(&absent), new);
+        let moved: Vec<_> = found
+            .iter()
+            .enumerate()
+            .map(with_old)
+            .filter(|(old, new)| is_reordered || place_of(old) != place_of(new))
+            .collect();
         if moved.is_empty() && now == before {
-            view.files.roots.replace(keeping_reasons(&roots, &found));
+            // What the mount may do in a source may have changed.
+            view.files.roots.replace_all(keeping_reasons(&roots, &found), sources.table.clone());
             return;
         }
         let mut names = HashSet::new();
         for (old, new) in moved.iter() {
             [old, new].iter().for_each(|root| add_names(root, &mut names));
         }
-        view.files.roots.replace(found.clone());
+        view.files.roots.replace_all(found.clone(), sources.table.clone());
         let points = changed_points(&before, &now);
         // The names of a file system are looked up again before the file system is released, so that the names that it
         // hid appear without an error.
-        points.iter().for_each(|point| self.invalidate_point(view, point));
+        points.iter().for_each(|point| invalidate_point(view, point, &below));
         view.files.volumes.follow(table);
         if !moved.is_empty() {
             view.note_new_root();
         }
         view.files.close_all();
         let dropped = view.folders.branches().map(Branches::drop_folders).unwrap_or_default();
-        points.iter().for_each(|point| self.invalidate_point(view, point));
+        points.iter().for_each(|point| invalidate_point(view, point, &below));
         names.iter().for_each(|name| view.invalidate_name(InodeId::ROOT, name));
         dropped.iter().for_each(|id| view.invalidate_folder(*id));
         if !moved.is_empty() {
             view.invalidate_folder(InodeId::ROOT);
         }
     }
+}
 
-    /// Returns the mounts that concern the sources: mounts at the sources and below, mounts that lead to them, and
-    /// mounts on top of the latter.
-    fn concerning(&self, view: &FollowingView<'_>, table: &MountTable) -> Vec<TableEntry> {
-        let own = view.files.volumes.mounts();
-        let concerns = |entry: &&TableEntry| {
-            own.contains(&entry.id)
-                || own.contains(&entry.parent)
-                || self.below.iter().any(|source| entry.target.starts_with(source))
-        };
-        table.entries().iter().filter(concerns).cloned().collect()
-    }
+/// Returns the mounts that concern the sources, which are at `below`: mounts at the sources and below, mounts that lead
+/// to them, and mounts on top of the latter.
+fn concerning(view: &FollowingView<'_>, table: &MountTable, below: &[PathBuf]) -> Vec<TableEntry> {
+    let own = view.files.volumes.mounts();
+    let concerns = |entry: &&TableEntry| {
+        own.contains(&entry.id)
+            || own.contains(&entry.parent)
+            || below.iter().any(|source| entry.target.starts_with(source))
+    };
+    table.entries().iter().filter(concerns).cloned().collect()
+}
 
-    /// Invalidates the name that this mount point has in the view.
-    fn invalidate_point(&self, view: &FollowingView<'_>, point: &Path) {
-        for source in &self.below {
-            let Ok(below) = point.strip_prefix(source) else { continue };
-            let (Some(above), Some(name)) = (below.parent(), below.file_name()) else { continue };
-            for (_, root) in view.files.roots.present() {
-                if let Some(id) = view.known_folder(&root, above) {
-                    view.invalidate_name(id, name.as_bytes());
-                    view.invalidate_folder(id);
-                }
+/// Invalidates the name that this mount point has in the view of the sources at `below`.
+fn invalidate_point(view: &FollowingView<'_>, point: &Path, below: &[PathBuf]) {
+    for source in below {
+        let Ok(below) = point.strip_prefix(source) else { continue };
+        let (Some(above), Some(name)) = (below.parent(), below.file_name()) else { continue };
+        for (_, root) in view.files.roots.present() {
+            if let Some(id) = view.known_folder(&root, above) {
+                view.invalidate_name(id, name.as_bytes());
+                view.invalidate_folder(id);
             }
         }
     }
+}
+
+/// Returns the paths of the sources without symbolic links.
+fn paths_below(table: &SourceTable) -> Vec<PathBuf> {
+    let path = |entry: &SourceEntry| {
+        let spec = &entry.spec;
+        if entry.place.is_none() {
+            // The path may lead through the mount itself.
+            return spec.path.clone();
+        }
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = fs::openat(fs::CWD, &spec.path, flags, Mode::empty());
+        opened.and_then(|fd| sources::path_of(&fd)).unwrap_or_else(|_| spec.path.clone())
+    };
+    table.entries.iter().filter(|entry| !entry.is_removed).map(path).collect()
 }
 
 /// The parts of a view that following mounts needs.
@@ -278,11 +324,11 @@ fn keeping_reasons(
     roots: &[Result<Root, Absence>],
     found: &[Result<Root, Absence>],
 ) -> Vec<Result<Root, Absence>> {
-    let newer = |(old, new): (&Result<Root, Absence>, &Result<Root, Absence>)| match (old, new) {
-        (Err(_), Err(reason)) => Err(*reason),
-        _ => old.clone(),
+    let newer = |(branch, new): (usize, &Result<Root, Absence>)| match (roots.get(branch), new) {
+        (Some(old @ Ok(_)), _) => old.clone(),
+        _ => new.clone(),
     };
-    roots.iter().zip(found).map(newer).collect()
+    found.iter().enumerate().map(newer).collect()
 }
 
 /// Adds all names in a root.

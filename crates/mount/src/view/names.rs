@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::context::Context;
 use super::folder::{BranchDir, Folder};
+use super::placement::dir_beside;
 use super::several_sources;
 use super::stat::{is_folder, stat_name};
 use super::state::View;
@@ -56,6 +57,7 @@ fn remove(
     remove: impl Fn(&BranchDir) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let dirs = view.folders.all_with(folder, name)?;
+    dirs.iter().try_for_each(|dir| view.files.roots.check_writable(dir.branch))?;
     if dirs.len() > 1 {
         several_sources::check_removal(&dirs, name, of_folder)?;
     }
@@ -72,7 +74,7 @@ fn remove(
     removed
 }
 
-/// Renames in every source that has the old name. Fails with `EXDEV` if one of them does not have the new folder.
+/// Renames in every source that has the old name. If one of them lacks the new folder, the folder is created there.
 pub(super) fn rename(
     cx: &mut Context<'_>,
     name: &CStr,
@@ -84,9 +86,12 @@ pub(super) fn rename(
     let (folder, new_folder) = (view.folders.folder(parent)?, view.folders.folder(new_parent)?);
     let flags = RenameFlags::from_bits_retain(flags);
     let from = view.folders.all_with(&folder, name)?;
+    from.iter().try_for_each(|dir| view.files.roots.check_writable(dir.branch))?;
     let to: Result<Vec<_>, _> =
-        from.iter().map(|dir| view.folders.dir_in(&new_folder, dir.branch)).collect();
+        from.iter().map(|dir| dir_beside(view, &new_folder, dir.branch)).collect();
     let to = to?;
+    // The new folder may have another part now.
+    let new_folder = view.folders.folder(new_parent)?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
     if from.len() > 1 || !in_the_way.is_empty() {
         several_sources::check_rename((&from, name), (&to, new_name), flags)?;
@@ -154,8 +159,16 @@ fn in_the_way(
         return Err(Errno::XDEV);
     }
     let mut dirs = view.folders.all_with(folder, name)?;
-    dirs.retain(|dir| dir.branch < from[0].branch);
+    // The sources before those of the file would hide the new name.
+    let branches = parts_before(folder, from[0].branch);
+    dirs.retain(|dir| branches.contains(&dir.branch));
     Ok(dirs)
+}
+
+/// Returns the branches of a folder that take precedence over this one.
+fn parts_before(folder: &Folder, branch: u16) -> Vec<u16> {
+    let parts = folder.merged().into_iter().flat_map(|merged| &merged.parts);
+    parts.map(|part| part.branch).take_while(|&before| before != branch).collect()
 }
 
 /// Remembers the inode's new name, if names are kept, and returns the inode's id.

@@ -46,6 +46,9 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     let id = InodeId(request.inode);
     let flags = OFlags::from_bits_retain(with.flags);
     let verdict = check_open(view, &request.caller, id, flags)?;
+    if writes(flags) || flags.contains(OFlags::TRUNC) {
+        view.files.roots.check_writable(view.files.inodes.get(id)?.branch)?;
+    }
     if flags.contains(OFlags::TRUNC) {
         let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
         attributes::resize(view, actor, &request.caller, (id, 0), kills)?;

@@ -1,5 +1,6 @@
 //! Chooses the source in which a file is created.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
@@ -9,48 +10,169 @@ use super::folder::{BranchDir, Folder};
 use super::stat::stat_fd;
 use super::state::View;
 use super::xattr;
-use crate::branches::Branches;
 use crate::inodes::InodeId;
-use crate::plan::CreatePolicy;
+use crate::plan::{CreateOrder, CreateReach};
 use crate::proc_path::ProcPath;
+use crate::source_spec::SourceAccess;
 
-/// Runs `make` in the folder, in the source that the create policy chooses. Read-only sources are skipped.
+/// The maximum number of folders above a file that are asked for their sources.
+const DEPTH_MAX: usize = 2048;
+
+/// Errors of a source that is full or read-only, after which the next source is tried.
+const NO_ROOM: [Errno; 3] = [Errno::ROFS, Errno::NOSPC, Errno::DQUOT];
+
+/// Runs `make` in the folder, in the source that the create policy chooses. Read-only and full sources are skipped.
 pub(super) fn make_in<T>(
     view: &View,
     folder: &Folder,
     mut make: impl FnMut(&BranchDir) -> Result<T, Errno>,
 ) -> Result<(BranchDir, T), Errno> {
-    let mut last = Errno::ROFS;
-    for branch in candidates(view, folder)? {
-        let dir = match view.folders.dir_in(folder, branch) {
-            Err(Errno::XDEV) => copy_folder(view, folder.id, branch),
-            dir => dir,
-        };
-        match dir.and_then(|dir| make(&dir).map(|made| (dir, made))) {
-            Err(Errno::ROFS) => last = Errno::ROFS,
+    let (candidates, mut last) = candidates(view, folder)?;
+    for branch in candidates {
+        let made = dir_for(view, folder, branch).and_then(|dir| make(&dir).map(|made| (dir, made)));
+        match made {
+            Err(errno) if NO_ROOM.contains(&errno) => last = errno,
             made => return made,
         }
     }
     Err(last)
 }
 
-/// Returns the branches in which a file may be created, the best first.
-fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
-    let Some(branches) = view.folders.branches() else { return Ok(vec![0]) };
+/// Returns the folder's part in this source, which is created if the source lacks it.
+fn dir_for(view: &View, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
+    match view.folders.dir_in(folder, branch) {
+        Err(Errno::XDEV) => copy_folder(view, folder.id, branch),
+        dir => dir,
+    }
+}
+
+/// Returns the folder's part in the source of a file that gets a name there. If the source lacks the folder, it is
+/// created unless the mount's options or the source's forbid that; then the error is that of a name on another file
+/// system.
+pub(super) fn dir_beside(view: &View, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
+    let Err(Errno::XDEV) = view.folders.dir_in(folder, branch).map(drop) else {
+        return view.folders.dir_in(folder, branch);
+    };
+    if !view.behaviour.make_folders || view.files.roots.access(branch) != SourceAccess::ReadWrite {
+        return Err(Errno::XDEV);
+    }
+    match copy_folder(view, folder.id, branch) {
+        // There is a file in the way, or no room for the folder.
+        Err(
+            Errno::NOTDIR | Errno::EXIST | Errno::LOOP | Errno::ROFS | Errno::NOSPC | Errno::DQUOT,
+        ) => Err(Errno::XDEV),
+        dir => dir,
+    }
+}
+
+/// Returns the branches in which a file may be created, the best first, and the error if there is none.
+fn candidates(view: &View, folder: &Folder) -> Result<(Vec<u16>, Errno), Errno> {
+    let Some(branches) = view.folders.branches() else { return Ok((vec![0], Errno::ROFS)) };
+    let policy = view.behaviour.create;
     // No file is created in an absent source.
-    let all = branches.roots().present().into_iter().map(|(branch, _)| branch);
-    Ok(match branches.create() {
-        CreatePolicy::Parent => {
-            view.folders.dirs(folder)?.into_iter().map(|dir| dir.branch).collect()
+    let present: Vec<_> =
+        branches.roots().present().into_iter().map(|(branch, _)| branch).collect();
+    let groups = match policy.reach {
+        CreateReach::Parent => vec![parts(view, folder.id)?],
+        CreateReach::Near => {
+            let mut groups = above(view, folder.id)?;
+            groups.push(present);
+            groups
         }
-        CreatePolicy::First => all.collect(),
-        CreatePolicy::MostFree => {
-            let mut all: Vec<_> = all.collect();
-            all.sort_by_cached_key(|&branch| std::cmp::Reverse(free_bytes(branches, branch)));
-            all
+        CreateReach::All => vec![present],
+        CreateReach::None => Vec::new(),
+    };
+    let (mut error, mut seen) = (Errno::ROFS, Vec::new());
+    let (mut roomy, mut full) = (Vec::new(), Vec::new());
+    for group in groups {
+        let mut open = Vec::new();
+        for branch in group {
+            if seen.contains(&branch) {
+                continue;
+            }
+            seen.push(branch);
+            match check_room(view, branch) {
+                Ok(space) => open.push((branch, space)),
+                Err(errno) => error = errno,
+            }
         }
-        CreatePolicy::None => Vec::new(),
-    })
+        sort(&mut open, policy.order);
+        // A file system without a free block may still take an empty file, but not its data.
+        let (empty, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|(_, it)| it.free == 0);
+        roomy.extend(others.into_iter().map(|(branch, _)| branch));
+        full.extend(empty.into_iter().map(|(branch, _)| branch));
+    }
+    roomy.append(&mut full);
+    Ok((roomy, error))
+}
+
+/// Returns the branches that have the folder.
+fn parts(view: &View, id: InodeId) -> Result<Vec<u16>, Errno> {
+    let dirs = view.folders.dirs(&view.folders.folder(id)?)?;
+    Ok(dirs.into_iter().map(|dir| dir.branch).collect())
+}
+
+/// Returns the branches that have the folder, those that have the folder above, and so on.
+fn above(view: &View, id: InodeId) -> Result<Vec<Vec<u16>>, Errno> {
+    let (mut groups, mut id) = (vec![parts(view, id)?], id);
+    while id != InodeId::ROOT {
+        let known = view.files.names.as_ref().and_then(|names| names.get(id));
+        let Some((parent, _)) = known.filter(|_| groups.len() < DEPTH_MAX) else { break };
+        groups.push(parts(view, parent)?);
+        id = parent;
+    }
+    Ok(groups)
+}
+
+/// The space of a source, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Space {
+    free: u64,
+    used: u64,
+}
+
+/// Returns the space of a source in which files may be created.
+fn check_room(view: &View, branch: u16) -> Result<Space, Errno> {
+    let roots = &view.files.roots;
+    let spec = roots.spec(branch).ok_or(Errno::NODEV)?;
+    if spec.access != SourceAccess::ReadWrite {
+        return Err(Errno::ROFS);
+    }
+    let free_min = spec.free_min_bytes.unwrap_or(view.behaviour.free_min_bytes);
+    let space = roots.get(branch).and_then(fs::fstatvfs)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+    let (free, used) = (bytes(space.f_bavail), bytes(space.f_blocks.saturating_sub(space.f_bfree)));
+    if free < free_min { Err(Errno::NOSPC) } else { Ok(Space { free, used }) }
+}
+
+/// Sorts sources by preference. The order among equals is that of the sources.
+fn sort(sources: &mut [(u16, Space)], order: CreateOrder) {
+    match order {
+        CreateOrder::First => {}
+        CreateOrder::MostFree => sources.sort_by_key(|(_, space)| std::cmp::Reverse(space.free)),
+        CreateOrder::LeastFree => sources.sort_by_key(|(_, space)| space.free),
+        CreateOrder::LeastUsed => sources.sort_by_key(|(_, space)| space.used),
+        CreateOrder::Random => sort_at_random(sources, |_| 1),
+        CreateOrder::RandomByFree => sort_at_random(sources, |space| space.free.max(1)),
+    }
+}
+
+/// Draws one source after another, each with a probability in proportion to its weight.
+fn sort_at_random(sources: &mut [(u16, Space)], weight: impl Fn(&Space) -> u64) {
+    for done in 0..sources.len() {
+        let rest = &mut sources[done..];
+        let sum: u128 = rest.iter().map(|(_, space)| u128::from(weight(space))).sum();
+        // A hasher's seed is random, which is enough for a choice of disks.
+        let random = RandomState::new().hash_one(done);
+        let mut drawn = u128::from(random) % sum.max(1);
+        let chosen = rest.iter().position(|(_, space)| {
+            let weight = u128::from(weight(space));
+            let is_it = drawn < weight;
+            drawn = drawn.saturating_sub(weight);
+            is_it
+        });
+        rest.swap(0, chosen.unwrap_or(0));
+    }
 }
 
 /// Creates the folder in a branch that lacks it, with the same owner, permissions and extended attributes.
@@ -95,8 +217,38 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
     Ok(BranchDir { branch, fd: Arc::new(fd) })
 }
 
-fn free_bytes(branches: &Branches, branch: u16) -> u64 {
-    let root = branches.roots().get(branch);
-    let space = root.and_then(fs::fstatvfs).ok();
-    space.map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(order: CreateOrder) -> Vec<u16> {
+        let space = |free, used| Space { free, used };
+        let mut sources = vec![(0, space(5, 9)), (1, space(7, 1)), (2, space(5, 3))];
+        sort(&mut sources, order);
+        sources.into_iter().map(|(branch, _)| branch).collect()
+    }
+
+    #[test]
+    fn sources_are_sorted_by_their_space() {
+        assert_eq!(sorted(CreateOrder::First), [0, 1, 2]);
+        assert_eq!(sorted(CreateOrder::MostFree), [1, 0, 2]);
+        assert_eq!(sorted(CreateOrder::LeastFree), [0, 2, 1]);
+        assert_eq!(sorted(CreateOrder::LeastUsed), [1, 2, 0]);
+    }
+
+    #[test]
+    fn a_random_order_has_each_source_once_and_follows_the_weights() {
+        let mut firsts = [0; 3];
+        for _ in 0..2000 {
+            let mut sources: Vec<_> = (0..3)
+                .map(|branch| (branch, Space { free: u64::from(branch) * 1000, used: 0 }))
+                .collect();
+            sort(&mut sources, CreateOrder::RandomByFree);
+            firsts[usize::from(sources[0].0)] += 1;
+            sources.sort_by_key(|source| source.0);
+            assert_eq!(sources.iter().map(|source| source.0).collect::<Vec<_>>(), [0, 1, 2]);
+        }
+        // The first has one byte in three thousand, the others one third and two thirds.
+        assert!(firsts[0] < 50 && firsts[1] > 400 && firsts[2] > firsts[1], "{firsts:?}");
+    }
 }

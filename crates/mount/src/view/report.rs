@@ -97,9 +97,9 @@ fn status(view: &View, plan: &Plan) -> Status {
         rules: view.access.rules(),
         merged_folders,
         merged_names,
-        failed_sources: failed_sources(view, plan),
+        failed_sources: failed_sources(view),
         target: plan.target.display().to_string(),
-        sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
+        sources: view.files.roots.table().specs().map(ToString::to_string).collect(),
         process: if is_orphaned { Some(getpid()) } else { parent }.map(Pid::as_raw_pid),
         is_orphaned,
         source_errors: view.source_errors.by_name(),
@@ -126,16 +126,18 @@ fn transport(view: &View) -> &'static str {
     if is_ring { "io_uring" } else { "/dev/fuse" }
 }
 
-fn failed_sources(view: &View, plan: &Plan) -> BTreeMap<String, String> {
+fn failed_sources(view: &View) -> BTreeMap<String, String> {
     let failures = view.folders.branches().into_iter().flat_map(Branches::failures);
     let failures = failures.chain(probe(view));
     let failures = failures.map(|(branch, errno)| (branch, Error::from(errno).to_string()));
-    let absent = view.files.roots.absent().into_iter();
-    let absent = absent.map(|(branch, absence)| (branch, absence.to_string()));
     let source = |(branch, text): (usize, String)| {
-        Some((plan.sources.get(branch)?.display().to_string(), text))
+        let spec = view.files.roots.spec(u16::try_from(branch).ok()?)?;
+        Some((spec.path.display().to_string(), text))
     };
-    failures.chain(absent).filter_map(source).collect()
+    let absent = view.files.roots.absent().into_iter();
+    let absent =
+        absent.map(|(spec, absence)| (spec.path.display().to_string(), absence.to_string()));
+    failures.filter_map(source).chain(absent).collect()
 }
 
 fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {

@@ -27,6 +27,7 @@ use crate::locks::Locks;
 use crate::memory::Memory;
 use crate::plan::{Changes, CreatePolicy};
 use crate::policy::Policy;
+use crate::source_table::SourceTable;
 use crate::watch::{self, Change, Watch};
 
 /// The options of a view.
@@ -43,6 +44,12 @@ pub(crate) struct Behaviour {
     pub(crate) changes: Changes,
     /// The source in which new files are created.
     pub(crate) create: CreatePolicy,
+    /// Files are only created in a source while this number of bytes is free there.
+    pub(crate) free_min_bytes: u64,
+    /// Whether a hard link or a rename makes the folder that the file's source lacks.
+    pub(crate) make_folders: bool,
+    /// Whether there are several sources, or there may be later.
+    pub(crate) is_merged: bool,
 }
 
 /// The state from which the requests of a mount are served.
@@ -79,7 +86,7 @@ impl View {
         descriptors_max: usize,
     ) -> Result<Self, Errno> {
         let (mount_changes, roots, volumes) = MountChanges::open(sources, held);
-        let is_merged = roots.len() > 1;
+        let is_merged = behaviour.is_merged;
         let (inodes, needs_names) =
             (Inodes::new(Arc::clone(&memory)), is_merged || enforcer.is_some());
         let files = Arc::new(Files::new(
@@ -92,7 +99,7 @@ impl View {
         let watch = choose_changes(&mut behaviour, is_merged);
         let watches = FolderWatches::new(watch, inodes, volumes, &roots);
         let merged_sources = is_merged.then(|| {
-            let branches = Branches::new(roots, behaviour.create, descriptors_max / 4);
+            let branches = Branches::new(roots, descriptors_max / 4);
             MergedSources { branches, volumes: Arc::clone(volumes) }
         });
         let is_frozen = behaviour.frozen;
@@ -158,6 +165,13 @@ impl View {
     /// Invalidates the caches that a change by another program concerns.
     pub(crate) fn apply(&self, change: Change<'_>) {
         self.invalidation.apply(change);
+    }
+
+    /// Makes these the sources. Open files stay open.
+    pub(crate) fn set_sources(&self, table: SourceTable) {
+        let (files, folders, connection) = (&*self.files, &*self.folders, &*self.connection);
+        self.mount_changes.set_sources(&FollowingView { files, folders, connection }, table);
+        self.backing.drop_all_idle();
     }
 
     /// Follows file systems that are mounted and unmounted, on the calling thread.

@@ -1,21 +1,21 @@
 //! Reports free space, and writes all data to disk.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use rustix::fs::{self, StatVfs};
 use rustix::io::Errno;
 use thruway_fuse::wire::StatFsOut;
 
 use super::context::Context;
+use crate::roots::Roots;
+use crate::source_spec::SourceAccess;
 
 pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let space = match view.folders.branches() {
         None => fs::fstatvfs(view.files.path_fd(id)?)?,
-        Some(branches) => sum(&branches.roots().present())?,
+        Some(branches) => sum(branches.roots())?,
     };
     let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
     cx.reply.put(&StatFsOut {
@@ -44,16 +44,23 @@ pub(super) fn syncfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns the sum over all file systems of the folders, in blocks of the first file system. A file system that fails
-/// is left out.
-fn sum(folders: &[(u16, Arc<OwnedFd>)]) -> Result<StatVfs, Errno> {
+/// Returns the sum over all file systems of the sources, in blocks of the first file system. A file system that fails
+/// is left out. Space is only available in sources that take new files.
+fn sum(roots: &Roots) -> Result<StatVfs, Errno> {
     let mut seen = BTreeSet::new();
     let mut total: Option<StatVfs> = None;
-    for (_, folder) in folders {
+    let takes_files = |branch| roots.access(branch) == SourceAccess::ReadWrite;
+    // Of two sources on one file system, the one that takes files counts.
+    let (open, closed): (Vec<_>, Vec<_>) =
+        roots.present().into_iter().partition(|(branch, _)| takes_files(*branch));
+    for (branch, folder) in open.iter().chain(&closed) {
         let Ok(stat) = fs::fstat(folder) else { continue };
-        let Ok(space) = fs::fstatvfs(folder) else { continue };
+        let Ok(mut space) = fs::fstatvfs(folder) else { continue };
         if !seen.insert(stat.st_dev) {
             continue;
+        }
+        if !takes_files(*branch) {
+            space.f_bavail = 0;
         }
         match &mut total {
             None => total = Some(space),

@@ -50,7 +50,7 @@ pub(super) fn setxattr(
     let view = cx.view;
     let actor = &*cx.actor;
     let flags = XattrFlags::from_bits_retain(with.flags);
-    let fds = view.folders.fds_of(id)?;
+    let fds = view.folders.fds_to_change(id)?;
     check_several(&fds, name, flags)?;
     let mut done: Vec<(&OwnedFd, Option<Vec<u8>>)> = Vec::new();
     for (index, fd) in fds.iter().enumerate().rev() {
@@ -133,7 +133,7 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    let fds = view.folders.fds_of(id)?;
+    let fds = view.folders.fds_to_change(id)?;
     check_several(&fds, name, XattrFlags::REPLACE)?;
     for (index, fd) in fds.iter().enumerate().rev() {
         match fs::removexattr(ProcPath::new(fd.as_fd()).as_c_str(), name) {

@@ -1,11 +1,14 @@
 //! `thruway mount`, `thruway mount status` and `thruway unmount`.
 
+mod create;
 mod failure;
 pub(crate) mod helper;
 mod log;
 mod service;
+mod sources;
 mod status;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +17,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use failure::failure;
 use helper::Remount;
 use thruway_mount::{
-    AccessTimes, Changes, CreatePolicy, LogTarget, Manner, Mode, Plan, PolicyFile, Transport,
+    AccessTimes, Changes, CreatePolicy, LogTarget, Manner, Missing, Mode, Plan, PolicyFile,
+    Presence, Transport,
 };
 use thruway_sys::printable;
 
@@ -25,15 +29,20 @@ use crate::output::{Answer, Failure};
 /// The mount is ready when the command returns. With several sources, the first that
 /// contains a name wins.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    allow_missing_positional = true
+)]
 pub(crate) struct Mount {
     #[command(subcommand)]
     command: Option<MountCommand>,
     #[command(flatten)]
     options: Options,
-    /// The folders to show
-    #[arg(value_name = "SOURCE", required = true)]
-    sources: Vec<PathBuf>,
+    /// The folders to show, or patterns of folders such as '/mnt/disk*'. After a source, =RO makes it read-only, =NC
+    /// keeps new files away, and a size is the minimal free space: /mnt/a=NC,50G
+    #[arg(value_name = "SOURCE")]
+    folders: Vec<OsString>,
     /// The folder to show them at
     #[arg(value_name = "TARGET", required = true)]
     target: Option<PathBuf>,
@@ -42,6 +51,9 @@ pub(crate) struct Mount {
 #[derive(Debug, Subcommand)]
 enum MountCommand {
     Status(status::Status),
+    Add(sources::Add),
+    Remove(sources::Remove),
+    Reload(sources::Reload),
 }
 
 /// The options of a mount.
@@ -50,9 +62,34 @@ pub(super) struct Options {
     /// Promise that the sources do not change: the mount is read-only, and opens never reach the daemon
     #[arg(long)]
     frozen: bool,
-    /// With several sources: the source in which new files and folders are created
-    #[arg(long, value_name = "WHERE", default_value = "parent")]
-    create: Create,
+    /// With several sources: the source in which new files and folders are created. One of first, most-free,
+    /// least-free, least-used, random and random-by-free, where the folder is created if necessary. With parent-
+    /// before it, only sources that have the folder count; with near-, those that have the folder or one above come
+    /// first. parent is parent-first; none creates nothing. Sources that are full are skipped
+    #[arg(long, value_name = "WHERE", default_value = "parent", value_parser = create::policy())]
+    create: CreatePolicy,
+    /// Create files in a source only while this much space is free there; a source's own limit replaces it
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = thruway_mount::parse_bytes)]
+    free_min: u64,
+    /// Whether a hard link or a rename into a folder that the file's source lacks creates the folder there (on), or
+    /// fails as between file systems (off)
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    make_folders: Switch,
+    /// A file with further sources, one a line; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    sources: Option<PathBuf>,
+    /// What to do if a source is missing: fail, wait for it, or skip it until it appears
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    missing: MissingSource,
+    /// How long to wait for missing sources
+    #[arg(long, value_name = "SECONDS", default_value = "90", value_parser = seconds)]
+    missing_timeout: Duration,
+    /// Treat a source as missing unless it is a mount point, so that nothing is written below an absent disk
+    #[arg(long)]
+    require_mount_point: bool,
+    /// Treat a source as missing unless it contains a file with this name
+    #[arg(long, value_name = "NAME", value_parser = file_name)]
+    require_marker: Option<String>,
     /// Allow other users; permissions are checked as on the sources
     #[arg(long)]
     allow_other: bool,
@@ -134,15 +171,10 @@ enum Way {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Create {
-    /// The first source that has the parent folder
-    Parent,
-    /// The first source; parent folders are created there as needed
-    First,
-    /// The source with the most free space; parent folders are created there as needed
-    MostFree,
-    /// None: nothing can be created
-    None,
+enum MissingSource {
+    Fail,
+    Wait,
+    Skip,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -172,32 +204,45 @@ impl Mount {
     pub(crate) fn run(self) -> Answer {
         match (self.command, self.target) {
             (Some(MountCommand::Status(status)), _) => status.run(),
-            (None, Some(target)) => self.options.mount(&self.sources, &target),
+            (Some(MountCommand::Add(add)), _) => add.run(),
+            (Some(MountCommand::Remove(remove)), _) => remove.run(),
+            (Some(MountCommand::Reload(reload)), _) => reload.run(),
+            (None, Some(target)) => self.options.mount(&self.folders, &target),
             (None, None) => Err(Failure::new("no target").hint("thruway help mount")),
         }
     }
 }
 
 impl Options {
-    fn mount(self, sources: &[PathBuf], target: &Path) -> Answer {
+    fn mount(self, sources: &[OsString], target: &Path) -> Answer {
         let ready: Option<&dyn Fn()> = self.foreground.then_some(&service::say_ready);
         let plan = self.plan(sources, target)?;
         thruway_mount::start(plan, ready, log::open).map_err(failure)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn plan(self, sources: &[PathBuf], target: &Path) -> Result<Plan, Failure> {
-        let sources: Result<_, _> = sources.iter().map(|source| absolute(source)).collect();
+    fn plan(self, sources: &[OsString], target: &Path) -> Result<Plan, Failure> {
+        if sources.is_empty() && self.sources.is_none() {
+            return Err(Failure::new("no source").hint("thruway help mount"));
+        }
+        let sources: Result<_, _> = sources.iter().map(|source| sources::spec(source)).collect();
         Ok(Plan {
             sources: sources?,
+            sources_file: self.sources.as_deref().map(absolute).transpose()?,
+            missing: match self.missing {
+                MissingSource::Fail => Missing::Fail,
+                MissingSource::Wait => Missing::Wait(self.missing_timeout),
+                MissingSource::Skip => Missing::Skip,
+            },
+            presence: Presence {
+                mount_point: self.require_mount_point,
+                marker: self.require_marker,
+            },
             target: thruway_mount::resolve_new_target(target).map_err(failure)?,
             mode: if self.frozen { Mode::Frozen } else { Mode::Live },
-            create: match self.create {
-                Create::Parent => CreatePolicy::Parent,
-                Create::First => CreatePolicy::First,
-                Create::MostFree => CreatePolicy::MostFree,
-                Create::None => CreatePolicy::None,
-            },
+            create: self.create,
+            free_min_bytes: self.free_min,
+            make_folders: self.make_folders == Switch::On,
             allow_other: self.allow_other,
             read_only: self.read_only,
             suid: self.suid,
@@ -290,6 +335,15 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 fn policy(path: &Path) -> Result<PolicyFile, Failure> {
     PolicyFile::read(&absolute(path)?).map_err(failure)
+}
+
+/// Parses the name of a file in a folder.
+fn file_name(text: &str) -> Result<String, String> {
+    match text {
+        "" | "." | ".." => Err("not the name of a file".into()),
+        _ if text.contains('/') => Err("a marker is a file directly in the source".into()),
+        _ => Ok(text.into()),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
