@@ -21,6 +21,8 @@ mod init;
 #[cfg(target_os = "linux")]
 mod load;
 #[cfg(target_os = "linux")]
+mod load_results;
+#[cfg(target_os = "linux")]
 mod manual;
 #[cfg(target_os = "linux")]
 mod mount;

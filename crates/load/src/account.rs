@@ -26,12 +26,25 @@ impl Account {
         Self { class, kind, asked: 0, tallies, last_response_ns: 0, waiting_ns: 0 }
     }
 
-    /// Counts a response.
-    pub(crate) fn complete(&mut self, answer: &Answer, now_ns: u64) {
-        let Answer { request, status, .. } = answer;
+    /// Counts a response. Returns its latency.
+    pub(crate) fn complete(&mut self, answer: &Answer, now_ns: u64) -> u64 {
+        let Answer { request, status, is_encoded, .. } = answer;
         let latency_ns = now_ns.saturating_sub(request.due_ns);
-        self.tallies.of_mut(request.url).complete(*status, latency_ns);
+        let tally = self.tallies.of_mut(request.url);
+        tally.complete(*status, latency_ns);
+        tally.encoded += u64::from(*is_encoded);
         (self.last_response_ns, self.waiting_ns) = (now_ns, now_ns);
+        latency_ns
+    }
+
+    /// Counts a request that is sent again.
+    pub(crate) fn retry(&mut self, request: Option<PendingRequest>) {
+        request.into_iter().for_each(|request| self.tallies.of_mut(request.url).retried += 1);
+    }
+
+    /// Forgets the counts of the warm-up.
+    pub(crate) fn clear(&mut self) {
+        self.tallies.clear();
     }
 
     /// Counts a request that was lost while its connection continues.

@@ -76,7 +76,7 @@ impl Broadcasts {
     /// Creates the broadcasts of a class, each to this number of clients.
     pub(crate) fn new(class: &Class, clients: usize) -> Self {
         let one = Class { connections: 1, ..*class };
-        let schedule = one.schedule(0);
+        let schedule = one.schedule(0, std::time::Duration::ZERO);
         let is_closed = matches!(schedule, Schedule::Always);
         Self {
             subscribed: 0,

@@ -9,7 +9,7 @@ use crate::conversation::Conversation;
 use crate::exchange::Event;
 use crate::pace::Pace;
 use crate::pending::PendingRequest;
-use crate::plan::{Class, ClientKind, Plan};
+use crate::plan::{Class, ClientKind, Plan, nanoseconds};
 use crate::rotation::Rotation;
 use crate::run_context::RunContext;
 use crate::schedule::Schedule;
@@ -32,6 +32,8 @@ pub(crate) struct Client {
     rotation: Rotation,
     /// The most requests that may be pending at once.
     depth: usize,
+    /// When the client begins.
+    start_ns: u64,
     socket: Socket,
     conversation: Conversation,
     pace: Pace,
@@ -40,7 +42,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Creates client `number` of class `class`; `token` is its index among all clients.
+    /// Creates client `number` of class `class`; `token` is its index among the clients of its thread.
     pub(crate) fn new(
         plan: &Plan,
         class: usize,
@@ -48,6 +50,10 @@ impl Client {
         token: usize,
         marker: &Marker,
     ) -> Self {
+        let is_scheduled = matches!(plan.classes[class].kind, ClientKind::Scheduled { .. });
+        let ramp_ns = if is_scheduled { 0 } else { nanoseconds(plan.ramp) };
+        let start = u128::from(ramp_ns) * u128::from(number)
+            / u128::from(plan.classes[class].connections.max(1));
         let Class { kind, url, .. } = plan.classes[class];
         let request = &plan.urls[0].request;
         let depth = if request.keeps_alive() { plan.classes[class].depth() } else { 1 };
@@ -55,9 +61,10 @@ impl Client {
         Self {
             token,
             account: Account::new(class, kind, plan.urls.len(), url.unwrap_or(0)),
-            schedule: plan.classes[class].schedule(number),
+            schedule: plan.classes[class].schedule(number, plan.ramp),
             rotation: Rotation::new(plan, &plan.classes[class], number),
             depth,
+            start_ns: u64::try_from(start).unwrap_or(u64::MAX),
             socket: Socket::Closed { retry_ns: 0 },
             conversation,
             pace: Pace::of(kind),
@@ -68,6 +75,17 @@ impl Client {
     /// The requests and responses so far.
     pub(crate) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// Begins to count, after the warm-up.
+    pub(crate) fn begin(&mut self) {
+        self.account.clear();
+        self.conversation.forget_served();
+    }
+
+    /// Returns the number of requests that were asked and have no response.
+    pub(crate) fn pending(&self) -> usize {
+        self.conversation.len()
     }
 
     /// Whether nothing is pending.
@@ -135,6 +153,7 @@ impl Client {
     pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64, context: &mut RunContext<'_>) {
         while let Some(request) = self.conversation.expire(now_ns, timeout_ns) {
             self.account.lose(request, Trouble::TimedOut, now_ns);
+            context.interval.failed += 1;
             self.advance(now_ns, context);
         }
         let waited_ns = now_ns.saturating_sub(self.account.waiting_ns);
@@ -162,9 +181,15 @@ impl Client {
         if context.broadcasts.is_some() {
             return;
         }
-        while self.conversation.len() < self.depth && context.left > 0 {
+        if now_ns < self.start_ns {
+            return self.wake_at(self.start_ns, context);
+        }
+        while self.conversation.len() < self.depth && !context.is_spent() {
             match self.schedule.due_ns(self.account.asked, self.account.last_response_ns, now_ns) {
                 Some(due_ns) if due_ns <= now_ns => {
+                    if !context.take_request() {
+                        return;
+                    }
                     if self.conversation.is_empty() {
                         self.account.waiting_ns = now_ns;
                     }
@@ -172,7 +197,6 @@ impl Client {
                     self.conversation.push(PendingRequest { due_ns, url, number: 0 });
                     self.schedule.advance();
                     self.account.asked += 1;
-                    context.left -= 1;
                 }
                 Some(due_ns) => return self.wake_at(due_ns, context),
                 None => return,
@@ -214,7 +238,7 @@ impl Client {
     }
 
     fn refused(&mut self, errno: Errno, now_ns: u64, context: &mut RunContext<'_>) {
-        context.refusal = Some(errno);
+        context.failures.count(Trouble::Connect, errno.to_string());
         self.fail(Trouble::Connect, now_ns, context);
     }
 
@@ -233,9 +257,13 @@ impl Client {
             let length = bytes.len();
             match self.socket.send(self.token, bytes, &context.epoll) {
                 Ok(sent) => self.conversation.count_sent(sent, &context.requests),
-                Err(_) => {
+                Err(errno) => {
                     let trouble = self.socket.unsent_trouble(context);
-                    return self.fail(trouble, now_ns, context);
+                    return match trouble {
+                        Trouble::Reset if self.is_stale() => self.reopen(now_ns, context),
+                        Trouble::Reset => self.fail_by(errno, now_ns, context),
+                        _ => self.fail(trouble, now_ns, context),
+                    };
                 }
             }
             if is_slow || length == 0 || self.socket.awaits_room() {
@@ -284,15 +312,15 @@ impl Client {
                 digested => digested,
             },
             Ok(None) => return,
-            Err(_) => Err(self.socket.tls_trouble(context).unwrap_or(Trouble::Reset)),
+            Err(errno) => match self.socket.tls_trouble(context) {
+                Some(trouble) => Err(trouble),
+                None if self.is_stale() => return self.reopen(now_ns, context),
+                None => return self.fail_by(errno, now_ns, context),
+            },
         };
         match digested {
             Ok(true) => self.advance(now_ns, context),
-            Ok(false) => {
-                self.unsubscribe(context);
-                self.socket = Socket::Closed { retry_ns: now_ns };
-                self.advance(now_ns, context);
-            }
+            Ok(false) => self.renew(now_ns, context),
             Err(trouble) => self.fail(trouble, now_ns, context),
         }
     }
@@ -312,7 +340,9 @@ impl Client {
             let before = rest.len();
             is_usable = match self.conversation.read(&mut rest, &context.requests) {
                 Ok(step) => {
-                    self.account.receive(step.url, before - rest.len());
+                    let received = before - rest.len();
+                    self.account.receive(step.url, received);
+                    context.interval.bytes += received as u64;
                     Ok(self.take(step.event, now_ns, context))
                 }
                 Err(trouble) => Err(trouble),
@@ -329,6 +359,7 @@ impl Client {
             Event::Farewell => false,
             Event::Lost(request, trouble) => {
                 self.account.lose(request, trouble, now_ns);
+                context.interval.failed += 1;
                 true
             }
             Event::Subscribed => {
@@ -336,7 +367,10 @@ impl Client {
                 true
             }
             Event::Response(answer) => {
-                self.account.complete(&answer, now_ns);
+                let latency_ns = self.account.complete(&answer, now_ns);
+                context.interval.requests += 1;
+                context.interval.errors += u64::from(answer.status >= Some(400));
+                context.interval.latency.record(latency_ns);
                 self.socket.responded();
                 if let Some(broadcasts) = &mut context.broadcasts {
                     broadcasts.end(answer.request.number, true, now_ns);
@@ -351,9 +385,43 @@ impl Client {
         if let Some(trouble) = self.socket.tls_trouble(context) {
             return Err(trouble);
         }
-        let event = self.conversation.close()?;
-        self.take(event, now_ns, context);
-        Ok(false)
+        match self.conversation.close() {
+            Ok(event) => {
+                self.take(event, now_ns, context);
+                Ok(false)
+            }
+            Err(Trouble::Unanswered) if self.is_stale() && self.socket.has_refused_data() => {
+                self.account.retry(self.conversation.oldest());
+                Ok(false)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Whether a failure may be due to a kept connection that the server closed before it read the requests.
+    /// A request that is sent again does not come here a second time, because its new connection has had no
+    /// response.
+    fn is_stale(&self) -> bool {
+        self.socket.has_responded() && self.conversation.is_between_responses()
+    }
+
+    /// Sends the pending requests again, on another connection.
+    fn reopen(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
+        self.account.retry(self.conversation.oldest());
+        self.renew(now_ns, context);
+    }
+
+    /// Connects again at once.
+    fn renew(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
+        self.unsubscribe(context);
+        self.socket = Socket::Closed { retry_ns: now_ns };
+        self.advance(now_ns, context);
+    }
+
+    /// Counts a reset, with the reason that the system gives.
+    fn fail_by(&mut self, errno: Errno, now_ns: u64, context: &mut RunContext<'_>) {
+        context.failures.count(Trouble::Reset, errno.to_string());
+        self.fail(Trouble::Reset, now_ns, context);
     }
 
     /// Records that broadcasts do not reach the client until it is connected again.
@@ -368,6 +436,7 @@ impl Client {
     fn fail(&mut self, trouble: Trouble, now_ns: u64, context: &mut RunContext<'_>) {
         let pending = self.conversation.take();
         self.account.fail(trouble, &pending, now_ns);
+        context.interval.failed += pending.len() as u64;
         for request in &pending {
             context.broadcasts.iter_mut().for_each(|all| all.end(request.number, false, now_ns));
         }

@@ -162,6 +162,19 @@ impl Conversation {
         if let Self::Http2(http2) = self { http2.expire(now_ns, timeout_ns) } else { None }
     }
 
+    /// Whether the connection has nothing of the response to its oldest request. Only HTTP/1 can tell; HTTP/2
+    /// says by GOAWAY which requests it has not read.
+    pub(crate) fn is_between_responses(&self) -> bool {
+        matches!(self, Self::Http1(http1) if http1.is_between_responses())
+    }
+
+    /// Forgets how many responses each stream had.
+    pub(crate) fn forget_served(&mut self) {
+        if let Self::Http2(http2) = self {
+            http2.forget_served();
+        }
+    }
+
     /// The number of responses for each stream.
     pub(crate) fn served(&self) -> &[u64] {
         if let Self::Http2(http2) = self { http2.served() } else { &[] }

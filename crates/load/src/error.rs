@@ -16,6 +16,7 @@ enum Kind {
     Request { part: String, why: &'static str },
     Remote { host: String, address: IpAddr },
     Descriptors { needed: u64, allowed: u64 },
+    Thread,
     System { doing: String, error: io::Error },
 }
 
@@ -38,6 +39,10 @@ impl Error {
 
     pub(crate) fn system(doing: impl Into<String>, error: impl Into<io::Error>) -> Self {
         Self { kind: Kind::System { doing: doing.into(), error: error.into() } }
+    }
+
+    pub(crate) fn no_thread() -> Self {
+        Self { kind: Kind::Thread }
     }
 
     /// Whether the target was refused because it is another machine.
@@ -67,6 +72,7 @@ impl fmt::Display for Error {
             Kind::Descriptors { needed, allowed } => {
                 write!(formatter, "the run needs {needed} descriptors, but the limit is {allowed}")
             }
+            Kind::Thread => write!(formatter, "a thread of the run has failed"),
             Kind::System { doing, error } => write!(formatter, "cannot {doing}: {error}"),
         }
     }

@@ -31,6 +31,8 @@ pub(crate) struct Answer {
     pub(crate) request: PendingRequest,
     /// The status; `None` if the protocol has none.
     pub(crate) status: Option<u16>,
+    /// Whether the body has a content coding, such as gzip.
+    pub(crate) is_encoded: bool,
     /// Whether the connection cannot be used further.
     pub(crate) is_last: bool,
 }

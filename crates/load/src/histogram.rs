@@ -12,6 +12,19 @@ pub struct Histogram {
     counts: Vec<u64>,
     total: u64,
     largest: u64,
+    sum: u128,
+    squares: u128,
+}
+
+/// A range of values, and how many recorded values lie in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// The smallest value of the range.
+    pub from: u64,
+    /// The smallest value above the range.
+    pub to: u64,
+    /// The number of recorded values in the range.
+    pub count: u64,
 }
 
 impl Histogram {
@@ -24,6 +37,14 @@ impl Histogram {
         self.counts[bucket] += 1;
         self.total += 1;
         self.largest = self.largest.max(value);
+        self.sum += u128::from(value);
+        self.squares = self.squares.saturating_add(u128::from(value) * u128::from(value));
+    }
+
+    /// Forgets all values and keeps the memory.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+        (self.total, self.largest, self.sum, self.squares) = (0, 0, 0, 0);
     }
 
     /// Adds the counts of `other`.
@@ -36,6 +57,36 @@ impl Histogram {
         }
         self.total += other.total;
         self.largest = self.largest.max(other.largest);
+        self.sum += other.sum;
+        self.squares = self.squares.saturating_add(other.squares);
+    }
+
+    /// Returns the mean of all values exactly; 0 if empty.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "15 digits are enough")]
+    pub fn mean(&self) -> f64 {
+        if self.total == 0 { 0.0 } else { self.sum as f64 / self.total as f64 }
+    }
+
+    /// Returns the standard deviation of all values; 0 if empty.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "15 digits are enough")]
+    pub fn deviation(&self) -> f64 {
+        if self.total == 0 {
+            return 0.0;
+        }
+        let mean = self.mean();
+        (self.squares as f64 / self.total as f64 - mean * mean).max(0.0).sqrt()
+    }
+
+    /// Returns the buckets that hold values, in order.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
+        let held = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        held.map(|(bucket, count)| Bucket {
+            from: first(bucket),
+            to: first(bucket + 1),
+            count: *count,
+        })
     }
 
     /// Returns the number of recorded values.
@@ -78,11 +129,17 @@ fn bucket(value: u64) -> usize {
     ((shift as usize) << PRECISION_BITS) + (value >> shift) as usize
 }
 
+/// Returns the smallest value of a bucket.
+fn first(bucket: usize) -> u64 {
+    let shift = (bucket >> PRECISION_BITS).saturating_sub(1);
+    let first = u128::from((bucket - (shift << PRECISION_BITS)) as u64) << shift;
+    u64::try_from(first).unwrap_or(u64::MAX)
+}
+
 /// Returns the value in the middle of a bucket.
 fn middle(bucket: usize) -> u64 {
     let shift = (bucket >> PRECISION_BITS).saturating_sub(1);
-    let first = ((bucket - (shift << PRECISION_BITS)) as u64) << shift;
-    first + (1 << shift) / 2
+    first(bucket) + (1 << shift) / 2
 }
 
 #[cfg(test)]
@@ -113,6 +170,23 @@ mod tests {
     }
 
     #[test]
+    fn mean_and_deviation_are_those_of_the_values() {
+        let four = histogram([2, 4, 4, 4, 5, 5, 7, 9]);
+        assert!((four.mean() - 5.0).abs() < 1e-9 && (four.deviation() - 2.0).abs() < 1e-9);
+        let none = Histogram::default();
+        assert!(none.mean().abs() < 1e-9 && none.deviation().abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_no_trace() {
+        let mut cleared = histogram([5, 1000, u64::MAX]);
+        cleared.clear();
+        cleared.record(7);
+        assert_eq!((cleared.total(), cleared.largest(), cleared.quantile(1.0)), (1, 7, 7));
+        assert!((cleared.mean() - 7.0).abs() < 1e-9);
+    }
+
+    #[test]
     fn nothing_recorded_is_zero() {
         let none = Histogram::default();
         assert_eq!((none.quantile(0.5), none.largest(), none.total()), (0, 0, 0));
@@ -128,6 +202,16 @@ mod tests {
         fn a_bucket_is_within_its_error(value: u64) {
             let error = middle(bucket(value)).abs_diff(value);
             prop_assert!(u128::from(error) * 256 <= u128::from(value));
+        }
+
+        #[test]
+        fn each_value_lies_in_its_bucket(values: Vec<u64>) {
+            let histogram = histogram(values.clone());
+            let held: Vec<_> = histogram.buckets().collect();
+            prop_assert_eq!(held.iter().map(|bucket| bucket.count).sum::<u64>(), values.len() as u64);
+            for value in values {
+                prop_assert!(held.iter().any(|bucket| bucket.from <= value && value <= bucket.to));
+            }
         }
 
         #[test]

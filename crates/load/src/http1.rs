@@ -63,6 +63,11 @@ impl Http1 {
         Ok(Step { url: Some(oldest.url), event })
     }
 
+    /// Whether nothing of the next response has arrived.
+    pub(crate) fn is_between_responses(&self) -> bool {
+        self.reader.is_between_responses()
+    }
+
     /// Handles the end of the connection, which may also be the end of a response.
     pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
         match self.reader.close() {
@@ -78,6 +83,11 @@ impl Http1 {
         let Some((request, was_sent)) = self.pending.pop() else { return Event::Partial };
         // After a response to a request that was not sent completely, the state of the connection is unknown.
         let is_last = !(self.keeps_alive && response.keeps_alive && was_sent);
-        Event::Response(Answer { request, status: Some(response.status), is_last })
+        Event::Response(Answer {
+            request,
+            status: Some(response.status),
+            is_encoded: response.is_encoded,
+            is_last,
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thruway_tls::ClientContext;
 
-use crate::schedule::{Arrivals, Schedule, open_loop};
+use crate::schedule::{Arrivals, Rising, Schedule, bursts, open_loop};
 use crate::{Address, Request};
 
 /// The plan of a run.
@@ -26,6 +26,13 @@ pub struct Plan {
     pub requests: Option<u64>,
     /// The time after which a pending request is given up and its connection closed.
     pub timeout: Duration,
+    /// The time before `duration`, in which the clients behave as later, and nothing counts.
+    pub warm_up: Duration,
+    /// The time in which the load grows: clients start one after another, and the rate of an open loop rises
+    /// from 0.
+    pub ramp: Duration,
+    /// The threads that share the clients; at least 1. A broadcast has one.
+    pub threads: u32,
 }
 
 /// The protocol on the connections.
@@ -85,6 +92,8 @@ pub struct Class {
     pub depth: u32,
     /// The index of the only URL that the class asks; `None` to ask all URLs by weight.
     pub url: Option<usize>,
+    /// The number of requests of a scheduled class that are due at the same time; at least 1.
+    pub burst: u32,
 }
 
 /// The behaviour of a client.
@@ -126,7 +135,7 @@ impl Class {
     /// Creates a class whose clients ask all URLs, one request at a time.
     #[must_use]
     pub fn new(kind: ClientKind, connections: u32) -> Self {
-        Self { kind, connections, depth: 1, url: None }
+        Self { kind, connections, depth: 1, url: None, burst: 1 }
     }
 
     /// Returns the most requests that a client may have pending; more than one only for kinds that support
@@ -140,12 +149,16 @@ impl Class {
         }
     }
 
-    /// Returns the schedule of client `number`.
-    pub(crate) fn schedule(&self, number: u32) -> Schedule {
+    /// Returns the schedule of client `number`. The rate of an open loop rises during `ramp`.
+    pub(crate) fn schedule(&self, number: u32, ramp: Duration) -> Schedule {
         match self.kind {
             ClientKind::Polite { pause } => Schedule::After { pause_ns: nanoseconds(pause) },
             ClientKind::Scheduled { rate, arrivals } => {
-                open_loop(rate, arrivals, self.connections, number)
+                let rising = Rising { ramp_ns: nanoseconds(ramp) };
+                if self.burst > 1 {
+                    return bursts(rate, self.burst, self.connections, number, rising);
+                }
+                open_loop(rate, arrivals, self.connections, number, rising)
             }
             ClientKind::Idle => Schedule::Once,
             _ => Schedule::Always,

@@ -36,6 +36,9 @@ fn plan(protocol: Protocol) -> Plan {
     let url = Url::parse("ws://127.0.0.1:1/").expect("it is a URL");
     let request = Request::new(&url, "GET", &[], None, true).expect("it is a request");
     Plan {
+        warm_up: std::time::Duration::ZERO,
+        ramp: std::time::Duration::ZERO,
+        threads: 1,
         address: Address::Unix("/none".into()),
         tls: None,
         protocol,

@@ -3,18 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::broadcast::Broadcasts;
 use crate::client::Client;
-use crate::plan::{ClientKind, Plan, nanoseconds};
+use crate::failures::Failures;
+use crate::latency::{Latency, per_second};
+use crate::plan::{ClientKind, Plan};
 use crate::tally::{Tally, Trouble};
+use crate::timeline::TimelineRow;
 use crate::{Histogram, is_starved, jain};
 
 /// The results of a run: in total, by class, by URL, and by connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// The version of this format: it grows when a field goes, or means something else.
+    pub version: u32,
     /// The duration of the run, in seconds.
     pub seconds: f64,
     /// The sum of all connections. Its fairness is that of the least fair class.
@@ -28,12 +32,33 @@ pub struct Report {
     /// Broadcasts, if the plan has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broadcasts: Option<BroadcastReport>,
+    /// The results second by second.
+    pub timeline: Vec<TimelineRow>,
+    /// The reasons of failures, as the system or the server gives them.
+    pub failures: Vec<FailureReport>,
+    /// The latencies of all answered requests.
+    #[serde(skip)]
+    pub histogram: Histogram,
     /// The error of the last failed connect.
     pub connect_error: Option<String>,
     /// The last failure of TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_error: Option<String>,
 }
+
+/// A reason of failures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FailureReport {
+    /// The kind, as among the errors of a group.
+    pub kind: &'static str,
+    /// The reason.
+    pub reason: String,
+    /// How often it was given.
+    pub count: u64,
+}
+
+/// The version of [`Report`].
+const VERSION: u32 = 1;
 
 /// The results of broadcasts. Each client's copies count as its requests.
 #[derive(Debug, Clone, Serialize)]
@@ -77,6 +102,12 @@ pub struct GroupReport {
     pub streams: Option<StreamReport>,
     /// Responses by status class (`2xx`); classes without responses are left out.
     pub status: BTreeMap<&'static str, u64>,
+    /// Responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Responses whose body has a content coding, such as gzip.
+    pub encoded: u64,
+    /// Requests that were sent again, because the server had closed a kept connection.
+    pub retried: u64,
     /// Errors by kind; kinds without errors are left out.
     pub errors: BTreeMap<&'static str, u64>,
 }
@@ -102,17 +133,8 @@ pub struct UrlReport {
     pub index: Option<f64>,
     /// Responses by status class (`2xx`); classes without responses are left out.
     pub status: BTreeMap<&'static str, u64>,
-}
-
-/// Quantiles of latency, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "each is the quantile of its name")]
-pub struct Latency {
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    pub p99_ns: u64,
-    pub p999_ns: u64,
-    pub max_ns: u64,
+    /// Responses by status.
+    pub statuses: BTreeMap<u16, u64>,
 }
 
 /// The fairness among connections.
@@ -165,36 +187,47 @@ pub struct ConnectionReport {
 
 /// The end of a run.
 pub(crate) struct Outcome {
+    /// The time that counts.
     pub(crate) elapsed: Duration,
-    /// The error of the last failed connect.
-    pub(crate) refusal: Option<Errno>,
-    /// The last failure of TLS.
-    pub(crate) tls_failure: Option<String>,
+    /// The end, since the start of the warm-up.
+    pub(crate) end_ns: u64,
+    pub(crate) failures: Failures,
     pub(crate) broadcasts: Option<Broadcasts>,
+    pub(crate) timeline: Vec<TimelineRow>,
 }
 
 /// Creates the report. `clients` must be ordered by class.
 pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Report {
-    let Outcome { elapsed, refusal, tls_failure, broadcasts } = outcome;
-    let elapsed = *elapsed;
+    let Outcome { elapsed, end_ns, failures, broadcasts, timeline } = outcome;
+    let elapsed = Elapsed { counted: *elapsed, end_ns: *end_ns };
     let classes = clients.chunk_by(|one, next| one.account().class == next.account().class);
     let classes: Vec<_> = classes.map(|class| Group::new(plan, class, elapsed)).collect();
     let connections = classes.iter().flat_map(Group::connections).collect();
     let judged = classes.iter().filter(|class| class.kind().is_judged());
+    let all = Group::new(plan, clients, elapsed);
     let total = GroupReport {
         fairness: Fairness::worst(judged.map(Group::fairness)),
         url: None,
-        ..Group::new(plan, clients, elapsed).report("total")
+        ..all.report("total")
+    };
+    let failure = |(kind, reason, count): (_, &str, _)| FailureReport {
+        kind,
+        reason: reason.to_owned(),
+        count,
     };
     Report {
-        seconds: elapsed.as_secs_f64(),
+        version: VERSION,
+        seconds: elapsed.counted.as_secs_f64(),
         total,
         urls: (0..plan.urls.len()).map(|url| url_report(url, &classes)).collect(),
         classes: classes.iter().map(|class| class.report(class.kind().name())).collect(),
         connections,
-        broadcasts: broadcasts.as_ref().map(|all| BroadcastReport::new(all, elapsed)),
-        connect_error: refusal.map(|errno| errno.to_string()),
-        tls_error: tls_failure.clone(),
+        broadcasts: broadcasts.as_ref().map(|all| BroadcastReport::new(all, elapsed.counted)),
+        timeline: timeline.clone(),
+        failures: failures.iter().map(failure).collect(),
+        histogram: all.tally.latency,
+        connect_error: failures.connect().map(str::to_owned),
+        tls_error: failures.tls().map(str::to_owned),
     }
 }
 
@@ -208,7 +241,7 @@ fn url_report(url: usize, classes: &[Group<'_>]) -> UrlReport {
         let clients = class.clients.iter().filter(|client| is_judged(client));
         jain(clients.map(|client| client.account().tallies.of(url).completed))
     };
-    let (plan, elapsed) = (classes[0].plan, classes[0].elapsed);
+    let (plan, elapsed) = (classes[0].plan, classes[0].elapsed.counted);
     UrlReport {
         url: plan.urls[url].request.path().to_owned(),
         weight: plan.urls[url].weight,
@@ -218,25 +251,30 @@ fn url_report(url: usize, classes: &[Group<'_>]) -> UrlReport {
         failed: tally.failed,
         latency: Latency::of(&tally.latency),
         index: judged.filter_map(index).min_by(f64::total_cmp),
-        status: occurred(STATUS_CLASSES.into_iter().zip(tally.classes)),
+        status: occurred(STATUS_CLASSES.into_iter().zip(tally.classes())),
+        statuses: tally.statuses(),
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "2^53 requests or bytes are never reached")]
-fn per_second(count: u64, elapsed: Duration) -> f64 {
-    count as f64 / elapsed.as_secs_f64().max(1e-9)
+/// How long a run took.
+#[derive(Debug, Clone, Copy)]
+struct Elapsed {
+    /// The time that counts.
+    counted: Duration,
+    /// The end, since the start of the warm-up.
+    end_ns: u64,
 }
 
 /// Clients that are reported together.
 struct Group<'a> {
     plan: &'a Plan,
     clients: &'a [Client],
-    elapsed: Duration,
+    elapsed: Elapsed,
     tally: Tally,
 }
 
 impl<'a> Group<'a> {
-    fn new(plan: &'a Plan, clients: &'a [Client], elapsed: Duration) -> Self {
+    fn new(plan: &'a Plan, clients: &'a [Client], elapsed: Elapsed) -> Self {
         let mut tally = Tally::default();
         clients.iter().for_each(|client| tally.merge(&client.account().tallies.sum()));
         Self { plan, clients, elapsed, tally }
@@ -268,14 +306,17 @@ impl<'a> Group<'a> {
             url: self.path(),
             connections: self.clients.len() as u64,
             requests: self.tally.completed,
-            requests_per_second: per_second(self.tally.completed, self.elapsed),
-            bytes_per_second: per_second(self.tally.bytes, self.elapsed),
+            requests_per_second: per_second(self.tally.completed, self.elapsed.counted),
+            bytes_per_second: per_second(self.tally.bytes, self.elapsed.counted),
             failed: self.tally.failed,
             connects: self.tally.connects,
             latency: Latency::of(&self.tally.latency),
             fairness: self.fairness(),
             streams: self.streams(name),
-            status: occurred(STATUS_CLASSES.into_iter().zip(self.tally.classes)),
+            status: occurred(STATUS_CLASSES.into_iter().zip(self.tally.classes())),
+            statuses: self.tally.statuses(),
+            encoded: self.tally.encoded,
+            retried: self.tally.retried,
             errors: occurred(
                 Trouble::ALL.iter().map(|(trouble, name)| (*name, self.tally.troubles(*trouble))),
             ),
@@ -315,7 +356,7 @@ impl<'a> Group<'a> {
     #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never reached")]
     fn connections(&self) -> impl Iterator<Item = ConnectionReport> {
         let mean = self.tally.completed as f64 / self.clients.len().max(1) as f64;
-        let now_ns = nanoseconds(self.elapsed);
+        let now_ns = self.elapsed.end_ns;
         let path = self.path();
         self.clients
             .iter()
@@ -357,18 +398,6 @@ impl BroadcastReport {
         let latency = Latency::of(&all.latency);
         let whole_per_second = per_second(all.whole, elapsed);
         Self { sent: all.sent(), whole: all.whole, whole_per_second, latency }
-    }
-}
-
-impl Latency {
-    fn of(histogram: &Histogram) -> Self {
-        Self {
-            p50_ns: histogram.quantile(0.5),
-            p90_ns: histogram.quantile(0.9),
-            p99_ns: histogram.quantile(0.99),
-            p999_ns: histogram.quantile(0.999),
-            max_ns: histogram.largest(),
-        }
     }
 }
 

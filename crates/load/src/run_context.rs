@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use rustix::io::Errno;
-
 use crate::Request;
 use crate::broadcast::Broadcasts;
+use crate::budget::Budget;
+use crate::failures::Failures;
 use crate::plan::{Class, Plan, Protocol, nanoseconds};
+use crate::timeline::Interval;
 use crate::timers::Timers;
 
 /// The state that all clients of a run share.
@@ -20,12 +21,14 @@ pub(crate) struct RunContext<'a> {
     pub(crate) timers: Timers,
     /// The broadcasts, if the plan has them.
     pub(crate) broadcasts: Option<Broadcasts>,
-    /// The number of requests that may still be asked.
-    pub(crate) left: u64,
-    /// The error of the last failed connect.
-    pub(crate) refusal: Option<Errno>,
-    /// The last failure of TLS.
-    pub(crate) tls_failure: Option<String>,
+    /// The requests that all threads may still make.
+    pub(crate) budget: &'a Budget,
+    /// Whether the warm-up is over, so that requests count.
+    pub(crate) is_warm: bool,
+    /// The counts since the last tick.
+    pub(crate) interval: Interval,
+    /// The reasons of failures.
+    pub(crate) failures: Failures,
     pub(crate) start: Instant,
 }
 
@@ -62,6 +65,16 @@ impl PreparedRequest {
 }
 
 impl RunContext<'_> {
+    /// Whether no further request may be made.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_warm && self.budget.is_spent()
+    }
+
+    /// Takes a request from the budget. Returns whether there was one. A warm-up costs nothing.
+    pub(crate) fn take_request(&self) -> bool {
+        !self.is_warm || self.budget.take()
+    }
+
     /// Returns the nanoseconds since the start of the run.
     pub(crate) fn now_ns(&self) -> u64 {
         nanoseconds(self.start.elapsed())

@@ -18,11 +18,43 @@ pub(crate) enum Schedule {
     After { pause_ns: u64 },
     /// At a constant rate, independent of responses (open loop): request `n` is due at `first + n ×
     /// interval`.
-    Every { first_ns: u64, interval_ns: u64 },
+    Every { first_ns: u64, interval_ns: u64, rising: Rising },
+    /// At a constant rate of bursts: request `n` of all clients is due with the first one of its burst.
+    Bursts { number: u64, clients: u64, burst: u64, gap_ns: f64, rising: Rising },
     /// At random intervals with this mean, independent of responses.
-    Random { next_ns: u64, mean_ns: f64, draw: Draw },
+    Random { next_ns: u64, mean_ns: f64, draw: Draw, rising: Rising },
     /// One request only.
     Once,
+}
+
+/// The begin of an open loop, in which its rate rises from 0 evenly. Requests are scheduled as if the rate was
+/// constant; their times are stretched here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Rising {
+    pub(crate) ramp_ns: u64,
+}
+
+impl Rising {
+    /// Returns the time of a request that a constant rate would send at `even_ns`.
+    ///
+    /// After a time `t` of a ramp of `T`, a rate that rises to `r` has sent `r × t² ÷ 2T` requests.
+    #[expect(clippy::cast_precision_loss, reason = "2^53 ns are 104 days")]
+    fn stretched(self, even_ns: u64) -> u64 {
+        let half_ns = self.ramp_ns / 2;
+        if even_ns >= half_ns {
+            return even_ns.saturating_add(half_ns);
+        }
+        nanoseconds((2.0 * self.ramp_ns as f64 * even_ns as f64).sqrt())
+    }
+
+    /// The reverse of `stretched`.
+    #[expect(clippy::cast_precision_loss, reason = "2^53 ns are 104 days")]
+    fn even(self, now_ns: u64) -> u64 {
+        if now_ns >= self.ramp_ns {
+            return now_ns - self.ramp_ns / 2;
+        }
+        nanoseconds(now_ns as f64 * now_ns as f64 / (2.0 * self.ramp_ns as f64))
+    }
 }
 
 impl Schedule {
@@ -37,15 +69,21 @@ impl Schedule {
             Self::Always => Some(now_ns),
             Self::After { pause_ns } if asked > 0 => Some(last_response_ns + pause_ns),
             Self::After { .. } => Some(now_ns),
-            Self::Every { first_ns, interval_ns } => Some(first_ns + asked * interval_ns),
-            Self::Random { next_ns, .. } => Some(next_ns),
+            Self::Every { first_ns, interval_ns, rising } => {
+                Some(rising.stretched(first_ns + asked * interval_ns))
+            }
+            Self::Bursts { number, clients, burst, gap_ns, rising } => {
+                let first = (asked * clients + number) / burst * burst;
+                Some(rising.stretched(multiple(first, gap_ns)))
+            }
+            Self::Random { next_ns, rising, .. } => Some(rising.stretched(next_ns)),
             Self::Once => (asked == 0).then_some(now_ns),
         }
     }
 
     /// Moves on after the due request was asked.
     pub(crate) fn advance(&mut self) {
-        if let Self::Random { next_ns, mean_ns, draw } = self {
+        if let Self::Random { next_ns, mean_ns, draw, .. } = self {
             *next_ns += draw.distance_ns(*mean_ns);
         }
     }
@@ -53,16 +91,28 @@ impl Schedule {
     /// Returns the number of requests that are due but not asked yet, and when the oldest was due.
     pub(crate) fn overdue(&self, asked: u64, now_ns: u64) -> Option<(u64, u64)> {
         let due_ns = self.due_ns(asked, 0, now_ns)?;
-        let late_ns = now_ns.checked_sub(due_ns)?;
+        if due_ns > now_ns {
+            return None;
+        }
         match *self {
-            Self::Every { interval_ns, .. } => Some((late_ns / interval_ns.max(1) + 1, due_ns)),
-            Self::Random { mean_ns, mut draw, .. } => {
-                let (mut count, mut next_ns) = (0, due_ns);
-                while next_ns <= now_ns {
+            Self::Every { first_ns, interval_ns, rising } => {
+                let late_ns = rising.even(now_ns).saturating_sub(first_ns + asked * interval_ns);
+                Some((late_ns / interval_ns.max(1) + 1, due_ns))
+            }
+            Self::Bursts { .. } => {
+                let is_due = |more: &u64| {
+                    self.due_ns(asked + more, 0, now_ns).is_some_and(|due_ns| due_ns <= now_ns)
+                };
+                Some(((1..).find(|more| !is_due(more)).unwrap_or(1), due_ns))
+            }
+            Self::Random { next_ns, mean_ns, mut draw, rising } => {
+                let (mut count, mut next_ns) = (0, next_ns);
+                let even_ns = rising.even(now_ns);
+                while next_ns <= even_ns {
                     count += 1;
                     next_ns += draw.distance_ns(mean_ns);
                 }
-                Some((count, due_ns))
+                Some((count.max(1), due_ns))
             }
             _ => None,
         }
@@ -70,20 +120,39 @@ impl Schedule {
 }
 
 /// Returns the schedule of one of `clients` clients that together make `rate` requests per second.
-pub(crate) fn open_loop(rate: f64, arrivals: Arrivals, clients: u32, client: u32) -> Schedule {
+pub(crate) fn open_loop(
+    rate: f64,
+    arrivals: Arrivals,
+    clients: u32,
+    client: u32,
+    rising: Rising,
+) -> Schedule {
     let gap_ns = 1e9 / rate;
     let mean_ns = gap_ns * f64::from(clients);
     match arrivals {
         Arrivals::Even => {
             let interval_ns = nanoseconds(mean_ns).max(1);
-            Schedule::Every { first_ns: nanoseconds(gap_ns * f64::from(client)), interval_ns }
+            let first_ns = nanoseconds(gap_ns * f64::from(client));
+            Schedule::Every { first_ns, interval_ns, rising }
         }
         // The Poisson processes of all clients together are one of the whole rate.
         Arrivals::Poisson => {
             let mut draw = Draw { state: u64::from(client) };
-            Schedule::Random { next_ns: draw.distance_ns(mean_ns), mean_ns, draw }
+            Schedule::Random { next_ns: draw.distance_ns(mean_ns), mean_ns, draw, rising }
         }
     }
+}
+
+/// Returns the schedule of one of `clients` clients that together make `rate` requests per second, `burst` at a
+/// time.
+pub(crate) fn bursts(rate: f64, burst: u32, clients: u32, client: u32, rising: Rising) -> Schedule {
+    let (number, clients, burst) = (u64::from(client), u64::from(clients), u64::from(burst));
+    Schedule::Bursts { number, clients, burst, gap_ns: 1e9 / rate, rising }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 requests are never made")]
+fn multiple(count: u64, gap_ns: f64) -> u64 {
+    nanoseconds(count as f64 * gap_ns)
 }
 
 /// A random number generator that repeats in each run.
@@ -127,6 +196,8 @@ fn nanoseconds(time: f64) -> u64 {
 mod tests {
     use super::*;
 
+    const STEADY: Rising = Rising { ramp_ns: 0 };
+
     #[test]
     fn a_greedy_client_wants_the_next_at_once() {
         assert_eq!(Schedule::Always.due_ns(5, 70, 100), Some(100));
@@ -147,13 +218,13 @@ mod tests {
 
     #[test]
     fn an_open_loop_does_not_wait_for_responses() {
-        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100 };
+        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100, rising: STEADY };
         assert_eq!(schedule.due_ns(3, 1_000_000, 2_000_000), Some(310));
     }
 
     #[test]
     fn requests_that_were_due_are_counted() {
-        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100 };
+        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100, rising: STEADY };
         assert_eq!(schedule.overdue(1, 109), None);
         assert_eq!(schedule.overdue(1, 110), Some((1, 110)));
         assert_eq!(schedule.overdue(1, 350), Some((3, 110)));
@@ -164,7 +235,7 @@ mod tests {
     fn together_the_clients_keep_the_rate_evenly() {
         let mut due: Vec<_> = (0..4)
             .flat_map(|client| {
-                let schedule = open_loop(1000.0, Arrivals::Even, 4, client);
+                let schedule = open_loop(1000.0, Arrivals::Even, 4, client, STEADY);
                 (0..250).filter_map(move |asked| schedule.due_ns(asked, 0, 0))
             })
             .collect();
@@ -185,7 +256,7 @@ mod tests {
 
     #[test]
     fn random_arrivals_keep_their_rate_and_are_not_even() {
-        let due = due(open_loop(1000.0, Arrivals::Poisson, 1, 0), 100_000);
+        let due = due(open_loop(1000.0, Arrivals::Poisson, 1, 0, STEADY), 100_000);
         let last_s = due[99_999] as f64 / 1e9;
         assert!((98.0..102.0).contains(&last_s), "{last_s} s for 100,000 at 1,000 a second");
         let short = due.windows(2).filter(|two| two[1] - two[0] < 1_000_000).count();
@@ -195,17 +266,39 @@ mod tests {
 
     #[test]
     fn random_arrivals_repeat_and_differ_by_client() {
-        let of = |client| due(open_loop(10.0, Arrivals::Poisson, 2, client), 5);
+        let of = |client| due(open_loop(10.0, Arrivals::Poisson, 2, client, STEADY), 5);
         assert_eq!(of(0), of(0));
         assert_ne!(of(0), of(1));
     }
 
     #[test]
     fn random_arrivals_that_were_due_are_counted() {
-        let schedule = open_loop(1000.0, Arrivals::Poisson, 1, 7);
+        let schedule = open_loop(1000.0, Arrivals::Poisson, 1, 7, STEADY);
         let due = due(schedule, 10);
         assert_eq!(schedule.overdue(0, due[0] - 1), None);
         assert_eq!(schedule.overdue(0, due[0]), Some((1, due[0])));
         assert_eq!(schedule.overdue(0, due[6]), Some((7, due[0])));
+    }
+
+    #[test]
+    fn a_rate_rises_evenly() {
+        let rising = Rising { ramp_ns: 1_000_000_000 };
+        let schedule = open_loop(1000.0, Arrivals::Even, 1, 0, rising);
+        let due_s = |asked| schedule.due_ns(asked, 0, 0).unwrap_or_default() as f64 / 1e9;
+        // The ramp has 500 requests, a quarter of them in its first half.
+        for (asked, expected) in [(0, 0.0), (125, 0.5), (500, 1.0), (1500, 2.0)] {
+            assert!((due_s(asked) - expected).abs() < 1e-6, "{asked}: {}", due_s(asked));
+        }
+        assert_eq!(schedule.overdue(0, 500_000_000), Some((126, 0)));
+    }
+
+    #[test]
+    fn a_burst_is_due_at_once() {
+        let due = |client| due(bursts(1000.0, 4, 2, client, STEADY), 4);
+        assert_eq!(due(0), [0, 0, 4_000_000, 4_000_000]);
+        assert_eq!(due(1), due(0));
+        let schedule = bursts(1000.0, 4, 2, 0, STEADY);
+        assert_eq!(schedule.overdue(0, 3_999_999), Some((2, 0)));
+        assert_eq!(schedule.overdue(2, 3_999_999), None);
     }
 }

@@ -167,7 +167,7 @@ impl Socket {
 
     /// Returns the trouble if TLS was what ended the connection.
     pub(crate) fn tls_trouble(&self, context: &mut RunContext<'_>) -> Option<Trouble> {
-        context.tls_failure = Some(self.tls_failure()?);
+        context.failures.count(Trouble::Tls, self.tls_failure()?);
         Some(Trouble::Tls)
     }
 
@@ -188,6 +188,18 @@ impl Socket {
         let is_cut = session.is_handshaking();
         let cut = || is_cut.then(|| "the server has closed within the handshake".to_owned());
         session.failure().or_else(cut)
+    }
+
+    /// Whether the server's kernel has refused data that was sent, because the server had closed the
+    /// connection before. The end of the connection arrives first, and then this error.
+    pub(crate) fn has_refused_data(&self) -> bool {
+        let Self::Open { socket, .. } = self else { return false };
+        matches!(sockopt::socket_error(socket), Ok(Err(_)))
+    }
+
+    /// Whether the connection has had a response.
+    pub(crate) fn has_responded(&self) -> bool {
+        matches!(self, Self::Open { responses: 1.., .. })
     }
 
     /// Counts a response.

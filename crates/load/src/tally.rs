@@ -1,5 +1,7 @@
 //! Counts, of one connection, of a class, or of all.
 
+use std::collections::BTreeMap;
+
 use crate::Histogram;
 
 /// The way in which a request or a connection failed.
@@ -26,6 +28,10 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
     pub(crate) const ALL: [(Self, &'static str); 9] = [
         (Self::Connect, "connect"),
         (Self::Unanswered, "unanswered"),
@@ -50,8 +56,12 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// The number of connections made.
     pub(crate) connects: u64,
-    /// Responses by the first digit of their status; 0 stands for digits beyond 5.
-    pub(crate) classes: [u64; 6],
+    /// Responses by status, in the order in which each status came first. There are few.
+    statuses: Vec<(u16, u64)>,
+    /// Responses whose body has a content coding, such as gzip.
+    pub(crate) encoded: u64,
+    /// Requests that were sent again because the server had closed a kept connection.
+    pub(crate) retried: u64,
     troubles: [u64; Trouble::ALL.len()],
     /// The time from when each answered request was due to its last byte, in nanoseconds.
     pub(crate) latency: Histogram,
@@ -62,9 +72,29 @@ impl Tally {
     pub(crate) fn complete(&mut self, status: Option<u16>, latency_ns: u64) {
         self.completed += 1;
         self.latency.record(latency_ns);
-        let Some(status) = status else { return };
-        let class = usize::from(status / 100);
-        self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
+        status.into_iter().for_each(|status| self.count_status(status, 1));
+    }
+
+    fn count_status(&mut self, status: u16, count: u64) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, known)) => *known += count,
+            None => self.statuses.push((status, count)),
+        }
+    }
+
+    /// Returns the responses by status, in the order of the statuses.
+    pub(crate) fn statuses(&self) -> BTreeMap<u16, u64> {
+        self.statuses.iter().copied().collect()
+    }
+
+    /// Returns the responses by the first digit of their status; 0 stands for digits beyond 5.
+    pub(crate) fn classes(&self) -> [u64; 6] {
+        let mut classes = [0; 6];
+        for (status, count) in &self.statuses {
+            let class = usize::from(status / 100);
+            classes[if class < classes.len() { class } else { 0 }] += count;
+        }
+        classes
     }
 
     /// Counts a trouble, without the requests lost because of it.
@@ -81,8 +111,11 @@ impl Tally {
         self.failed += other.failed;
         self.bytes += other.bytes;
         self.connects += other.connects;
-        add(&mut self.classes, &other.classes);
-        add(&mut self.troubles, &other.troubles);
+        self.encoded += other.encoded;
+        self.retried += other.retried;
+        other.statuses.iter().for_each(|(status, count)| self.count_status(*status, *count));
+        let others = other.troubles.iter();
+        self.troubles.iter_mut().zip(others).for_each(|(own, other)| *own += other);
         self.latency.merge(&other.latency);
     }
 }
@@ -114,6 +147,13 @@ impl TallyByUrl {
         &mut self.tallies[self.first]
     }
 
+    /// Forgets all counts. Whether a connection was ever made is kept.
+    pub(crate) fn clear(&mut self) {
+        let (count, connects) = (self.tallies.len(), self.of_client().connects);
+        self.tallies = vec![Tally::default(); count];
+        self.of_client().connects = connects;
+    }
+
     /// Returns the sum over all URLs.
     pub(crate) fn sum(&self) -> Tally {
         let mut sum = Tally::default();
@@ -133,10 +173,6 @@ impl TallyByUrl {
     }
 }
 
-fn add(own: &mut [u64], others: &[u64]) {
-    own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +187,8 @@ mod tests {
         let mut both = one.clone();
         both.merge(&one);
         assert_eq!((both.completed, both.failed), (4, 8));
-        assert_eq!(both.classes, [2, 0, 2, 0, 0, 0]);
+        assert_eq!(both.classes(), [2, 0, 2, 0, 0, 0]);
+        assert_eq!(both.statuses(), BTreeMap::from([(204, 2), (999, 2)]));
         assert_eq!((both.troubles(Trouble::Reset), both.troubles(Trouble::Connect)), (2, 0));
         assert_eq!((both.latency.total(), both.latency.largest()), (4, 30));
     }

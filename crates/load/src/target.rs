@@ -17,6 +17,8 @@ pub struct Url {
     path: String,
     is_tls: bool,
     is_websocket: bool,
+    /// The user name and password before the host.
+    user: Option<String>,
 }
 
 /// The address that clients connect to.
@@ -29,11 +31,11 @@ pub enum Address {
 }
 
 impl Url {
-    /// Parses `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`, `ws` or `wss`. The scheme may be
-    /// left out.
+    /// Parses `http://[USER:PASSWORD@]HOST[:PORT][/PATH][?QUERY]`, or the same with `https`, `ws` or `wss`.
+    /// The scheme may be left out.
     ///
     /// # Errors
-    /// Another scheme, a user name, an empty host, an invalid port, or a byte that cannot appear in a request
+    /// Another scheme, an empty host, an invalid port, or a byte that cannot appear in a request
     /// line.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refuse = |why| Err(Error::url(text, why));
@@ -48,9 +50,10 @@ impl Url {
         let rest = rest.split('#').next().unwrap_or_default();
         let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(authority_end);
-        if authority.contains('@') {
-            return refuse("user names are not supported; pass the header with -H");
-        }
+        let (user, authority) = match authority.rsplit_once('@') {
+            Some((user, authority)) => (Some(percent_decoded(user)), authority),
+            None => (None, authority),
+        };
         let (host, port) = match split_port(authority, usual_port(is_tls)) {
             Some((host, port)) if !host.is_empty() => (host, port),
             _ => return refuse("the host is missing or the port is invalid"),
@@ -59,7 +62,13 @@ impl Url {
             return refuse("spaces and non-ASCII characters must be percent-encoded");
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { host: host.to_owned(), port, path, is_tls, is_websocket })
+        Ok(Self { host: host.to_owned(), port, path, is_tls, is_websocket, user })
+    }
+
+    /// The user name and password, as in `user:password`.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 
     /// The path with its query, as in a request line.
@@ -75,6 +84,21 @@ impl Url {
             self.host.clone()
         } else {
             format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// The scheme and the authority.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.scheme(), self.authority())
+    }
+
+    fn scheme(&self) -> &'static str {
+        match (self.is_websocket, self.is_tls) {
+            (false, false) => "http",
+            (false, true) => "https",
+            (true, false) => "ws",
+            (true, true) => "wss",
         }
     }
 
@@ -137,14 +161,29 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match (self.is_websocket, self.is_tls) {
-            (false, false) => "http",
-            (false, true) => "https",
-            (true, false) => "ws",
-            (true, true) => "wss",
-        };
-        write!(formatter, "{scheme}://{}{}", self.authority(), self.path)
+        write!(formatter, "{}{}", self.origin(), self.path)
     }
+}
+
+/// Replaces `%40` and the like. What is not UTF-8 then stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
 }
 
 fn usual_port(is_tls: bool) -> u16 {
@@ -221,6 +260,13 @@ mod tests {
     }
 
     #[test]
+    fn a_user_stands_before_the_host_and_is_not_shown() {
+        let url = Url::parse("http://me:p%40ss%2@localhost:80/x").unwrap();
+        assert_eq!((url.user(), url.to_string()), (Some("me:p@ss%2"), "http://localhost/x".into()));
+        assert_eq!(Url::parse("http://localhost/a@b").unwrap().user(), None);
+    }
+
+    #[test]
     fn what_is_not_spoken_is_refused() {
         for text in [
             "ftp://localhost/",
@@ -229,7 +275,7 @@ mod tests {
             "http://localhost:0/",
             "http://localhost:x/",
             "http://localhost:70000/",
-            "http://me@localhost/",
+            "http://me@/",
             "http://localhost/a b",
             "http://localhost/ä",
             "http://localhost/a\r\nX: y",

@@ -30,6 +30,9 @@ fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
         duration: None,
         requests: Some(requests),
         timeout: TIMEOUT,
+        warm_up: Duration::ZERO,
+        ramp: Duration::ZERO,
+        threads: 1,
     }
 }
 
@@ -449,4 +452,94 @@ fn a_connection_that_is_reset_is_counted() {
     assert_eq!((report.total.requests, report.total.failed), (0, 1));
     assert_eq!(errors(&report), [("reset", 1)]);
     server.join().unwrap();
+}
+
+#[test]
+fn threads_share_the_clients_and_the_requests() {
+    let server = HttpServer::answering(HELLO);
+    let report = ran(&Plan { threads: 3, ..plan(&server, 7, 1001) });
+    assert_eq!((report.total.requests, report.total.failed, report.total.connects), (1001, 0, 7));
+    assert_eq!(report.connections.len(), 7);
+    assert_eq!(report.timeline.iter().map(|row| row.requests).sum::<u64>(), 1001);
+    // No thread is without a client.
+    let report = ran(&Plan { threads: 64, ..plan(&server, 2, 10) });
+    assert_eq!((report.total.requests, report.connections.len()), (10, 2));
+}
+
+#[test]
+fn classes_keep_their_order_over_all_threads() {
+    let server = HttpServer::answering(HELLO);
+    let mut plan = Plan { threads: 3, ..plan(&server, 1, 100) };
+    plan.classes = vec![Class::new(ClientKind::Greedy, 4), Class::new(ClientKind::Idle, 5)];
+    let report = ran(&plan);
+    let classes: Vec<_> = report.connections.iter().map(|one| one.class).collect();
+    assert_eq!(classes, [["greedy"; 4].as_slice(), &["idle"; 5]].concat());
+}
+
+#[test]
+fn a_warm_up_does_not_count() {
+    let served = std::sync::Arc::new(AtomicU64::new(0));
+    let count = std::sync::Arc::clone(&served);
+    let server = HttpServer::new(move |stream, _| {
+        // The first requests are errors, as of an application that still starts.
+        let is_early = count.fetch_add(1, Ordering::Relaxed) < 3;
+        write(stream, if is_early { "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n" } else { HELLO })
+    });
+    let warm_up = Duration::from_millis(200);
+    let report = ran(&Plan { warm_up, ..plan(&server, 2, 50) });
+    assert_eq!(report.total.statuses, [(200, 50)].into());
+    assert!(served.load(Ordering::Relaxed) >= 53 && report.total.connects == 2);
+}
+
+#[test]
+fn clients_of_a_ramp_begin_one_after_another() {
+    let (first, last) = (std::sync::Arc::new(AtomicU64::new(0)), AtomicU64::new(u64::MAX));
+    let before = std::sync::Arc::clone(&first);
+    let server = HttpServer::new(move |stream, request| {
+        match request.connection {
+            0 => before.fetch_add(1, Ordering::SeqCst),
+            // The first client has asked many times before the last one asks at all.
+            _ => last.fetch_min(before.load(Ordering::SeqCst), Ordering::SeqCst),
+        };
+        let body = last.load(Ordering::SeqCst);
+        let text = if body == u64::MAX || body > 1 { HELLO } else { "HTTP/1.1 500 No\r\n\r\n" };
+        write(stream, text)
+    });
+    let duration = Some(Duration::from_millis(600));
+    let ramp = Duration::from_millis(400);
+    let report = ran(&Plan { ramp, duration, requests: None, ..plan(&server, 2, 1) });
+    assert_eq!(report.total.statuses.keys().copied().collect::<Vec<_>>(), [200]);
+    assert!(first.load(Ordering::SeqCst) > 1 && report.connections[1].requests > 0);
+}
+
+/// A kept connection that the server closes is no error: what its kernel refuses was not read.
+#[test]
+fn requests_on_a_connection_that_was_closed_meanwhile_are_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut buffer = [0; 1024];
+            let _ = stream.read(&mut buffer).and_then(|_| stream.write_all(HELLO.as_bytes()));
+            // The next request may have come already; then this resets the connection.
+        }
+    });
+    let url = Url::parse(&format!("http://{address}/")).expect("it is a URL");
+    let request = Request::new(&url, "GET", &[], None, true).expect("it is a request");
+    let plan = plan(&HttpServer::answering(HELLO), 3, 200);
+    let report = ran(&Plan { address: Address::Tcp(address), urls: only(request), ..plan });
+    assert_eq!((report.total.requests, report.total.failed), (200, 0), "{:?}", report.total.errors);
+    assert!(report.total.errors.is_empty() && report.total.connects >= 200);
+}
+
+/// A server that reads a request and then closes has lost it.
+#[test]
+fn a_request_that_was_read_and_not_answered_is_lost() {
+    let server = HttpServer::new(|stream, request| match request.earlier {
+        0 => write(stream, HELLO),
+        _ => Next::Close,
+    });
+    let report = report_on(&server, 20);
+    assert_eq!((report.total.requests, report.total.failed), (10, 10));
+    assert_eq!((errors(&report), report.total.retried), (vec![("unanswered", 10)], 0));
 }

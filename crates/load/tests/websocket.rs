@@ -117,6 +117,9 @@ fn plan(address: SocketAddr, connections: u32, requests: u64) -> Plan {
         duration: None,
         requests: Some(requests),
         timeout: Duration::from_secs(30),
+        warm_up: Duration::ZERO,
+        ramp: Duration::ZERO,
+        threads: 1,
     }
 }
 

@@ -61,7 +61,7 @@ enum Verb {
     Trace(trace::Trace),
     Which(which::Which),
     #[cfg(target_os = "linux")]
-    Load(load::Load),
+    Load(Box<load::Load>),
     #[cfg(unix)]
     Run(run::Run),
     #[cfg(unix)]

@@ -2,12 +2,14 @@
 //!
 //! Requests are encoded without Huffman coding and add nothing to the server's dynamic table, so each has the
 //! same bytes. The client sets the size of its own dynamic table to 0, so each response block is independent.
-//! Two of its fields are read: the status and the length.
+//! Three of its fields are read: the status, the length, and whether there is a content coding.
 
 /// The first indexes of `:status` and `content-length` in the static table (appendix A).
 const STATUS: usize = 8;
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const CONTENT_LENGTH: usize = 28;
+/// The index of `content-encoding`, by which servers name the field.
+const CONTENT_ENCODING: usize = 26;
 /// The size of the static table.
 const STATIC_MAX: usize = 61;
 /// Both names in Huffman code (appendix B), which a server may use as well.
@@ -24,12 +26,15 @@ pub(crate) struct Fields {
     /// `None` in trailers.
     pub(crate) status: Option<u16>,
     pub(crate) content_length: Option<u64>,
+    /// Whether the body has a content coding.
+    pub(crate) is_encoded: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     Status,
     ContentLength,
+    ContentEncoding,
     Other,
 }
 
@@ -62,6 +67,7 @@ fn read_literal(rest: &mut &[u8], bits: u32, fields: &mut Fields) -> Result<(), 
         0 => name(text(rest)?),
         STATUS..15 => Name::Status,
         CONTENT_LENGTH => Name::ContentLength,
+        CONTENT_ENCODING => Name::ContentEncoding,
         index if index <= STATIC_MAX => Name::Other,
         _ => return Err(MalformedBytes),
     };
@@ -73,6 +79,10 @@ fn read_literal(rest: &mut &[u8], bits: u32, fields: &mut Fields) -> Result<(), 
         ),
         Name::ContentLength => {
             set(&mut fields.content_length, number(value).ok_or(MalformedBytes)?)
+        }
+        Name::ContentEncoding => {
+            fields.is_encoded = value.0 != b"identity";
+            Ok(())
         }
         Name::Other => Ok(()),
     }
@@ -185,11 +195,18 @@ mod tests {
     use super::*;
 
     fn fields(status: u16, content_length: Option<u64>) -> Result<Fields, MalformedBytes> {
-        Ok(Fields { status: Some(status), content_length })
+        Ok(Fields { status: Some(status), content_length, is_encoded: false })
     }
 
     /// RFC 7541, appendix C.5.1 and C.6.1: a status that is not in the static table, plain and in Huffman
     /// code.
+    #[test]
+    fn a_content_coding_is_noticed() {
+        let read = |block: &[u8]| read(block).map(|fields| fields.is_encoded);
+        assert_eq!(read(b"\x88\x5a\x04gzip"), Ok(true));
+        assert_eq!(read(b"\x88\x5a\x08identity"), Ok(false));
+    }
+
     #[test]
     fn a_status_is_read_plain_and_coded() {
         assert_eq!(read(b"\x48\x03302\x58\x07private"), fields(302, None));

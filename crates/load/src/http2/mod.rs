@@ -103,6 +103,10 @@ impl Http2 {
         self.streams.served()
     }
 
+    pub(crate) fn forget_served(&mut self) {
+        self.streams.forget_served();
+    }
+
     pub(crate) fn push(&mut self, request: PendingRequest) {
         let placed = self.streams.assign_place(request);
         self.queue.push_back(placed);
@@ -305,13 +309,14 @@ impl Http2 {
     fn finish(&mut self, id: u32, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
         let Some(stream) = self.streams.find(id) else { return Ok(Event::Partial) };
         let verdict = judge(stream, requests[stream.placed.request.url].is_head);
-        let (status, request) = (stream.fields.status, stream.placed.request);
+        let (fields, request) = (stream.fields, stream.placed.request);
         self.streams.end(id, verdict.is_ok());
         if let Err(trouble) = verdict {
             return Ok(Event::Lost(request, trouble));
         }
         let is_last = self.is_leaving && self.streams.open() == 0;
-        Ok(Event::Response(Answer { request, status, is_last }))
+        let (status, is_encoded) = (fields.status, fields.is_encoded);
+        Ok(Event::Response(Answer { request, status, is_encoded, is_last }))
     }
 
     fn reset(&mut self, head: Head) -> Result<Event, Trouble> {

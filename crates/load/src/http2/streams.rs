@@ -55,6 +55,10 @@ impl Streams {
         &self.served
     }
 
+    pub(crate) fn forget_served(&mut self) {
+        self.served.fill(0);
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.all.iter().filter(|stream| !stream.is_over)
     }

@@ -7,6 +7,8 @@ use super::MalformedResponse;
 pub(super) struct Head {
     pub(super) status: u16,
     pub(super) keeps_alive: bool,
+    /// Whether the body has a content coding other than identity.
+    pub(super) is_encoded: bool,
     pub(super) body: Body,
 }
 
@@ -41,6 +43,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Head, MalformedResponse> {
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     let (status, is_new) = status(lines.next().unwrap_or_default())?;
     let (mut length, mut is_chunked, mut keeps_alive) = (None, false, is_new);
+    let mut is_encoded = false;
     for line in lines.take_while(|line| !line.is_empty()) {
         let colon = line.iter().position(|byte| *byte == b':').ok_or(MalformedResponse)?;
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -57,6 +60,8 @@ pub(super) fn parse(head: &[u8]) -> Result<Head, MalformedResponse> {
             }
         } else if name.eq_ignore_ascii_case(b"connection") {
             keeps_alive = keeps_alive_after(value, keeps_alive);
+        } else if name.eq_ignore_ascii_case(b"content-encoding") {
+            is_encoded = tokens(value).any(|token| !is_token(token, b"identity"));
         }
     }
     let body = match length {
@@ -65,7 +70,8 @@ pub(super) fn parse(head: &[u8]) -> Result<Head, MalformedResponse> {
         Some(length) => Body::Length(length),
         None => Body::UntilClose,
     };
-    Ok(Head { status, keeps_alive: keeps_alive && body != Body::UntilClose, body })
+    let keeps_alive = keeps_alive && body != Body::UntilClose;
+    Ok(Head { status, keeps_alive, is_encoded, body })
 }
 
 /// Parses the status line. Returns the status, and whether the version keeps connections alive by default.
@@ -106,7 +112,7 @@ mod tests {
     use super::*;
 
     fn head(status: u16, keeps_alive: bool, body: Body) -> Result<Head, MalformedResponse> {
-        Ok(Head { status, keeps_alive, body })
+        Ok(Head { status, keeps_alive, is_encoded: false, body })
     }
 
     #[test]
@@ -131,6 +137,14 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_content_coding_is_noticed() {
+        for (coding, is_encoded) in [("gzip", true), ("identity", false), ("br, gzip", true)] {
+            let text = format!("HTTP/1.1 204 No\r\nContent-Encoding: {coding}\r\n\r\n");
+            assert_eq!(parse(text.as_bytes()).map(|head| head.is_encoded), Ok(is_encoded));
         }
     }
 

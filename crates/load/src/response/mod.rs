@@ -14,6 +14,8 @@ pub(crate) use reader::{HEAD_BYTES_MAX, ResponseReader};
 pub(crate) struct Response {
     /// Usually 200 to 599; never an interim status.
     pub(crate) status: u16,
+    /// Whether the body has a content coding, such as gzip.
+    pub(crate) is_encoded: bool,
     /// Whether the connection may be used for another request.
     pub(crate) keeps_alive: bool,
 }

@@ -74,6 +74,11 @@ impl ResponseReader {
         if let Phase::Length { left } = self.phase { left } else { 0 }
     }
 
+    /// Whether nothing of the next response has arrived.
+    pub(crate) fn is_between_responses(&self) -> bool {
+        matches!(self.phase, Phase::Head) && self.partial.is_empty()
+    }
+
     /// Handles the end of the connection, which completes a response without a length and breaks any other.
     pub(crate) fn close(&mut self) -> Result<Option<Response>, TruncatedResponse> {
         match self.phase {
@@ -87,7 +92,8 @@ impl ResponseReader {
     }
 
     fn response(&self) -> Response {
-        Response { status: self.last_head.status, keeps_alive: self.last_head.keeps_alive }
+        let Head { status, keeps_alive, is_encoded, .. } = self.last_head;
+        Response { status, is_encoded, keeps_alive }
     }
 
     /// Reads a head. Returns whether the head is the whole response.
@@ -183,7 +189,10 @@ mod tests {
     fn an_answer_to_head_has_no_body() {
         let mut reader = ResponseReader::new(true);
         let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".as_slice();
-        assert_eq!(reader.read(&mut bytes), Ok(Some(Response { status: 200, keeps_alive: true })));
+        assert_eq!(
+            reader.read(&mut bytes),
+            Ok(Some(Response { status: 200, is_encoded: false, keeps_alive: true }))
+        );
     }
 
     #[test]
@@ -191,7 +200,10 @@ mod tests {
         let mut reader = ResponseReader::default();
         let mut bytes = b"HTTP/1.0 200 OK\r\n\r\nany".as_slice();
         assert_eq!(reader.read(&mut bytes), Ok(None));
-        assert_eq!(reader.close(), Ok(Some(Response { status: 200, keeps_alive: false })));
+        assert_eq!(
+            reader.close(),
+            Ok(Some(Response { status: 200, is_encoded: false, keeps_alive: false }))
+        );
     }
 
     #[test]
@@ -236,7 +248,7 @@ mod tests {
                 let head = head(bytes);
                 let mut pieces = head.chunks(piece).map(|mut piece| reader.read(&mut piece));
                 let last = pieces.find(|read| *read != Ok(None));
-                let response = Response { status: 204, keeps_alive: true };
+                let response = Response { status: 204, is_encoded: false, keeps_alive: true };
                 let expected = if is_read { Ok(Some(response)) } else { Err(MalformedResponse) };
                 assert_eq!(last, Some(expected), "{bytes} in pieces of {piece}");
             }

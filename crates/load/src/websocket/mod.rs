@@ -192,7 +192,7 @@ impl WebSocket {
             return Event::Partial;
         };
         self.written = self.written.saturating_sub(1);
-        Event::Response(Answer { request, status: None, is_last: false })
+        Event::Response(Answer { request, status: None, is_encoded: false, is_last: false })
     }
 }
 

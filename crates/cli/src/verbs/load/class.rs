@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use thruway_load::{Arrivals, Class, ClientKind};
 
-use super::number::{connections, rate, whole};
+use super::number::{connections, milliseconds, rate, whole};
 
 /// How many requests a pipelined client has pending where nothing else is asked for.
 const DEPTH_DEFAULT: u32 = 16;
-/// How long a polite client rests by default, in milliseconds.
-pub(super) const PAUSE_DEFAULT_MS: u64 = 10;
-/// A slow client's time between two steps by default, in milliseconds.
-const GAP_DEFAULT_MS: u64 = 100;
+/// How long a polite client rests by default.
+pub(super) const PAUSE_DEFAULT: Duration = Duration::from_millis(10);
+/// A slow client's time between two steps by default.
+const GAP_DEFAULT: Duration = Duration::from_millis(100);
 /// How much a client that reads slowly takes at a time by default.
 const BYTES_DEFAULT: u64 = 1024;
 
@@ -21,7 +21,7 @@ const KINDS: [(&str, &[&str]); 7] = [
     ("greedy", &["depth"]),
     ("pipelined", &["depth"]),
     ("polite", &["pause"]),
-    ("scheduled", &["rate", "arrivals", "depth"]),
+    ("scheduled", &["rate", "arrivals", "burst", "depth"]),
     ("trickle", &["gap"]),
     ("slow-read", &["gap", "bytes"]),
     ("idle", &[]),
@@ -34,9 +34,10 @@ pub(super) struct ClassText {
     connections: u32,
     rate: Option<f64>,
     arrivals: Option<Arrivals>,
+    burst: Option<u32>,
     depth: Option<u32>,
-    pause_ms: Option<u64>,
-    gap_ms: Option<u64>,
+    pause: Option<Duration>,
+    gap: Option<Duration>,
     bytes: Option<u64>,
     /// Which of the run's URLs, from 1.
     pub(super) url: Option<u32>,
@@ -46,8 +47,9 @@ pub(super) struct ClassText {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Defaults {
     pub(super) depth: u32,
-    pub(super) pause_ms: u64,
+    pub(super) pause: Duration,
     pub(super) arrivals: Arrivals,
+    pub(super) burst: u32,
 }
 
 impl ClassText {
@@ -58,9 +60,9 @@ impl ClassText {
     }
 
     fn new(kind: &'static str, connections: u32) -> Self {
-        let (rate, arrivals, depth, pause_ms) = (None, None, None, None);
-        let (gap_ms, bytes, url) = (None, None, None);
-        Self { kind, connections, rate, arrivals, depth, pause_ms, gap_ms, bytes, url }
+        let (rate, arrivals, burst, depth) = (None, None, None, None);
+        let (pause, gap, bytes, url) = (None, None, None, None);
+        Self { kind, connections, rate, arrivals, burst, depth, pause, gap, bytes, url }
     }
 
     /// Completes the class with the run's values.
@@ -68,18 +70,15 @@ impl ClassText {
         let is_deep = self.kind == "pipelined" && defaults.depth == 1;
         let depth = self.depth.unwrap_or(if is_deep { DEPTH_DEFAULT } else { defaults.depth });
         let url = self.url.map(|number| number as usize - 1);
-        Class { depth, url, ..Class::new(self.client_kind(defaults), self.connections) }
+        let burst = self.burst.unwrap_or(defaults.burst);
+        Class { depth, url, burst, ..Class::new(self.client_kind(defaults), self.connections) }
     }
 
     fn client_kind(&self, defaults: Defaults) -> ClientKind {
-        let milliseconds =
-            |given: Option<u64>, default| Duration::from_millis(given.unwrap_or(default));
-        let gap = milliseconds(self.gap_ms, GAP_DEFAULT_MS);
+        let gap = self.gap.unwrap_or(GAP_DEFAULT);
         match self.kind {
             "pipelined" => ClientKind::Pipelined,
-            "polite" => {
-                ClientKind::Polite { pause: milliseconds(self.pause_ms, defaults.pause_ms) }
-            }
+            "polite" => ClientKind::Polite { pause: self.pause.unwrap_or(defaults.pause) },
             "scheduled" => ClientKind::Scheduled {
                 rate: self.rate.unwrap_or(1.0),
                 arrivals: self.arrivals.unwrap_or(defaults.arrivals),
@@ -100,7 +99,8 @@ impl ClassText {
         let has_own = match option {
             "arrivals" => self.arrivals.is_some(),
             "depth" => self.depth.is_some(),
-            "pause" => self.pause_ms.is_some(),
+            "burst" => self.burst.is_some(),
+            "pause" => self.pause.is_some(),
             _ => self.url.is_some(),
         };
         !has_own && (option == "url" || self.options().contains(&option))
@@ -122,8 +122,9 @@ impl ClassText {
             "rate" => self.rate = Some(rate(value)?),
             "arrivals" => self.arrivals = Some(arrivals(value)?),
             "depth" => self.depth = Some(whole(value, 1..=1024)?),
-            "pause" => self.pause_ms = Some(whole(value, 0..=86_400_000)?),
-            "gap" => self.gap_ms = Some(whole(value, 1..=86_400_000)?),
+            "burst" => self.burst = Some(whole(value, 1..=1_000_000)?),
+            "pause" => self.pause = Some(milliseconds(value)?),
+            "gap" => self.gap = Some(gap(value)?),
             "bytes" => self.bytes = Some(whole(value, 1..=131_072)?),
             _ => self.url = Some(whole(value, 1..=u32::MAX)?),
         }
@@ -150,12 +151,23 @@ impl FromStr for ClassText {
             let (option, value) = item.ok_or("write an option of a class as NAME=VALUE")?;
             class.set(option, value).map_err(|error| format!("{option}: {error}"))?;
         }
+        if class.burst.is_some_and(|burst| burst > 1) && class.arrivals == Some(Arrivals::Poisson) {
+            return Err("burst: bursts are not poisson: leave out one of the two".to_owned());
+        }
         if class.kind == "scheduled" && class.rate.is_none() {
             return Err(
                 "scheduled clients need a rate: --class scheduled=N,rate=REQUESTS_A_SECOND".into(),
             );
         }
         Ok(class)
+    }
+}
+
+/// The time between two steps of a slow client.
+fn gap(text: &str) -> Result<Duration, String> {
+    match milliseconds(text)? {
+        gap if gap < Duration::from_millis(1) => Err("must be at least 1 ms".to_owned()),
+        gap => Ok(gap),
     }
 }
 
@@ -172,7 +184,8 @@ pub(super) fn arrivals(text: &str) -> Result<Arrivals, String> {
 mod tests {
     use super::*;
 
-    const DEFAULTS: Defaults = Defaults { depth: 1, pause_ms: 10, arrivals: Arrivals::Even };
+    const DEFAULTS: Defaults =
+        Defaults { depth: 1, pause: PAUSE_DEFAULT, arrivals: Arrivals::Even, burst: 1 };
 
     fn class(text: &str) -> Class {
         text.parse::<ClassText>().expect(text).resolved(DEFAULTS)

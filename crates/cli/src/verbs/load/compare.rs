@@ -8,8 +8,8 @@ use serde_json::Value;
 use thruway_load::Report;
 use thruway_sys::printable;
 
+use super::page::Page;
 use super::source::Source;
-use super::text::table;
 use crate::output::Failure;
 use crate::units::{time, whole};
 
@@ -69,7 +69,7 @@ pub(super) fn read(path: &Path) -> Result<Value, Failure> {
 }
 
 /// A row for each figure: earlier, now, and now ÷ earlier.
-pub(super) fn text(earlier: &Value, report: &Report, path: &Path) -> String {
+pub(super) fn text(page: &mut Page, earlier: &Value, report: &Report, path: &Path) {
     let now = serde_json::to_value(&report.total).unwrap_or_default();
     let mut rows =
         vec![["", &printable::path(path), "now", "now ÷ then"].map(str::to_owned).to_vec()];
@@ -80,7 +80,7 @@ pub(super) fn text(earlier: &Value, report: &Report, path: &Path) -> String {
             rows.push(vec![name.to_owned(), write(then), write(now), ratio]);
         }
     }
-    table(&rows)
+    page.table(rows, &[]);
 }
 
 #[expect(

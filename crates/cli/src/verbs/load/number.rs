@@ -27,12 +27,78 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
     whole(text, 1..=1000)
 }
 
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be more than 0 seconds".to_owned()),
+/// The units of a time, and how many seconds each has.
+const UNITS: [(&str, f64); 7] = [
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+];
+/// The longest time. A longer one would be a mistake.
+const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// A time such as `500ms`, `10s` or `1m30s`; a bare number is seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match time_in(text, 1.0)? {
+        time if time.is_zero() => Err("must be more than 0 seconds".to_owned()),
+        time => Ok(time),
     }
+}
+
+/// A number of milliseconds, or a time with its unit.
+pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
+    let refused = |_| format!("{text:?} is not a time: write it as in 20 (ms), 20ms or 1s");
+    let time = time_in(text, 1e-3).map_err(refused)?;
+    if time > Duration::from_secs(86_400) {
+        return Err("must be at most a day".to_owned());
+    }
+    Ok(time)
+}
+
+/// Adds up parts of a number and a unit. A number without a unit stands alone, and counts in `bare` seconds.
+fn time_in(text: &str, bare: f64) -> Result<Duration, String> {
+    let refused = || format!("{text:?} is not a time: write it as in 500ms, 10s or 1m");
+    let is_unit = |letter: char| !(letter.is_ascii_digit() || letter == '.');
+    let (mut seconds, mut rest) = (0.0, text);
+    while !rest.is_empty() {
+        let at = rest.find(is_unit).unwrap_or(rest.len());
+        let (number, after) = rest.split_at(at);
+        let end = after.find(|letter| !is_unit(letter)).unwrap_or(after.len());
+        let (unit, next) = after.split_at(end);
+        let size = match unit {
+            "" if number.len() == text.len() => bare,
+            _ => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refused)?.1,
+        };
+        let number: f64 = number.parse().map_err(|_| refused())?;
+        seconds += number * size;
+        rest = next;
+    }
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|_| !text.is_empty());
+    let time = time.ok_or_else(refused)?;
+    if time > TIME_MAX { Err("must be at most a year".to_owned()) } else { Ok(time) }
+}
+
+/// A share of all requests: `0.1%`, or `0.001`.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 0.01),
+        None => (text, 1.0),
+    };
+    let number: f64 =
+        number.parse().map_err(|_| "not a share: write it as in 0.1% or 0.001".to_owned())?;
+    let share = number * unit;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("must be between 0% and 100%".into()) }
+}
+
+/// A percentile.
+pub(super) fn percentile(text: &str) -> Result<f64, String> {
+    let number = text.strip_prefix('p').unwrap_or(text);
+    let number: f64 = number.parse().map_err(|_| "not a number".to_owned())?;
+    let is_one = number > 0.0 && number <= 100.0;
+    if is_one { Ok(number) } else { Err("must be above 0 and at most 100".into()) }
 }
 
 /// Requests a second.
@@ -45,4 +111,55 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 pub(super) fn index(text: &str) -> Result<f64, String> {
     let index: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1.0).contains(&index) { Ok(index) } else { Err("must be between 0 and 1".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_number_and_a_unit() {
+        for (text, expected_ms) in [
+            ("500ms", 500),
+            ("10s", 10_000),
+            ("1m", 60_000),
+            ("1m30s", 90_000),
+            ("0.5", 500),
+            ("2h", 7_200_000),
+            ("1500us", 1),
+            ("1.5s", 1500),
+        ] {
+            assert_eq!(duration(text).map(|time| time.as_millis()), Ok(expected_ms), "{text}");
+        }
+        assert_eq!(milliseconds("20"), Ok(Duration::from_millis(20)));
+        assert_eq!(milliseconds("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(milliseconds("0"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in
+            ["", "s", "-1", "-1s", "1 s", "1x", "1s2", "nan", "inf", "1e3", "0", "0ms", "ms"]
+        {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+        for text in ["9999999h", "99999999999999999999999"] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+        assert!(milliseconds("25h").is_err() && milliseconds("x").is_err());
+    }
+
+    #[test]
+    fn a_share_is_a_percentage_or_a_fraction() {
+        for (text, expected) in [("0.1%", 0.001), ("0.001", 0.001), ("100%", 1.0), ("0", 0.0)] {
+            assert!(share(text).is_ok_and(|share| (share - expected).abs() < 1e-12), "{text}");
+        }
+        for text in ["101%", "-1%", "1.5", "NaN", "%", "", "nan%"] {
+            assert!(share(text).is_err(), "{text:?}");
+        }
+        assert!(percentile("p99.9").is_ok() && percentile("100").is_ok());
+        assert!(
+            percentile("0").is_err() && percentile("101").is_err() && percentile("NaN").is_err()
+        );
+    }
 }

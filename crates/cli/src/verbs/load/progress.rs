@@ -1,48 +1,118 @@
-//! A line on the terminal with the progress of a run.
+//! The progress of a run, on stderr: a view that is drawn again on a terminal, and lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use thruway_load::{Progress, jain};
+use thruway_load::{Histogram, Progress, jain};
 
+use super::page::{Page, width};
 use super::text::sparkline;
-use crate::units::whole;
+use crate::units::{thousands, time, whole};
 
-/// Back to the first column, and away with what stands there.
-const CLEAR: &str = "\r\x1b[2K";
+/// The interval in which a terminal's view is drawn again.
+const REDRAWN: Duration = Duration::from_millis(500);
+/// The name before the shares.
+const SHARES: &str = "shares  ";
+/// The room for a note behind them.
+const NOTE_WIDTH: usize = 26;
+/// The width of a terminal that does not say how wide it is.
+const WIDTH_USUAL: usize = 80;
 
-/// The line. It is written on stderr, and only to a terminal.
-pub(super) struct Line {
+/// The progress. What it shows counts since it was last shown.
+pub(super) struct Live {
     is_shown: bool,
-    /// The responses and the time at the last write.
-    answered: u64,
-    elapsed: Duration,
+    is_terminal: bool,
+    /// The time between two lines where there is no terminal.
+    interval: Duration,
+    /// Rows that are on the terminal.
+    rows: usize,
+    shown: Duration,
+    requests: u64,
+    /// All requests so far that were lost or answered with an error.
+    errors: u64,
+    latency: Histogram,
 }
 
-impl Line {
-    pub(super) fn new() -> Self {
-        Self { is_shown: io::stderr().is_terminal(), answered: 0, elapsed: Duration::ZERO }
+impl Live {
+    /// `interval` is the time between two lines where there is no terminal.
+    pub(super) fn new(is_quiet: bool, interval: Duration) -> Self {
+        Self {
+            is_shown: !is_quiet,
+            is_terminal: io::stderr().is_terminal(),
+            interval,
+            rows: 0,
+            shown: Duration::ZERO,
+            requests: 0,
+            errors: 0,
+            latency: Histogram::default(),
+        }
     }
 
-    /// Writes the rate since the last time, and how fair the run has been so far.
-    #[expect(clippy::cast_precision_loss, reason = "a line for people")]
-    pub(super) fn show(&mut self, progress: &Progress<'_>) {
+    /// Adds progress, and shows it when it is time.
+    pub(super) fn show(&mut self, progress: &Progress) {
         if !self.is_shown {
             return;
         }
-        let shares: Vec<_> = progress.shares().collect();
-        let answered: u64 = shares.iter().sum();
-        let seconds = (progress.elapsed - self.elapsed).as_secs_f64();
-        let rate = whole((answered - self.answered) as f64 / seconds);
-        let index = jain(shares.iter().copied()).unwrap_or(0.0);
-        let (elapsed, bars) = (progress.elapsed.as_secs_f64(), sparkline(&shares));
-        self.write(&format!("{CLEAR}{elapsed:5.1} s  {rate:>9}/s  Jain {index:.3}  {bars}"));
-        (self.answered, self.elapsed) = (answered, progress.elapsed);
+        self.requests += progress.requests;
+        self.errors += progress.failed + progress.errors;
+        self.latency.merge(&progress.latency);
+        let interval = if self.is_terminal { REDRAWN } else { self.interval };
+        let since = progress.elapsed.saturating_sub(self.shown);
+        // A tick comes some microseconds after its time, or before the next one.
+        if since + Duration::from_millis(50) < interval {
+            return;
+        }
+        let page = Page::of(&io::stderr());
+        let line = page.shown(&self.line(progress, since));
+        let text =
+            if self.is_terminal { self.view(&page, line, &progress.shares) } else { line + "\n" };
+        self.write(&text);
+        (self.shown, self.requests) = (progress.elapsed, 0);
+        self.latency.clear();
     }
 
-    pub(super) fn clear(&self) {
-        if self.is_shown {
-            self.write(CLEAR);
+    /// The rate, the latency, the errors and how fair the run has been so far.
+    #[expect(clippy::cast_precision_loss, reason = "a line for people")]
+    fn line(&self, progress: &Progress, since: Duration) -> String {
+        let rate = whole(self.requests as f64 / since.as_secs_f64().max(1e-9));
+        let elapsed = progress.elapsed.as_secs_f64();
+        let warm_up = if progress.is_warm { "" } else { "warm-up  " };
+        let (p50, p99) = (time(self.latency.quantile(0.5)), time(self.latency.quantile(0.99)));
+        let index = jain(progress.shares.iter().copied())
+            .map_or_else(String::new, |index| format!("  Jain {index:.3}"));
+        let errors = thousands(self.errors);
+        format!(
+            "{elapsed:5.1} s  {warm_up}{rate:>8}/s  p50 {p50}  p99 {p99}  {errors} errors{index}"
+        )
+    }
+
+    /// The line above each client's share, both cut to the terminal.
+    fn view(&mut self, page: &Page, line: String, shares: &[u64]) -> String {
+        let width = width(&io::stderr()).unwrap_or(WIDTH_USUAL) - 1;
+        let room = width.saturating_sub(SHARES.len());
+        let is_long = shares.len() > room;
+        let room = if is_long { room.saturating_sub(NOTE_WIDTH) } else { room };
+        let (bars, each) = sparkline(shares, room);
+        let note = if is_long { format!("  each the least of {each}") } else { String::new() };
+        let shares = format!("{SHARES}{}{note}", page.shown(&bars));
+        let cut = |line: String| line.chars().take(width).collect::<String>();
+        let text = format!("{}{}\n{}", self.erased(), cut(line), cut(shares));
+        self.rows = 2;
+        text
+    }
+
+    /// What takes the rows away that are on the terminal.
+    fn erased(&self) -> String {
+        match self.rows {
+            0 => "\r\x1b[K".to_owned(),
+            rows => format!("\r\x1b[{}A\x1b[J", rows - 1),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        if self.rows > 0 {
+            self.write(&self.erased());
+            self.rows = 0;
         }
     }
 

@@ -1,51 +1,70 @@
 //! A report as people read it.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use thruway_load::{
-    BroadcastReport, ConnectionReport, Fairness, GroupReport, Latency, Report, StreamReport, Url,
-    UrlReport,
+    BroadcastReport, ConnectionReport, Fairness, GroupReport, Histogram, Latency, Report,
+    StreamReport, Url, UrlReport,
 };
 
-use thruway_sys::printable;
-
+use super::bins::bins;
+use super::limits::trimmed;
+use super::page::Page;
 use crate::units::{thousands, throughput, time, whole};
 
+/// The percentiles that are printed where none are chosen.
+const PERCENTILES_DEFAULT: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
+/// The width of a page without a terminal, and what stands before and behind the bars.
+const WIDTH_USUAL: usize = 100;
+const SHARES_MARGIN: usize = 13;
 /// Connections that fit side by side into one line.
 const BARS_MAX: usize = 60;
 /// Width of a connection's own bar, in characters.
 const BAR_WIDTH: u64 = 24;
 
-pub(super) fn report(urls: &[Url], report: &Report, per_connection: bool) -> String {
+/// The parts of a report that are printed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) percentiles: &'a [f64],
+    pub(super) histogram: bool,
+    pub(super) per_connection: bool,
+}
+
+pub(super) fn report(page: &mut Page, urls: &[Url], report: &Report, parts: Parts<'_>) {
     let total = &report.total;
     let plural = if total.connections == 1 { "" } else { "s" };
     let (connections, seconds) = (thousands(total.connections), report.seconds);
     let asked = asked(urls);
-    let mut text = format!("{asked}: {connections} connection{plural}, {seconds:.2} s\n\n");
-    let mut line = |name: &str, value: String| {
-        if !value.is_empty() {
-            let _ = writeln!(text, "  {name:<9} {value}");
-        }
-    };
-    line("requests", requests(total));
-    line("latency", latency(&total.latency));
-    line("broadcast", report.broadcasts.as_ref().map_or_else(String::new, broadcasts));
-    line("status", counts(&total.status));
-    line("errors", errors(total, report.connect_error.as_deref().or(report.tls_error.as_deref())));
-    line("fairness", fairness(total));
-    line("streams", total.streams.as_ref().map_or_else(String::new, streams));
-    line("shares", shares(&report.connections));
+    page.plain(&format!("{asked}: {connections} connection{plural}, {seconds:.2} s"));
+    page.plain("");
+    page.items("requests", &requests(total));
+    page.items("latency", &percentiles(&report.histogram, parts.percentiles));
+    if parts.histogram || !parts.percentiles.is_empty() {
+        page.items("", &spread(&total.latency));
+    }
+    page.items("broadcast", &report.broadcasts.as_ref().map_or_else(Vec::new, broadcasts));
+    page.items("status", &counts(&total.status));
+    page.items("", &statuses(&total.statuses));
+    page.items("encoded", &encoded(total));
+    page.items("retried", &retried(total));
+    let last = report.connect_error.as_deref().or(report.tls_error.as_deref());
+    page.alarm("errors", &errors(total, last));
+    page.items("fairness", &fairness(total));
+    page.items("streams", &total.streams.as_ref().map_or_else(Vec::new, streams));
+    shares(page, &report.connections);
+    page.alarm("starved", &starved(total));
+    if parts.histogram {
+        histogram(page, &report.histogram);
+    }
     if report.urls.len() > 1 {
-        text.push_str(&by_url(&report.urls));
+        by_url(page, &report.urls);
     }
     if report.classes.len() > 1 {
-        text.push_str(&classes(&report.classes));
+        classes(page, &report.classes);
     }
-    if per_connection {
-        text.push_str(&rows(&report.connections));
+    if parts.per_connection {
+        rows(page, &report.connections);
     }
-    text
 }
 
 pub(super) fn is_fair(fairness: &Fairness, least: f64) -> bool {
@@ -56,95 +75,171 @@ pub(super) fn verdict(fairness: &Fairness, least: f64) -> String {
     let (word, sign) =
         if is_fair(fairness, least) { ("fair", "at least") } else { ("unfair", "asked for:") };
     let index = fairness.index.unwrap_or(0.0);
-    format!("\n{word}: Jain {index:.4}, {sign} {least}; {} starved\n", fairness.starved)
+    format!("{word}: Jain {index:.4}, {sign} {least}; {} starved", fairness.starved)
 }
 
-fn requests(group: &GroupReport) -> String {
-    format!(
-        "{}   {}/s   {}",
+fn requests(group: &GroupReport) -> Vec<String> {
+    vec![
         thousands(group.requests),
-        whole(group.requests_per_second),
-        throughput(group.bytes_per_second)
-    )
+        format!("{}/s", whole(group.requests_per_second)),
+        throughput(group.bytes_per_second),
+    ]
 }
 
 /// How long it took until all connections had a message.
-fn broadcasts(all: &BroadcastReport) -> String {
+fn broadcasts(all: &BroadcastReport) -> Vec<String> {
     let (sent, whole) = (thousands(all.sent), thousands(all.whole));
-    let rate = all.whole_per_second;
-    let counts = format!("{sent} sent   {whole} to all   {rate:.1}/s");
-    [counts, latency(&all.latency)].join("   ").trim_end().to_owned()
+    let rate = format!("{:.1}/s", all.whole_per_second);
+    let counts = vec![format!("{sent} sent"), format!("{whole} to all"), rate];
+    if all.latency.max_ns == 0 {
+        return counts;
+    }
+    let named = QUANTILES.iter().zip(quantiles(&all.latency));
+    [counts, named.map(|(name, value)| format!("{name} {value}")).collect()].concat()
 }
 
-fn streams(streams: &StreamReport) -> String {
+fn streams(streams: &StreamReport) -> Vec<String> {
     let (each, starved) = (thousands(streams.each), thousands(streams.starved));
     let index = streams.index.map_or_else(|| "–".to_owned(), |index| format!("{index:.4}"));
-    format!("{each} a connection   Jain {index}   {starved} starved")
+    vec![format!("{each} a connection"), format!("Jain {index}"), format!("{starved} starved")]
 }
 
-/// Nothing where nothing was answered.
-fn latency(latency: &Latency) -> String {
+/// The chosen percentiles and the longest latency; nothing where nothing was answered.
+fn percentiles(histogram: &Histogram, percentiles: &[f64]) -> Vec<String> {
+    if histogram.total() == 0 {
+        return Vec::new();
+    }
+    let chosen = if percentiles.is_empty() { &PERCENTILES_DEFAULT } else { percentiles };
+    let named = chosen.iter().map(|percentile| {
+        format!("p{} {}", trimmed(*percentile), time(histogram.quantile(percentile / 100.0)))
+    });
+    named.chain([format!("max {}", time(histogram.largest()))]).collect()
+}
+
+/// The percentiles of a picture.
+pub(super) fn percentile_row(histogram: &Histogram) -> Vec<String> {
+    percentiles(histogram, &[])
+}
+
+fn spread(latency: &Latency) -> Vec<String> {
     if latency.max_ns == 0 {
-        return String::new();
+        return Vec::new();
     }
-    let named = QUANTILES.iter().zip(quantiles(latency));
-    named.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join("   ")
+    let (mean, deviation) = (time(latency.mean_ns), time(latency.deviation_ns));
+    vec![format!("mean {mean}"), format!("standard deviation {deviation}")]
 }
 
-pub(super) fn counts(counts: &BTreeMap<&str, u64>) -> String {
+pub(super) fn counts(counts: &BTreeMap<&str, u64>) -> Vec<String> {
     let named = counts.iter().map(|(name, count)| format!("{name} {}", thousands(*count)));
-    named.collect::<Vec<_>>().join("   ").replace('_', " ")
+    named.map(|text| text.replace('_', " ")).collect()
 }
 
-fn errors(group: &GroupReport, last: Option<&str>) -> String {
+/// Each status by itself, where others than 200 came.
+fn statuses(statuses: &BTreeMap<u16, u64>) -> Vec<String> {
+    if statuses.keys().all(|status| *status == 200) {
+        return Vec::new();
+    }
+    statuses.iter().map(|(status, count)| format!("{status} {}", thousands(*count))).collect()
+}
+
+fn encoded(group: &GroupReport) -> Vec<String> {
+    if group.encoded == 0 {
+        return Vec::new();
+    }
+    vec![format!("{} responses with a content coding, such as gzip", thousands(group.encoded))]
+}
+
+fn retried(group: &GroupReport) -> Vec<String> {
+    if group.retried == 0 {
+        return Vec::new();
+    }
+    vec![format!("{} on connections that the server had closed", thousands(group.retried))]
+}
+
+fn errors(group: &GroupReport, last: Option<&str>) -> Vec<String> {
     if group.errors.is_empty() {
-        return String::new();
+        return Vec::new();
     }
-    let lost = format!("{}   ({} requests lost)", counts(&group.errors), thousands(group.failed));
-    match last {
-        Some(error) => format!("{lost}; last: {error}"),
-        None => lost,
-    }
+    let lost = format!("({} requests lost)", thousands(group.failed));
+    let lost = last.map_or(lost.clone(), |error| format!("{lost}; last: {error}"));
+    [counts(&group.errors), vec![lost]].concat()
 }
 
-fn fairness(group: &GroupReport) -> String {
+fn fairness(group: &GroupReport) -> Vec<String> {
     let fairness = &group.fairness;
     let index = fairness.index.map_or_else(|| "–".to_owned(), |index| format!("{index:.4}"));
-    let mut text = format!("Jain {index}   {} starved", thousands(fairness.starved));
+    let mut items =
+        vec![format!("Jain {index}"), format!("{} starved", thousands(fairness.starved))];
     if fairness.pending > 0 {
         let (pending, age) = (thousands(fairness.pending), time(fairness.oldest_pending_ns));
-        let _ = write!(text, "   {pending} pending, the oldest for {age}");
+        items.push(format!("{pending} pending, the oldest for {age}"));
     }
-    text
+    items
 }
 
-fn shares(connections: &[ConnectionReport]) -> String {
-    sparkline(&connections.iter().map(|connection| connection.requests).collect::<Vec<_>>())
+/// The sentence that convicts a server.
+fn starved(group: &GroupReport) -> Vec<String> {
+    let (starved, all) = (group.fairness.starved, group.connections);
+    if starved == 0 {
+        return Vec::new();
+    }
+    let (starved, all) = (thousands(starved), thousands(all));
+    vec![format!("{starved} of {all} connections got nothing, or less than a tenth of the mean")]
 }
 
-/// A bar for each share, the largest being full; nothing where there are too many.
-pub(super) fn sparkline(shares: &[u64]) -> String {
+fn shares(page: &mut Page, connections: &[ConnectionReport]) {
+    let shares: Vec<_> = connections.iter().map(|connection| connection.requests).collect();
+    let room = page.width_or(WIDTH_USUAL).saturating_sub(SHARES_MARGIN).min(BARS_MAX);
+    let (bars, each) = sparkline(&shares, room);
+    page.items("shares", &[bars]);
+    if each > 1 {
+        page.items("", &[format!("each bar is the least of {each} connections")]);
+    }
+}
+
+/// A bar for each share, the largest being full. Where there are more than `room`, a bar is the least share of
+/// several, whose number is returned: a starved connection cannot hide among others.
+pub(super) fn sparkline(shares: &[u64], room: usize) -> (String, usize) {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let largest = shares.iter().copied().max().unwrap_or(0).max(1);
-    if shares.len() > BARS_MAX {
-        return String::new();
-    }
-    let bar = |share: &u64| match share {
+    let each = shares.len().div_ceil(room.max(1)).max(1);
+    let bar = |shares: &[u64]| match shares.iter().copied().min().unwrap_or(0) {
         0 => '·',
-        _ => BARS[usize::try_from((share * 7 + largest / 2) / largest).unwrap_or(7)],
+        share => {
+            let height = (u128::from(share) * 7 + u128::from(largest) / 2) / u128::from(largest);
+            BARS[usize::try_from(height).unwrap_or(7).min(7)]
+        }
     };
-    shares.iter().map(bar).collect()
+    (shares.chunks(each).map(bar).collect(), each)
+}
+
+/// A row for each bin of latencies.
+#[expect(clippy::cast_precision_loss, reason = "bars for people")]
+fn histogram(page: &mut Page, histogram: &Histogram) {
+    let bins = bins(histogram);
+    let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);
+    let mut rows = vec![row(["latency below", "requests", "share", ""])];
+    rows.extend(bins.iter().map(|bin| {
+        let width = (u128::from(bin.count) * u128::from(BAR_WIDTH)).div_ceil(u128::from(largest));
+        vec![
+            time(bin.to_ns),
+            thousands(bin.count),
+            format!("{:.1} %", bin.count as f64 / histogram.total() as f64 * 100.0),
+            "█".repeat(usize::try_from(width).unwrap_or(0)),
+        ]
+    }));
+    page.table(rows, &[]);
 }
 
 /// The target of the run: a URL, or the number of URLs and their server.
 fn asked(urls: &[Url]) -> String {
     match urls {
         [only] => only.to_string(),
-        _ => format!("http://{}, {} URLs", urls[0].authority(), urls.len()),
+        _ => format!("{}, {} URLs", urls[0].origin(), urls.len()),
     }
 }
 
-fn by_url(urls: &[UrlReport]) -> String {
+fn by_url(page: &mut Page, urls: &[UrlReport]) {
     let mut rows = vec![row(["URL", "requests", "/s"])];
     rows[0].extend([&QUANTILES[..], &["Jain", "lost"]].concat().into_iter().map(str::to_owned));
     rows.extend(urls.iter().map(|url| {
@@ -152,10 +247,10 @@ fn by_url(urls: &[UrlReport]) -> String {
         let fate = vec![index(url.index), thousands(url.failed)];
         [name, quantiles(&url.latency), fate].concat()
     }));
-    table(&rows)
+    page.table(rows, &SPARE);
 }
 
-fn classes(classes: &[GroupReport]) -> String {
+fn classes(page: &mut Page, classes: &[GroupReport]) {
     let mut rows = vec![row(["class", "n", "requests", "/s"])];
     rows[0].extend([&QUANTILES[..], &["Jain", "starved"]].concat().into_iter().map(str::to_owned));
     rows.extend(classes.iter().map(|class| {
@@ -168,13 +263,15 @@ fn classes(classes: &[GroupReport]) -> String {
         let fate = vec![index(class.fairness.index), thousands(class.fairness.starved)];
         [name, quantiles(&class.latency), fate].concat()
     }));
-    table(&rows)
+    page.table(rows, &SPARE);
 }
 
+/// Columns that a narrow table can do without.
+const SPARE: [&str; 6] = ["p99.9", "p90", "Jain", "/s", "p50", "lost"];
 const QUANTILES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
 
 fn quantiles(latency: &Latency) -> Vec<String> {
-    let Latency { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = *latency;
+    let Latency { p50_ns, p90_ns, p99_ns, p999_ns, max_ns, .. } = *latency;
     [p50_ns, p90_ns, p99_ns, p999_ns, max_ns].map(time).to_vec()
 }
 
@@ -187,7 +284,7 @@ fn name(class: &str, url: Option<&str>) -> String {
     url.map_or_else(|| class.to_owned(), |url| format!("{class} {url}"))
 }
 
-fn rows(connections: &[ConnectionReport]) -> String {
+fn rows(page: &mut Page, connections: &[ConnectionReport]) {
     let largest = connections.iter().map(|one| one.requests).max().unwrap_or(0).max(1);
     let mut rows = vec![row(["connection", "requests", "p50", "p99", "max", "pending for", ""])];
     rows.extend(connections.iter().enumerate().map(|(place, one)| {
@@ -207,37 +304,11 @@ fn rows(connections: &[ConnectionReport]) -> String {
             },
         ]
     }));
-    table(&rows)
+    page.table(rows, &["", "p50", "max"]);
 }
 
 fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
-}
-
-/// Columns side by side: the first and the last to the left, the numbers between to the right.
-pub(super) fn table(rows: &[Vec<String>]) -> String {
-    let printed =
-        |row: &Vec<String>| row.iter().map(|cell| printable::text(cell).into_owned()).collect();
-    let rows: Vec<Vec<String>> = rows.iter().map(printed).collect();
-    let columns = rows.first().map_or(0, Vec::len);
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let mut text = String::from("\n");
-    for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths[column];
-            let _ = match column {
-                0 => write!(line, "  {cell:<width$}"),
-                _ if column + 1 == columns => write!(line, "   {cell}"),
-                _ => write!(line, "   {cell:>width$}"),
-            };
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -246,14 +317,8 @@ mod tests {
 
     #[test]
     fn the_largest_share_has_a_full_bar_and_none_has_a_dot() {
-        assert_eq!(sparkline(&[0, 1, 50, 100]), "·▁▅█");
-        assert_eq!(sparkline(&[1; BARS_MAX + 1]), "");
-    }
-
-    #[test]
-    fn columns_are_aligned() {
-        let rows = [row(["a", "n", "bar"]), row(["long", "1,000", "x"])];
-        assert_eq!(table(&rows), "\n  a          n   bar\n  long   1,000   x\n");
+        assert_eq!(sparkline(&[0, 1, 50, 100], 60), ("·▁▅█".to_owned(), 1));
+        assert_eq!(sparkline(&[9, 9, 0, 9, 9], 3), ("█·█".to_owned(), 2));
     }
 
     #[test]

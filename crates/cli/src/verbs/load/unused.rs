@@ -2,7 +2,7 @@
 
 use thruway_load::{Class, ClientKind};
 
-use super::Load;
+use super::arguments::Load;
 use super::class::ClassText;
 use crate::output::Failure;
 
@@ -46,6 +46,12 @@ impl Load {
                 "--arrivals",
                 "the option is for requests that leave at a rate: add --rate R, \
                  or a --class scheduled=N,rate=R without arrivals=HOW",
+            ),
+            (
+                self.burst.is_some() && is_unheeded("burst"),
+                "--burst",
+                "the option is for requests that leave at a rate: add --rate R, \
+                 or a --class scheduled=N,rate=R without burst=N",
             ),
             (
                 self.pause.is_some() && is_unheeded("pause"),

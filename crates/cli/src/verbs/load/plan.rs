@@ -1,0 +1,238 @@
+//! The plan of a run, from the arguments.
+
+use std::path::Path;
+use std::time::Duration;
+
+use thruway_load::{
+    Address, Arrivals, Class, Error, Messages, Plan, Protocol, Request, Url, WeightedRequest,
+};
+
+use super::arguments::Load;
+use super::class::{ClassText, Defaults, PAUSE_DEFAULT};
+use super::source;
+use crate::output::Failure;
+
+/// The message that is sent over WebSockets.
+const MESSAGE_DEFAULT: &str = "load: 32 bytes, that come back.\n";
+/// A body or a message is kept whole, for each URL and more than once if several are pending.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// The duration of a run without other limits.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+impl Load {
+    /// The URLs, all of one server.
+    pub(super) fn parsed_urls(&self) -> Result<Vec<Url>, Failure> {
+        let parsed = self.urls.iter().map(|url| Url::parse(url).map_err(failure));
+        let urls = parsed.collect::<Result<Vec<_>, _>>()?;
+        let is_other = |url: &&Url| !url.has_same_server(&urls[0]);
+        match urls.iter().find(is_other).filter(|_| self.unix_socket.is_none()) {
+            Some(other) => Err(Failure::new(format_args!(
+                "{other} and {} are of different servers",
+                urls[0]
+            ))
+            .hint("a run loads one server: give URLs of one host and port, or run load for each")),
+            None => Ok(urls),
+        }
+    }
+
+    pub(super) fn plan(&self, urls: &[Url]) -> Result<Plan, Failure> {
+        let protocol = self.protocol(urls)?;
+        Ok(Plan {
+            address: self.address(&urls[0])?,
+            tls: urls[0].tls(protocol.alpn()).map_err(failure)?,
+            protocol,
+            urls: self.requests(urls)?,
+            classes: self.classes(urls.len())?,
+            duration: self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT)),
+            requests: self.requests,
+            timeout: self.timeout,
+            warm_up: self.warm_up.unwrap_or_default(),
+            ramp: self.ramp.unwrap_or_default(),
+            threads: self.threads,
+        })
+    }
+
+    /// The request for each URL.
+    fn requests(&self, urls: &[Url]) -> Result<Vec<WeightedRequest>, Failure> {
+        let (weights, count) = (self.weights.len(), urls.len());
+        if weights > 0 && weights != count {
+            return Err(Failure::new(format_args!(
+                "--weights has {weights} numbers for {count} URLs"
+            ))
+            .hint("give one for each URL, in their order"));
+        }
+        let body = self.body.as_deref().map(text_or_file).transpose()?;
+        let weighted = |(place, url)| {
+            let weight = self.weights.get(place).copied().unwrap_or(1);
+            Ok(WeightedRequest { request: self.request(url, body.as_deref())?, weight })
+        };
+        urls.iter().enumerate().map(weighted).collect()
+    }
+
+    fn address(&self, url: &Url) -> Result<Address, Failure> {
+        match &self.unix_socket {
+            Some(path) => Ok(Address::Unix(path.clone())),
+            None => url.address(self.allow_remote).map_err(failure),
+        }
+    }
+
+    /// The protocol.
+    fn protocol(&self, urls: &[Url]) -> Result<Protocol, Failure> {
+        let given = [
+            (self.message.is_some(), "--message"),
+            (self.broadcast, "--broadcast"),
+            (self.subscribe.is_some(), "--subscribe"),
+            (self.confirmed.is_some(), "--confirmed"),
+        ];
+        let of_sockets = given.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name);
+        let of_requests = [
+            (self.http2, "--http2"),
+            (self.body.is_some(), "--body"),
+            (self.method.is_some(), "--method"),
+            (self.no_keep_alive, "--no-keep-alive"),
+            (urls.len() > 1, "a second URL"),
+        ];
+        let of_requests = of_requests.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name);
+        match (urls[0].is_websocket(), of_sockets, of_requests) {
+            (true, _, Some(name)) => {
+                Err(Failure::new(format_args!("{name} is not for WebSockets"))
+                    .hint("the handshake is a GET of one URL, over HTTP/1; -H adds headers to it"))
+            }
+            (true, ..) => self.messages().map(Protocol::WebSocket),
+            (false, Some(name), _) => Err(Failure::new(format_args!("{name} is for WebSockets"))
+                .hint("write the URL with ws:// or wss://")),
+            (false, None, _) if self.http2 => Ok(Protocol::Http2),
+            (false, ..) => Ok(Protocol::Http1),
+        }
+    }
+
+    fn messages(&self) -> Result<Messages, Failure> {
+        let default = if self.broadcast { "{id}" } else { MESSAGE_DEFAULT };
+        let message = text_or_file(self.message.as_deref().unwrap_or(default))?;
+        if self.broadcast && !message.windows(4).any(|part| part == b"{id}") {
+            return Err(Failure::new("the message of a broadcast lacks {id}")
+                .hint("{id} becomes the message's number, by which each connection recognizes the message"));
+        }
+        let subscribe = self.subscribe.as_deref().map(text_or_file).transpose()?;
+        for (name, text) in [("--message", Some(&message)), ("--subscribe", subscribe.as_ref())] {
+            if text.is_some_and(|text| std::str::from_utf8(text).is_err()) {
+                return Err(Failure::new(format_args!("the text of {name} is not UTF-8")).hint(
+                    "messages are sent as text frames, in which a server refuses other bytes",
+                ));
+            }
+        }
+        let confirmed = self.confirmed.as_ref().map(|text| text.as_bytes().to_vec());
+        Ok(Messages { message, subscribe, confirmed, is_broadcast: self.broadcast })
+    }
+
+    fn request(&self, url: &Url, body: Option<&[u8]>) -> Result<Request, Failure> {
+        let headers = self.all_headers(url)?;
+        if url.is_websocket() {
+            return Request::websocket(url, &headers).map_err(failure);
+        }
+        let default = if self.body.is_some() { "POST" } else { "GET" };
+        let method = self.method.as_deref().unwrap_or(default);
+        Request::new(url, method, &headers, body, !self.no_keep_alive).map_err(failure)
+    }
+
+    /// The headers of -H, and those that other options stand for.
+    fn all_headers(&self, url: &Url) -> Result<Vec<String>, Failure> {
+        let mut headers = self.headers.clone();
+        let user = self.auth.clone().map(|user| (user, "-a"));
+        let user = user.or(url.user().map(|user| (user.to_owned(), "the user name in the URL")));
+        let own = [
+            (self.user_agent.clone(), "User-Agent", "-A"),
+            (
+                user.as_ref().map(|(user, _)| format!("Basic {}", base64(user.as_bytes()))),
+                "Authorization",
+                user.as_ref().map_or("-a", |(_, option)| option),
+            ),
+            (
+                self.compressed.then(|| "gzip, deflate, br, zstd".to_owned()),
+                "Accept-Encoding",
+                "--compressed",
+            ),
+        ];
+        for (value, name, option) in own {
+            let Some(value) = value else { continue };
+            let is_it = |header: &String| {
+                header.split(':').next().is_some_and(|own| own.trim().eq_ignore_ascii_case(name))
+            };
+            if self.headers.iter().any(is_it) {
+                return Err(Failure::new(format_args!("{option} and -H both set {name}"))
+                    .hint("leave one of them out"));
+            }
+            headers.push(format!("{name}: {value}"));
+        }
+        Ok(headers)
+    }
+
+    fn classes(&self, urls: usize) -> Result<Vec<Class>, Failure> {
+        let given = [self.mix.as_slice(), &self.class].concat();
+        let plain = [ClassText::plain(self.connections, self.rate)];
+        let texts = if given.is_empty() { &plain[..] } else { given.as_slice() };
+        let beyond = texts.iter().filter_map(|class| class.url).find(|url| *url as usize > urls);
+        if let Some(url) = beyond {
+            return Err(Failure::new(format_args!("--class names URL {url} of {urls}"))
+                .hint("url=K is the position of a URL among the arguments, counted from 1"));
+        }
+        let defaults = Defaults {
+            depth: self.streams.or(self.pipeline).unwrap_or(1),
+            pause: self.pause.unwrap_or(PAUSE_DEFAULT),
+            arrivals: self.arrivals.unwrap_or(Arrivals::Even),
+            burst: self.burst.unwrap_or(1),
+        };
+        let classes: Vec<_> = texts.iter().map(|class| class.resolved(defaults)).collect();
+        self.refuse_unused(texts, &classes)?;
+        Ok(classes)
+    }
+}
+
+/// A text, or what is in the file that it names.
+fn text_or_file(text: &str) -> Result<Vec<u8>, Failure> {
+    match text.strip_prefix('@') {
+        None => Ok(text.as_bytes().to_vec()),
+        Some(file) => source::read(Path::new(file), TEXT_BYTES_MAX)
+            .map_err(|error| Failure::new(format_args!("cannot read {file}: {error}"))),
+    }
+}
+
+pub(super) fn failure(error: Error) -> Failure {
+    let failure = Failure::new(&error);
+    if error.is_remote() {
+        return failure
+            .hint("use --allow-remote to load another machine, only with its owner's permission");
+    }
+    if error.is_too_many() {
+        return failure.hint("ask for fewer connections, or raise the hard limit (ulimit -Hn)");
+    }
+    failure
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let byte = |place: usize| u32::from(three.get(place).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place)) as usize & 63];
+            text.push(if place > three.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (text, expected) in [("", ""), ("M", "TQ=="), ("Ma", "TWE="), ("Man", "TWFu")] {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+        assert_eq!(base64("Aladdin:open sesame".as_bytes()), "QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    }
+}

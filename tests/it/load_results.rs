@@ -1,0 +1,257 @@
+//! The results of `thruway load`: figures, limits and files.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
+
+use crate::{stderr, stdout, thruway};
+
+const FAILURE: &str = "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n";
+
+fn load(server: &HttpServer, options: &[&str]) -> Output {
+    let output = thruway().arg("load").arg(server.url("/")).args(options).output();
+    output.expect("the binary starts")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+/// A server that answers each fourth request with 503.
+fn flawed() -> HttpServer {
+    let count = AtomicU64::new(0);
+    HttpServer::new(move |stream, _| {
+        let is_flawed = count.fetch_add(1, Ordering::Relaxed) % 4 == 3;
+        write(stream, if is_flawed { FAILURE } else { HELLO })
+    })
+}
+
+#[test]
+fn limits_decide_the_exit_status() {
+    let server = flawed();
+    for (options, status, line) in [
+        (&["--max-error-rate", "25%"][..], 0, "kept: max-error-rate: 25 %, at most 25 %\n"),
+        (
+            &["--max-error-rate", "0.249"],
+            1,
+            "failed: max-error-rate: 25 %, asked for: at most 24.9 %",
+        ),
+        (&["--max-p99", "1h", "--max-mean", "1h"], 0, "\nkept: max-p99: "),
+        (&["--max-p50", "1ns", "--max-p99", "1h"], 1, "failed: max-p50: "),
+        (&["--max-p99.9", "1us"], 1, "asked for: at most 1.00 µs\n"),
+        (&["--max-latency", "1ns"], 1, "failed: max-latency: "),
+        (&["--min-rate", "100000000"], 1, "asked for: at least 100,000,000/s\n"),
+        (&["--min-rate", "0.01"], 0, "kept: min-rate: "),
+    ] {
+        let output = load(&server, &[&["-c", "1", "-n", "40"], options].concat());
+        assert_eq!(output.status.code(), Some(status), "{options:?}: {output:?}");
+        assert!(stdout(&output).contains(line), "{options:?}: {}", stdout(&output));
+    }
+    let output = load(&server, &["-c", "1", "-n", "40", "--max-error-rate", "10%", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let json = json(&output);
+    assert_eq!(json["limits"][0]["name"], "max-error-rate", "{json:#}");
+    assert_eq!(json["limits"][0]["is_exceeded"], true, "{json:#}");
+    assert_eq!(json["error_rate"], 0.25, "{json:#}");
+}
+
+/// A server that loses requests exceeds a limit, too.
+#[test]
+fn lost_requests_count_as_errors() {
+    let server = HttpServer::new(|stream, request| match request.earlier {
+        0 => write(stream, HELLO),
+        _ => Next::Close,
+    });
+    let options = ["-c", "1", "-n", "20", "--max-error-rate", "49%", "--json"];
+    let output = load(&server, &options);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(json(&output)["error_rate"], 0.5);
+}
+
+#[test]
+fn each_status_is_counted_and_chosen_percentiles_are_printed() {
+    let server = flawed();
+    let options = ["-c", "1", "-n", "40", "--percentiles", "50,p75,99.99", "--histogram"];
+    let text = load(&server, &options);
+    let text = stdout(&text);
+    for part in
+        ["  status    2xx 30   5xx 10\n            200 30   503 10\n", "   p75 ", "   p99.99 "]
+    {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    assert!(!text.contains("p90"), "{text}");
+    assert!(
+        text.contains("            mean ") && text.contains("   standard deviation "),
+        "{text}"
+    );
+    assert!(text.contains("\n  latency below   requests "), "{text}");
+    let json = json(&load(&flawed(), &[&options[..], &["--json"]].concat()));
+    assert_eq!(json["version"], 1);
+    assert_eq!(json["total"]["statuses"], serde_json::json!({"200": 30, "503": 10}));
+    assert_eq!(json["percentiles"][2]["percent"], 99.99);
+    let counts = json["histogram"].as_array().unwrap().iter();
+    assert_eq!(counts.map(|bin| bin["requests"].as_u64().unwrap()).sum::<u64>(), 40);
+    assert_eq!(json["timeline"][0]["errors"], 10);
+}
+
+#[test]
+fn seconds_and_a_picture_are_written_to_files() {
+    let (server, folder) = (flawed(), tempfile::tempdir().unwrap());
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (csv, svg) = (path("a b.csv"), path("run.svg"));
+    let output = load(&server, &["-n", "40", "--csv", &csv, "--svg", &svg]);
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(&csv).unwrap();
+    let lines: Vec<Vec<_>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
+    let column = |name: &str| lines[0].iter().position(|head| *head == name).expect(name);
+    assert_eq!((lines[1][column("requests")], lines[1][column("errors")]), ("40", "10"), "{text}");
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.contains("<rect class=\"bar\""), "{picture}");
+    for (option, name) in [("--csv", "none/x.csv"), ("--svg", "")] {
+        let output = load(&server, &["-d", "60", option, &path(name)]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        assert!(stderr(&output).starts_with("thruway: cannot write "), "{output:?}");
+    }
+}
+
+#[test]
+fn a_warm_up_a_ramp_and_bursts_are_part_of_a_run() {
+    let server = HttpServer::answering(HELLO);
+    let options = ["--warm-up", "100ms", "--ramp", "50ms", "--rate", "2000", "--burst", "5"];
+    let options = [&options[..], &["-n", "100", "-z", "1m", "--threads", "2", "--json"]].concat();
+    let json = json(&load(&server, &options));
+    assert_eq!(json["total"]["requests"], 100, "{json:#}");
+    for (options, part) in [
+        (&["--burst", "5"][..], "--burst has no effect in this run"),
+        (&["--burst", "5", "--rate", "9", "--arrivals", "poisson"], "cannot be used with"),
+        (
+            &["--class", "scheduled=1,rate=9,burst=2,arrivals=poisson"],
+            "burst: bursts are not poisson",
+        ),
+        (&["--warm-up", "0s"], "must be more than 0 seconds"),
+        (&["--threads", "0"], "0 is not in 1..=256"),
+        (&["-d", "5x"], "\"5x\" is not a time: write it as in 500ms, 10s or 1m"),
+        (&["--max-error-rate", "2"], "must be between 0% and 100%"),
+        (&["--max-p99", "-1"], "unexpected argument '-1' found"),
+        (&["--percentiles", "0"], "must be above 0 and at most 100"),
+    ] {
+        let output = load(&server, options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(stderr(&output).contains(part), "{options:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn headers_of_options_are_sent_once() {
+    let (send, requests) = std::sync::mpsc::channel();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut buffer = [0; 4096];
+            let read = stream.read(&mut buffer).unwrap();
+            send.send(String::from_utf8_lossy(&buffer[..read]).into_owned()).unwrap();
+            let answer = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n";
+            let _ = std::io::Write::write_all(&mut stream, answer.as_bytes());
+        }
+    });
+    let ask = |url: &str, options: &[&str]| {
+        let output = thruway().args(["load", url, "-c1", "-n1"]).args(options).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        (requests.recv().unwrap(), stdout(&output).to_owned())
+    };
+    let (request, report) =
+        ask(&format!("http://{address}/"), &["-a", "me:secret", "-A", "probe/1", "--compressed"]);
+    for line in
+        ["Authorization: Basic bWU6c2VjcmV0", "User-Agent: probe/1", "Accept-Encoding: gzip"]
+    {
+        assert!(request.contains(&format!("\r\n{line}")), "{line} in {request}");
+    }
+    assert!(report.contains("  encoded   1 responses with a content coding"), "{report}");
+    let (request, report) = ask(&format!("http://me:s%65cret@{address}/"), &[]);
+    assert!(request.contains("\r\nAuthorization: Basic bWU6c2VjcmV0\r\n"), "{request}");
+    assert!(!report.contains("secret") && !report.contains("me:"), "{report}");
+    let url = format!("http://{address}/");
+    let output =
+        thruway().args(["load", &url, "-a", "x", "-H", "authorization: y"]).output().unwrap();
+    assert!(
+        stderr(&output).starts_with("thruway: -a and -H both set Authorization\n"),
+        "{output:?}"
+    );
+}
+
+/// The words that convict a server stand in the report without any option.
+#[test]
+fn a_starving_server_is_convicted_by_default() {
+    let starving = HttpServer::starving(1);
+    let output = load(&starving, &["-c", "4", "-n", "1000", "--timeout", "3s"]);
+    let line = "  starved   3 of 4 connections got nothing, or less than a tenth of the mean\n";
+    assert!(stdout(&output).contains(line), "{}", stdout(&output));
+    let fair = load(&HttpServer::answering(HELLO), &["-c", "1", "-n", "10"]);
+    assert!(!stdout(&fair).contains("  starved   "), "{}", stdout(&fair));
+}
+
+#[test]
+fn a_locale_without_utf_8_gets_ascii() {
+    let server = flawed();
+    let text = |locale: &str| {
+        let mut load = thruway();
+        load.args(["load", &server.url("/"), "-n", "40", "--histogram", "--per-connection"]);
+        let output = load.env("LC_ALL", locale).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(text("C").is_ascii() && text("C").contains(" us "), "{}", text("C"));
+    assert!(text("C.UTF-8").contains(" µs "), "{}", text("C.UTF-8"));
+}
+
+/// Runs in a terminal of that many columns. Returns what was written, and the rows that a terminal would have.
+fn in_terminal(columns: u32, arguments: &str) -> String {
+    let mut script = Command::new("script");
+    let binary = env!("CARGO_BIN_EXE_thruway");
+    let command = format!("stty cols {columns} rows 40; '{binary}' load {arguments}");
+    script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env_remove("COLUMNS");
+    let output = script.output().expect("scripts/setup installs it");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_narrow_terminal_is_not_overrun() {
+    let server = flawed();
+    let urls = [server.url("/a/path/that/is/quite/long/indeed"), server.url("/b")].join(" ");
+    let options = "-c 100 -d 1200ms --per-connection --histogram --mix greedy=90,polite=5,idle=5";
+    let options = options.replace("-c 100 ", "");
+    let text = in_terminal(60, &format!("{urls} {options}"));
+    assert!(text.contains("/s  p50 ") && text.contains("shares  "), "{text}");
+    for line in text.split(['\n', '\r']) {
+        let line = without_escapes(line);
+        // The head names the URLs' server, however long its name is.
+        assert!(line.chars().count() <= 60, "{line:?}");
+    }
+}
+
+/// The line without the sequences by which a terminal is drawn on.
+fn without_escapes(line: &str) -> String {
+    let mut rest = line;
+    let mut text = String::new();
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        text.push_str(before);
+        rest =
+            after.find(|last: char| last.is_ascii_alphabetic()).map_or("", |at| &after[at + 1..]);
+    }
+    text + rest
+}
+
+#[test]
+fn lines_show_the_progress_where_there_is_no_terminal() {
+    let server = flawed();
+    let output = load(&server, &["-d", "700ms", "--progress", "300ms"]);
+    let lines: Vec<_> = stderr(&output).lines().collect();
+    assert!(!lines.is_empty(), "{output:?}");
+    assert!(lines[0].contains("/s  p50 ") && lines[0].contains(" errors  Jain "), "{output:?}");
+    assert_eq!(stderr(&load(&server, &["-d", "700ms", "-q"])), "");
+}
