@@ -458,7 +458,9 @@ fn a_connection_that_is_reset_is_counted() {
 fn threads_share_the_clients_and_the_requests() {
     let server = HttpServer::answering(HELLO);
     let report = ran(&Plan { threads: 3, ..plan(&server, 7, 1001) });
-    assert_eq!((report.total.requests, report.total.failed, report.total.connects), (1001, 0, 7));
+    assert_eq!((report.total.requests, report.total.failed), (1001, 0));
+    // A thread that starts late may find nothing left to ask.
+    assert!(report.total.connects <= 7, "{}", report.total.connects);
     assert_eq!(report.connections.len(), 7);
     assert_eq!(report.timeline.iter().map(|row| row.requests).sum::<u64>(), 1001);
     // No thread is without a client.
