@@ -8,10 +8,13 @@ use std::process::Command;
 /// is given by one of its files and its package.
 pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
     ("/usr/bin/rustc", "rustc-web"),
-    ("/usr/bin/cargo", "cargo-web"),
+    (CARGO, "cargo-web"),
     ("/usr/bin/cargo-clippy", "rust-web-clippy"),
     ("/usr/lib/rustlib/src/rust/library/std/Cargo.toml", "rust-web-src"),
 ];
+
+/// Debian's own cargo.
+pub(crate) const CARGO: &str = "/usr/bin/cargo";
 
 /// Lets cargo build the standard library for a target that the toolchain does not have.
 pub(crate) const BUILD_LIBRARY: &str = "-Zbuild-std=std,panic_unwind";
@@ -31,7 +34,7 @@ pub(crate) fn target(root: &Path) -> PathBuf {
 
 /// Debian's cargo, whatever toolchain started us, with options that are not stable yet.
 pub(crate) fn cargo(root: &Path) -> Command {
-    let mut cargo = Command::new("/usr/bin/cargo");
+    let mut cargo = Command::new(CARGO);
     let mut with_debian_first = OsString::from("/usr/bin:");
     with_debian_first.push(std::env::var_os("PATH").unwrap_or_default());
     for rustup in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"] {

@@ -14,35 +14,44 @@ pub(crate) struct Gem {
     #[arg(long)]
     release: bool,
 
-    /// With all tests, so that what they share is compiled once
+    /// With all tests, so that what they share is compiled once; everything is linted
     #[arg(long, conflicts_with = "release")]
     tests: bool,
 }
 
 /// One command for both: features of dependencies are those that the chosen packages ask for together. Another
 /// choice of packages would compile the dependencies again each time, into the same files. So the check builds both
-/// with the tests, which ask for more.
+/// with the tests and examples, which ask for more.
 const BUILD: [&str; 5] = ["build", "--package", "thruway-cli", "--package", "thruway-gem-ext"];
-pub(crate) const WITH_TESTS: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--tests"];
+pub(crate) const WITH_TESTS: [&str; 6] =
+    ["build", "--workspace", "--lib", "--bins", "--tests", "--examples"];
 
 impl Gem {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let ruby = std::env::var_os("RUBY").unwrap_or_else(|| "ruby".into());
-        let packages: &[&str] = if self.tests { &WITH_TESTS } else { &BUILD };
-        build_of(packages, root, &ruby, if self.release { "release" } else { "dev" })
+        if self.tests {
+            return build_by(crate::linting::cargo(root).args(WITH_TESTS), root, &ruby, "dev");
+        }
+        let mut cargo = Command::new(crate::command::cargo());
+        let profile = if self.release { "release" } else { "dev" };
+        build_by(cargo.current_dir(root).args(BUILD), root, &ruby, profile)
     }
 }
 
 /// The binary and the extension for that Ruby, by this profile of `Cargo.toml`.
 pub(crate) fn build(root: &Path, ruby: &OsStr, profile: &str) -> Result<(), String> {
-    build_of(&BUILD, root, ruby, profile)
+    let mut cargo = Command::new(crate::command::cargo());
+    build_by(cargo.current_dir(root).env("RUBY", ruby).args(BUILD), root, ruby, profile)
 }
 
-fn build_of(packages: &[&str], root: &Path, ruby: &OsStr, profile: &str) -> Result<(), String> {
+/// Builds by this command, which says for which Ruby. A variable that later commands do not have would make them
+/// compile the extension once more.
+fn build_by(build: &mut Command, root: &Path, ruby: &OsStr, profile: &str) -> Result<(), String> {
     let version = ruby_version(ruby)?;
-    let mut build = Command::new(crate::command::cargo());
-    build.current_dir(root).env("RUBY", ruby).args(packages).args(["--profile", profile]);
-    let status = build.status().map_err(|error| format!("cannot start cargo: {error}"))?;
+    let status = build
+        .args(["--profile", profile])
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
     if !status.success() {
         return Err(format!("the extension does not build ({status})"));
     }

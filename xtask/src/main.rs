@@ -15,6 +15,7 @@ mod gem;
 mod gem_tests;
 mod instructions;
 mod layers;
+mod linting;
 mod packages;
 mod portable;
 mod prove;

@@ -36,8 +36,8 @@ impl Stress {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let mut gem = Command::new(crate::command::cargo());
         crate::command::succeed(gem.current_dir(root).args(["x", "gem", "--tests"]))?;
-        let mut build = Command::new(crate::command::cargo());
-        crate::command::succeed(build.current_dir(root).args(["test", "--workspace", "--no-run"]))?;
+        let mut build = crate::linting::cargo(root);
+        crate::command::succeed(build.args(["test", "--workspace", "--no-run"]))?;
         let folder = root.join("target/stress");
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let _busy = Busy::start(self.busy);
@@ -57,9 +57,9 @@ impl Stress {
     }
 
     fn rust(&self, root: &Path) -> Command {
-        let mut tests = Command::new(crate::command::cargo());
-        // Examples in documentation are compiled each time.
-        tests.current_dir(root).args(["test", "--workspace", "--lib", "--bins", "--tests"]);
+        // As the tests were built. Examples in documentation are compiled each time.
+        let mut tests = crate::linting::cargo(root);
+        tests.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
         tests.arg("--no-fail-fast").args(&self.name);
         tests
     }

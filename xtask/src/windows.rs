@@ -22,7 +22,7 @@ const NEEDED: [(&str, &str); 5] = [
     ("/usr/bin/wine", "wine wine64"),
     ("/usr/bin/x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
     ("/usr/bin/rustc", "rustc-web"),
-    ("/usr/bin/cargo", "cargo-web"),
+    (debian::CARGO, "cargo-web"),
     ("/usr/bin/cargo-clippy", "rust-web-clippy"),
 ];
 
@@ -44,10 +44,9 @@ impl Windows {
         if !self.arguments.is_empty() {
             return crate::command::succeed(&mut wine.cargo(&self.arguments)?);
         }
-        let lints = ["--all-targets", "--", "-D", "warnings"];
-        let clippy = ["clippy"].into_iter().chain(packages()).chain(lints);
-        crate::command::succeed(&mut wine.cargo(clippy)?)?;
-        crate::command::succeed(&mut wine.cargo(["test"].into_iter().chain(packages()))?)
+        let mut tests = wine.cargo(["test"].into_iter().chain(packages()))?;
+        tests.envs(crate::linting::environment(Path::new(debian::CARGO)));
+        crate::command::succeed(&mut tests)
     }
 }
 
@@ -55,10 +54,9 @@ fn packages() -> impl Iterator<Item = &'static str> {
     PACKAGES.iter().flat_map(|package| ["--package", package])
 }
 
-/// Returns cargo's arguments for the budget of units: those that lint, or those that test.
-pub(crate) fn plan(verb: &[&'static str]) -> Vec<&'static str> {
-    let platform = [debian::BUILD_LIBRARY, "--target", TARGET];
-    verb.iter().copied().chain(platform).chain(packages()).collect()
+/// Returns cargo's arguments for the budget of units.
+pub(crate) fn plan() -> Vec<&'static str> {
+    ["test", debian::BUILD_LIBRARY, "--target", TARGET].into_iter().chain(packages()).collect()
 }
 
 /// Builds `thruway.exe` as users run it.

@@ -34,8 +34,11 @@ const EXAMPLE_TESTS: [&str; 8] = [
     "--verbose",
 ];
 
-/// Returns all steps. Of those that may start, the first one does. Tests of both kinds need the extension, so the step
-/// "gem" comes before them. From then on one step compiles while another one tests.
+/// The step that builds and lints the binary, the extension and all tests.
+const BUILD: &str = "build and lints";
+
+/// Returns all steps. Of those that may start, the first one does. Tests of both kinds need the extension, so `BUILD`
+/// comes before them. From then on one step compiles while another one tests.
 pub(super) fn steps(root: &Path) -> Vec<Step> {
     use Kind::{Compiles, Light, Measures, Tests};
     let step = |title, kind, after, program: &PathBuf, arguments: &[&'static str]| Step {
@@ -44,31 +47,30 @@ pub(super) fn steps(root: &Path) -> Vec<Step> {
         after,
         program: program.clone(),
         arguments: arguments.to_vec(),
+        lints: false,
     };
     let (cargo, task) = (&crate::command::cargo(), &crate::command::own_program());
     let (typos, ruby) = (&root.join("target/tools/bin/typos"), &PathBuf::from("ruby"));
     let rubocop = &PathBuf::from("rubocop");
-    let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     vec![
         step("format", Light, &[], cargo, &["fmt", "--all", "--check"]),
-        step("lints", Compiles, &[], cargo, &lints),
         step("spelling", Light, &[], typos, &[]),
         step("text", Light, &[], task, &["text"]),
         step("rooms", Light, &[], task, &["rooms"]),
         step("units", Light, &[], task, &["units"]),
         step("ruby style", Light, &[], rubocop, &["--format", "simple"]),
-        step("gem", Compiles, &["lints"], task, &["gem", "--tests"]),
-        step("tests", Tests, &["gem"], cargo, &["test", "--workspace"]),
-        step("optimised build", Compiles, &["gem"], task, &["instructions", "--build"]),
+        step(BUILD, Compiles, &[], task, &["gem", "--tests"]),
+        Step { lints: true, ..step("tests", Tests, &[BUILD], cargo, &["test", "--workspace"]) },
+        step("optimised build", Compiles, &[BUILD], task, &["instructions", "--build"]),
         // The longest of the tests, and thus beside most of the compilations.
-        step("gem tests", Tests, &["gem", "tests"], task, &["gem-tests"]),
-        step("packages", Compiles, &["gem"], task, &["packages"]),
-        step("windows", Compiles, &["gem"], task, &["windows"]),
-        step("aarch64", Compiles, &["gem"], task, &["aarch64"]),
-        step("portable", Compiles, &["gem"], task, &["portable"]),
-        step("boot where calls are not answered", Tests, &["gem"], ruby, &PORTABLE_TESTS),
-        step("examples", Tests, &["gem"], ruby, &EXAMPLE_TESTS),
-        step("suites", Tests, &["gem"], task, &["suites", "--at-hand", "--operations", "1000"]),
+        step("gem tests", Tests, &[BUILD, "tests"], task, &["gem-tests"]),
+        step("packages", Compiles, &[BUILD], task, &["packages"]),
+        step("windows", Compiles, &[BUILD], task, &["windows"]),
+        step("aarch64", Compiles, &[BUILD], task, &["aarch64"]),
+        step("portable", Compiles, &[BUILD], task, &["portable"]),
+        step("boot where calls are not answered", Tests, &[BUILD], ruby, &PORTABLE_TESTS),
+        step("examples", Tests, &[BUILD], ruby, &EXAMPLE_TESTS),
+        step("suites", Tests, &[BUILD], task, &["suites", "--at-hand", "--operations", "1000"]),
         step("instructions", Measures, &["optimised build"], task, &["instructions"]),
     ]
 }
@@ -105,7 +107,7 @@ mod tests {
         };
         assert_eq!(titles(&["gem t"]), Ok(vec!["gem tests"]));
         assert_eq!(titles(&["tests"]), Ok(vec!["tests"]));
-        assert_eq!(titles(&["windows", "lints"]), Ok(vec!["lints", "windows"]));
+        assert_eq!(titles(&["windows", "lints"]), Ok(vec![BUILD, "windows"]));
         assert_eq!(titles(&[]).map(|all| all.len()), Ok(steps(Path::new("/")).len()));
         let message = titles(&["lints", "nosuch"]).unwrap_err();
         assert!(

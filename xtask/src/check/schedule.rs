@@ -73,7 +73,7 @@ mod tests {
     use crate::check::step::Kind;
 
     fn step(title: &'static str, kind: Kind, after: &'static [&'static str]) -> Step {
-        Step { title, kind, after, program: "true".into(), arguments: Vec::new() }
+        Step { title, kind, after, program: "true".into(), arguments: vec![], lints: false }
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(super) struct Step {
     pub(super) after: &'static [&'static str],
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<&'static str>,
+    /// Whether cargo, the program, lints what it builds.
+    pub(super) lints: bool,
 }
 
 /// News of a step that runs.
@@ -66,6 +68,9 @@ impl Step {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(root);
+        if self.lints {
+            command.envs(crate::linting::environment(&self.program));
+        }
         command.stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn()?;
         // The command holds the ends that write: without them, reading ends.
@@ -125,6 +130,7 @@ mod tests {
             after: &[],
             program: "sh".into(),
             arguments,
+            lints: false,
         };
         let (sender, receiver) = mpsc::channel();
         step.run(Path::new("/"), 3, &sender);
@@ -147,8 +153,14 @@ mod tests {
     #[test]
     fn a_tool_that_is_not_there_is_left_out() {
         let is_skipped = |kind, program: &str| {
-            let step =
-                Step { title: "a", kind, after: &[], program: program.into(), arguments: vec![] };
+            let step = Step {
+                title: "a",
+                kind,
+                after: &[],
+                program: program.into(),
+                arguments: vec![],
+                lints: false,
+            };
             let (sender, receiver) = mpsc::channel();
             step.run(Path::new("/"), 0, &sender);
             let Ok((0, StepEvent::End(Err(error)))) = receiver.recv() else { return false };
