@@ -223,6 +223,26 @@ impl Leadership {
         }
     }
 
+    /// Thread `me`, which follows, goes on with a request of its own that had waited. It computes beside the leader.
+    pub fn enter_beside<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &SharedRoles<B, O>,
+        activity: &Activity,
+    ) {
+        self.superseded.set(self.superseded.get() + 1);
+        shared.load.enter_beside(activity);
+    }
+
+    /// The thread that has called [`enter_beside`](Self::enter_beside) is back.
+    pub fn leave_beside<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &SharedRoles<B, O>,
+        activity: &Activity,
+    ) {
+        self.superseded.set(self.superseded.get().saturating_sub(1));
+        shared.load.leave_beside(activity);
+    }
+
     fn return_superseded<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,

@@ -10,10 +10,12 @@
 //! 2. `shared`: what is seen and changed without that lock, and in which order. `roster`: the threads that follow, and
 //!    how many there may be. `load`: how many compute and how many wait.
 //! 3. `duty` and `lookout`: when the standby stands in, and what it looks out for.
-//! 4. `model` (tests): all of it under a scheduler that explores interleavings.
+//! 4. `fibers`: the requests of one thread that wait in fibers.
+//! 5. `model` (tests): all of it under a scheduler that explores interleavings.
 #![forbid(unsafe_code)]
 
 mod duty;
+mod fibers;
 mod leadership;
 mod load;
 mod lookout;
@@ -24,8 +26,9 @@ mod shared;
 mod sync;
 
 pub use duty::Bell;
+pub use fibers::{Awaited, DeadlineId, FiberTable, ReadyTask, TaskId, Wake};
 pub use leadership::{Decision, Leadership, LookAtLeader, Role, ThreadNumber};
 pub use load::{Activity, Load, LoadObserver, UNSURE};
 pub use lookout::Lookout;
-pub use roster::{Limits, WaitOutcome};
+pub use roster::{FollowerBell, Limits, WaitOutcome};
 pub use shared::{AtomicFlag, SharedRoles};

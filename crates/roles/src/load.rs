@@ -118,6 +118,25 @@ impl<O: LoadObserver> Load<O> {
         }
     }
 
+    /// The calling thread, which does not lead, goes on in the application with a request of its own.
+    pub(crate) fn enter_beside(&self, thread: &Activity) {
+        self.observer.in_application(self.in_application.fetch_add(1, Ordering::SeqCst) + 1);
+        if self.is_reported() {
+            thread.0.set(ActivityState::Waiting);
+            self.note(thread, true);
+        } else {
+            self.superseded.fetch_add(1, Ordering::SeqCst);
+            self.computing.fetch_add(1, Ordering::SeqCst);
+            self.tell_unreported();
+        }
+    }
+
+    /// The calling thread is back from [`enter_beside`](Self::enter_beside).
+    pub(crate) fn leave_beside(&self, thread: &Activity) {
+        self.leave(thread, false);
+        self.forget_superseded();
+    }
+
     /// Whether it is unknown if the leader computes.
     pub fn is_unsure(&self) -> bool {
         !self.is_reported() && self.computing() > self.superseded()
@@ -143,8 +162,12 @@ impl<O: LoadObserver> Load<O> {
         if !self.is_reported() {
             self.superseded.fetch_sub(1, Ordering::SeqCst);
             self.computing.fetch_sub(1, Ordering::SeqCst);
-            self.observer.computing(if self.is_unsure() { UNSURE } else { self.superseded() });
+            self.tell_unreported();
         }
+    }
+
+    fn tell_unreported(&self) {
+        self.observer.computing(if self.is_unsure() { UNSURE } else { self.superseded() });
     }
 
     /// The calling thread holds the interpreter lock or waits for it (true), or has released it.
@@ -234,6 +257,25 @@ mod tests {
             load.leave(&thread, true);
             assert_eq!(load.computing(), 0);
         });
+    }
+
+    #[test]
+    fn a_thread_beside_the_leader_counts_until_it_is_back() {
+        for is_reported in [false, true] {
+            check(move || {
+                let (load, leader, thread) = (Load::new(()), Activity::new(), Activity::new());
+                if is_reported {
+                    load.set_reported();
+                }
+                load.enter(&leader);
+                load.enter_beside(&thread);
+                assert_eq!((load.computing(), load.waiting()), (2, 0));
+                load.leave(&leader, true);
+                assert_eq!((load.computing(), load.is_unsure()), (1, false));
+                load.leave_beside(&thread);
+                assert_eq!((load.computing(), load.waiting()), (0, 0));
+            });
+        }
     }
 
     #[test]

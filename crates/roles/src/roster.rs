@@ -3,6 +3,7 @@
 //! All counts change together, in one atomic word, so no reader sees a follower that was called and has gone. A call
 //! that no follower can answer orders a thread, where the server may have more.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
@@ -92,6 +93,20 @@ pub enum WaitOutcome {
     Dismissed,
 }
 
+/// Wakes one follower that waits for more than calls.
+pub struct FollowerBell {
+    /// The thread's number.
+    pub number: usize,
+    /// Wakes the thread, now or as soon as it waits.
+    pub ring: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for FollowerBell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "FollowerBell({})", self.number)
+    }
+}
+
 /// The spare threads of one period.
 #[derive(Debug, Default)]
 struct Period {
@@ -109,6 +124,10 @@ pub(crate) struct Roster {
     marked: AtomicU32,
     period: Mutex<Period>,
     called: Condvar,
+    /// The bells of followers that do not wait for `called`.
+    bells: Mutex<Vec<FollowerBell>>,
+    /// How many there are: most servers have none, and take no lock for them.
+    bell_count: AtomicU32,
     /// The orders of threads, for whoever starts them.
     orders: Mutex<Orders>,
     ordered: Condvar,
@@ -130,6 +149,8 @@ impl Roster {
             marked: AtomicU32::new(0),
             period: Mutex::default(),
             called: Condvar::new(),
+            bells: Mutex::default(),
+            bell_count: AtomicU32::new(0),
             orders: Mutex::default(),
             ordered: Condvar::new(),
         }
@@ -186,6 +207,30 @@ impl Roster {
         self.change(|counts| counts.called = counts.following);
         let _period = self.lock_period();
         self.called.notify_all();
+        self.ring_bells();
+    }
+
+    pub(crate) fn add_bell(&self, bell: FollowerBell) {
+        let mut bells = lock(&self.bells);
+        bells.push(bell);
+        self.note_bells(&bells);
+    }
+
+    pub(crate) fn remove_bell(&self, number: usize) {
+        let mut bells = lock(&self.bells);
+        bells.retain(|bell| bell.number != number);
+        self.note_bells(&bells);
+    }
+
+    fn note_bells(&self, bells: &[FollowerBell]) {
+        self.bell_count.store(u32::try_from(bells.len()).unwrap_or(u32::MAX), Ordering::SeqCst);
+    }
+
+    /// Any of the followers may take the call, so all of them look.
+    fn ring_bells(&self) {
+        if self.bell_count.load(Ordering::SeqCst) > 0 {
+            lock(&self.bells).iter().for_each(|bell| (bell.ring)());
+        }
     }
 
     /// Nobody is coming any more: the thread that was called has arrived, or has ended.
@@ -311,6 +356,7 @@ impl Roster {
             period.spare = Some(period.spare.map_or(left, |spare| spare.min(left)));
         }
         self.called.notify_one();
+        self.ring_bells();
     }
 
     fn may_order(&self, counts: Counts, waiting: u32) -> bool {
@@ -321,7 +367,7 @@ impl Roster {
     }
 
     /// Takes one call, if there is one.
-    fn take_call(&self) -> bool {
+    pub(crate) fn take_call(&self) -> bool {
         let take = |word| {
             let mut counts = Counts::unpack(word);
             counts.called = counts.called.checked_sub(1)?;
@@ -452,6 +498,29 @@ mod tests {
             assert_eq!(roster.wait(|| false, || 1), WaitOutcome::Over);
             roster.remove_follower();
             assert_eq!(roster.call(0), Answer::Nobody);
+        });
+    }
+
+    #[test]
+    fn a_call_rings_the_bells_of_followers_that_wait_for_more() {
+        check(|| {
+            let roster = Roster::new(Limits::fixed(2));
+            let rings = std::sync::Arc::new(AtomicU32::new(0));
+            let counted = std::sync::Arc::clone(&rings);
+            let ring = Box::new(move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+            });
+            roster.add_bell(FollowerBell { number: 1, ring });
+            roster.add_follower();
+            assert!(!roster.take_call());
+            assert_eq!(roster.call(0), Answer::Comes);
+            assert_eq!(rings.load(Ordering::SeqCst), 1);
+            assert!(roster.take_call() && !roster.take_call());
+            roster.remove_follower();
+            roster.remove_bell(1);
+            roster.add_follower();
+            assert_eq!(roster.call(0), Answer::Comes);
+            assert_eq!(rings.load(Ordering::SeqCst), 1);
         });
     }
 

@@ -15,7 +15,7 @@
 
 use crate::duty::{Bell, Duty, DutyEvent};
 use crate::load::{Activity, Load, LoadObserver};
-use crate::roster::{Limits, Roster, WaitOutcome};
+use crate::roster::{FollowerBell, Limits, Roster, WaitOutcome};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The leader is not suspended.
@@ -169,6 +169,22 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
     /// Ends one follower's wait.
     pub fn end_wait(&self, is_ended: &AtomicFlag) {
         self.roster.interrupt(|| is_ended.0.store(true, Ordering::Relaxed));
+    }
+
+    /// Takes a call for a follower, if there is one. A follower that waits for more than calls, such as for its own
+    /// fibers, uses this instead of [`wait_as_follower`](Self::wait_as_follower).
+    pub fn take_call(&self) -> bool {
+        self.roster.take_call()
+    }
+
+    /// Makes every call of a follower ring `bell`, too. The thread that it wakes uses [`take_call`](Self::take_call).
+    pub fn add_bell(&self, bell: FollowerBell) {
+        self.roster.add_bell(bell);
+    }
+
+    /// Undoes [`add_bell`](Self::add_bell) for the bell with this number.
+    pub fn remove_bell(&self, number: usize) {
+        self.roster.remove_bell(number);
     }
 
     /// The calling thread, which the system knows as `thread`, leads from now on. The call that its predecessor may be

@@ -9,6 +9,7 @@ module Thruway
   class CLI
     # Options whose value is a number, and the settings that they change.
     NUMBERS = { "--port" => :port, "--waiting-threads" => :waiting_threads,
+                "--fibers" => :fibers,
                 "--request-line-limit" => :request_line_bytes_max,
                 "--head-limit" => :head_bytes_max,
                 "--head-fields-limit" => :head_fields_max }.freeze

@@ -202,6 +202,12 @@ impl Engine {
         !self.store.turns.is_empty()
     }
 
+    /// The key of what has the next turn: the time since which it waits, less its credit.
+    #[must_use]
+    pub fn next_key_us(&self) -> Option<u64> {
+        self.store.turns.lowest_key_us()
+    }
+
     /// Returns the parts of the engine that other threads use.
     #[must_use]
     pub fn handle(&self) -> EngineHandle {

@@ -1,7 +1,7 @@
 //! Events on sockets: epoll, edge-triggered for connections.
 
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,6 +119,13 @@ impl Waiter {
         let ms = timeout.map(|timeout| timeout.as_nanos().div_ceil(1_000_000));
         let ms = ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
         thruway_sys::epoll::wait_ms(self.epoll.as_fd(), &mut events.list, ms)
+    }
+}
+
+impl AsFd for Waiter {
+    /// A descriptor that is readable while events are there, for a wait that is for more than these.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

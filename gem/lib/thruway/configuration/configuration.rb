@@ -19,7 +19,7 @@ module Thruway
     # The defaults. Times are those of Puma or nginx.
     DEFAULTS = {
       workers: 0, threads: 5, threads_min: nil, max_io_threads: 0, waiting_threads: 0,
-      port: 9292, rackup: "config.ru", preload: true,
+      fibers: 0, port: 9292, rackup: "config.ru", preload: true,
       drain_seconds: 30, worker_shutdown_seconds: 30, worker_boot_seconds: 60,
       first_byte_seconds: 30, head_seconds: 30, body_seconds: 60, keep_alive_seconds: 75,
       write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30,
@@ -60,6 +60,7 @@ module Thruway
       workers: ["start %d workers", 0..1024], threads: ["start %d threads", 1..1024],
       max_io_threads: ["start %d threads for marked requests", 0..1024],
       waiting_threads: ["start %d threads for requests that wait", 0..1024],
+      fibers: ["run %d requests in fibers", 0..30_000],
       head_fields_max: ["take heads of %d fields", 1..128]
     }.freeze
 
@@ -111,7 +112,7 @@ module Thruway
     # The engine's options on threads.
     def thread_limits
       { threads: threads, threads_min: threads_min, max_io_threads: max_io_threads,
-        waiting_threads: waiting_threads }
+        waiting_threads: waiting_threads, fibers: fibers }
     end
 
     # Raises `Failure` for settings that are out of range or contradict each other.

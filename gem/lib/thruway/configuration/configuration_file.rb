@@ -233,6 +233,11 @@ module Thruway
       @settings[:waiting_threads] = Integer(count || 0)
     end
 
+    # Runs requests in fibers, so many at a time in each worker at most.
+    def fibers(count)
+      @settings[:fibers] = Integer(count || 0)
+    end
+
     # Sets the command for hot restarts, instead of the one that started the server.
     def restart_command(command)
       @settings[:restart_words] = ShellWords.split(command.to_s)

@@ -6,6 +6,7 @@ require_relative "../support/latch"
 require_relative "../support/redirection"
 require_relative "../support/signals"
 require_relative "empty_input"
+require_relative "fiber_scheduler"
 require_relative "hijack"
 require_relative "sockets"
 require_relative "stream"
@@ -15,6 +16,10 @@ module Thruway
   # are too rare to be done in Rust. The engine calls the methods below `private` by their names.
   class Server
     TEXT = { "content-type" => "text/plain; charset=utf-8" }.freeze
+
+    # The options of fibers for requests. From Ruby 3.2, fibers have storage.
+    FIBER_OPTIONS =
+      { blocking: false, **(Fiber.method_defined?(:storage) ? { storage: nil } : {}) }.freeze
 
     EARLY_HINTS = "HTTP/1.1 103 Early Hints\r\n"
 
@@ -175,7 +180,8 @@ module Thruway
       {
         "rack.version" => [1, 6].freeze, "rack.errors" => $stderr, "rack.input" => EmptyInput,
         "rack.url_scheme" => @settings.url_scheme || "http", "rack.run_once" => false,
-        "rack.multithread" => threads_max > 1, "rack.multiprocess" => @settings.workers > 0,
+        "rack.multithread" => threads_max > 1 || @settings.fibers > 0,
+        "rack.multiprocess" => @settings.workers > 0,
         "rack.hijack?" => true, "puma.mark_as_io_bound" => method(:mark_as_io_bound),
         "thruway.mark_as_io_bound" => method(:mark_as_io_bound),
         "SCRIPT_NAME" => "", "SERVER_NAME" => "localhost", "SERVER_PORT" => "80",
@@ -188,6 +194,14 @@ module Thruway
     # ends, another thread may take the place of its thread.
     def mark_as_io_bound
       @engine.mark_as_io_bound
+    end
+
+    # Returns the scheduler of the calling thread's fibers.
+    def scheduler = FiberScheduler.create
+
+    # Returns a fiber that runs requests of the thread with that number. It inherits no storage.
+    def fiber(number)
+      Fiber.new(**FIBER_OPTIONS) { @engine.run_fiber(number) }
     end
 
     # Sets the body of a request. Returns the object that the engine closes after the request.

@@ -57,6 +57,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     #[arg(help_heading = "For applications")]
     pub(super) waiting_threads: Option<u16>,
+    /// Run requests in fibers, so many at a time in each process at most [default: 0, in threads]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=30_000))]
+    #[arg(help_heading = "For applications")]
+    pub(super) fibers: Option<u16>,
     /// The environment of the application: RACK_ENV and RAILS_ENV
     #[arg(short, long, value_name = "ENV", help_heading = "For applications")]
     pub(super) environment: Option<String>,
@@ -82,6 +86,7 @@ impl Serve {
         let said = [
             (self.threads.is_some(), "--threads"),
             (self.waiting_threads.is_some(), "--waiting-threads"),
+            (self.fibers.is_some(), "--fibers"),
             (self.environment.is_some(), "--environment"),
             (self.config.is_some(), "--config"),
             (self.pidfile.is_some(), "--pidfile"),

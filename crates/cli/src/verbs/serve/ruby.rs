@@ -100,6 +100,7 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
         ("--head-limit", serve.head_limit),
         ("--head-fields-limit", serve.head_fields_limit.map(u32::from)),
         ("--waiting-threads", serve.waiting_threads.map(u32::from)),
+        ("--fibers", serve.fibers.map(u32::from)),
     ];
     for (option, limit) in limits.into_iter().filter_map(|(o, limit)| Some((o, limit?))) {
         say(option, number(&limit));

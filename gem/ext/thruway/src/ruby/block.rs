@@ -13,13 +13,13 @@ use rb_sys::{ID, VALUE};
 
 use super::data_type::{DataType, Marker, ObjectData};
 use super::define;
+use super::fiber;
 use super::gvl::Protected;
 use super::immediate::NIL;
 use super::ractor;
 use super::raise;
 use super::string::RString;
 use super::symbol::Symbol;
-use super::thread;
 use super::value::PinnedObject;
 
 /// A block's function and the data that it owns. Another thread may call the block while an earlier call still waits
@@ -93,7 +93,7 @@ pub(crate) fn call_with_block<B: Block>(ruby: Protected, receiver: VALUE, name: 
     let gvl = ruby.gvl();
     let block_type = B::block_type();
     let class = block_type.class(ruby);
-    let lent = Lent { block, fiber: thread::current_fiber(gvl), is_open: Cell::new(true) };
+    let lent = Lent { block, fiber: fiber::current(gvl), is_open: Cell::new(true) };
     let block = block_type.data.wrap(gvl, class, Box::new(lent));
     let call = MethodCall { receiver, name: name.id(), block };
     // SAFETY: `run` gets back the address of `call`, which outlives both functions; `close` gets back the block's
@@ -139,7 +139,7 @@ unsafe extern "C" fn yielded<B: Block>(
         Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(values, count) },
         _ => &[],
     };
-    let is_inside = lent.fiber == thread::current_fiber(ruby.gvl());
+    let is_inside = lent.fiber == fiber::current(ruby.gvl());
     let caller = if is_inside { Caller::Method } else { Caller::Elsewhere };
     if lent.block.call(ruby, values, caller).is_continue() {
         return NIL;

@@ -57,6 +57,12 @@ impl<T: ObjectData + 'static> DataType<T> {
         unsafe { rb_sys::rb_data_typed_object_wrap(class.value(), value, &raw const self.raw) }
     }
 
+    /// Whether an object owns a value of this type.
+    pub(crate) fn is_of(&'static self, _: Gvl, object: VALUE) -> bool {
+        // SAFETY: any live object may be checked.
+        unsafe { rb_sys::rb_typeddata_is_kind_of(object, &raw const self.raw) != 0 }
+    }
+
     /// The value of an object, which stays on the caller's stack. Raises TypeError for an object of another type.
     pub(crate) fn get<'a>(&'static self, _: Protected, object: &'a VALUE) -> &'a T {
         // SAFETY: any live object may be checked; exceptions are caught further up.

@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
 //! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining methods), [`data_type`],
-//! [`block`], [`raise`], [`ractor`], [`event`].
+//! [`block`], [`raise`], [`ractor`], [`fiber`], [`event`].
 
 pub(crate) mod array;
 pub(crate) mod block;
@@ -20,6 +20,7 @@ pub(crate) mod data_type;
 pub(crate) mod define;
 pub(crate) mod encoding;
 pub(crate) mod event;
+pub(crate) mod fiber;
 pub(crate) mod gvl;
 pub(crate) mod hash;
 pub(crate) mod immediate;

@@ -16,6 +16,12 @@ pub(crate) fn to_u64(_: Protected, value: VALUE) -> u64 {
     unsafe { rb_sys::rb_num2ull(value) }
 }
 
+/// Converts a number to a floating point number, as Ruby converts arguments.
+pub(crate) fn to_f64(_: Protected, value: VALUE) -> f64 {
+    // SAFETY: a live object; exceptions are caught further up.
+    unsafe { rb_sys::rb_num2dbl(value) }
+}
+
 /// The value of an Integer that is encoded in its VALUE; `None` for other objects and for large numbers.
 pub(crate) fn small(value: VALUE) -> Option<i64> {
     // SAFETY: the value is a Fixnum.

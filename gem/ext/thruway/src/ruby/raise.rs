@@ -1,10 +1,13 @@
 //! Raises exceptions. No value with a destructor lives in a frame that Ruby unwinds.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 
 use rb_sys::VALUE;
 
-use super::gvl::Protected;
+use super::array::RArray;
+use super::gvl::{Gvl, Protected};
+use super::immediate::NIL;
+use super::module::RModule;
 use super::string::RString;
 
 /// Raises LoadError.
@@ -35,6 +38,35 @@ pub(crate) fn runtime_error(ruby: Protected, message: RString) -> ! {
 pub(crate) fn io_error(ruby: Protected, message: RString) -> ! {
     // SAFETY: the class is set when Ruby starts, and never changes.
     error(ruby, unsafe { rb_sys::rb_eIOError }, message)
+}
+
+/// Raises FiberError.
+pub(crate) fn fiber_error(ruby: Protected, message: RString) -> ! {
+    error(ruby, RModule::named(ruby.gvl(), c"FiberError").value(), message)
+}
+
+/// Raises an exception.
+pub(crate) fn exception(_: Protected, exception: VALUE) -> ! {
+    // SAFETY: Ruby checks the object; exceptions are caught further up.
+    unsafe { rb_sys::rb_exc_raise(exception) }
+}
+
+/// Raises what `raise(*arguments)` does.
+pub(crate) fn arguments(ruby: Protected, arguments: RArray) -> ! {
+    let all = [0, 1, 2].map(|at| arguments.get(ruby.gvl(), at).unwrap_or(NIL));
+    let count = arguments.len(ruby.gvl()).min(all.len());
+    let length = c_int::try_from(count).unwrap_or(0);
+    // SAFETY: the pointer is valid for `length` arguments; exceptions are caught further up.
+    let made = unsafe { rb_sys::rb_make_exception(length, all.as_ptr()) };
+    exception(ruby, made)
+}
+
+/// A RuntimeError that is not raised yet.
+pub(crate) fn new_runtime_error(_: Gvl, message: RString) -> VALUE {
+    // SAFETY: the class is set when Ruby starts, and never changes.
+    let class = unsafe { rb_sys::rb_eRuntimeError };
+    // SAFETY: the class is one of exceptions.
+    unsafe { rb_sys::rb_exc_new_str(class, message.value()) }
 }
 
 fn error(_: Protected, class: VALUE, message: RString) -> ! {

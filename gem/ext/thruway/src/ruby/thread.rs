@@ -10,12 +10,6 @@ pub(crate) fn current(_: Gvl) -> VALUE {
     unsafe { rb_sys::rb_thread_current() }
 }
 
-/// The calling fiber. No two threads share a fiber.
-pub(crate) fn current_fiber(_: Gvl) -> VALUE {
-    // SAFETY: the lock is held by a Ruby thread. May raise NoMemoryError only.
-    unsafe { rb_sys::rb_fiber_current() }
-}
-
 /// Lets the next thread run that waits for the interpreter lock, if there is one.
 pub(crate) fn yield_now(_: Gvl) {
     // SAFETY: the lock is held by a Ruby thread. The function checks no interrupts.

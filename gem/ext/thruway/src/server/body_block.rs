@@ -95,12 +95,13 @@ impl Responder<'_> {
         }
         // Without a successor, nothing would send the pieces while this thread blocks.
         let leadership = &self.engine.leadership;
-        let has_successor = leadership.has_successor(context.number);
+        let has_successor = leadership.has_successor(context.server_thread.get());
         if total > GATHERED_BYTES_MAX || !has_successor {
             return false;
         }
         piece.read(gvl, |piece| gathered.extend_from_slice(piece));
         leadership.roles().note_gathering();
+        self.engine.note_gathering();
         true
     }
 }

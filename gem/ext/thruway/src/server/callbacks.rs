@@ -6,7 +6,7 @@ use rb_sys::VALUE;
 
 use super::roots::{Root, Roots};
 use crate::ruby::call::call;
-use crate::ruby::{Gvl, Protected, RString, Symbol, is_true};
+use crate::ruby::{Gvl, Protected, RString, Symbol, is_true, number};
 
 /// A `Thruway::Server`, and the names of the methods that are called.
 pub(super) struct Callbacks {
@@ -23,6 +23,8 @@ pub(super) struct Callbacks {
     no_file: Symbol,
     upgrade: Symbol,
     socket_event: Symbol,
+    fiber: Symbol,
+    scheduler: Symbol,
 }
 
 /// A request that has ended.
@@ -53,6 +55,8 @@ impl Callbacks {
             no_file: symbol(c"no_file"),
             upgrade: symbol(c"upgrade"),
             socket_event: symbol(c"socket_event"),
+            fiber: symbol(c"fiber"),
+            scheduler: symbol(c"scheduler"),
         }
     }
 
@@ -69,6 +73,17 @@ impl Callbacks {
     /// Adds the client's certificate to the environment of a request.
     pub(super) fn certificate(&self, ruby: Protected, env: VALUE, certificate: RString) {
         call(ruby, self.server(), self.certificate, &[env, certificate.value()]);
+    }
+
+    /// A new fiber that runs the requests of thread `me`, once it is transferred to.
+    pub(super) fn fiber(&self, ruby: Protected, me: usize) -> VALUE {
+        let number = number::from_u64(ruby.gvl(), me as u64);
+        call(ruby, self.server(), self.fiber, &[number])
+    }
+
+    /// A new scheduler for the fibers of the calling thread.
+    pub(super) fn scheduler(&self, ruby: Protected) -> VALUE {
+        call(ruby, self.server(), self.scheduler, &[])
     }
 
     /// Logs an exception of the application. Returns the response for it.

@@ -9,11 +9,13 @@ use thruway_serve::Ticket;
 use crate::ruby::NIL;
 use crate::ruby::data_type::Marker;
 
-/// A thread's request. Used with the interpreter lock held.
+/// The request of a thread, or of a fiber. Used with the interpreter lock held.
 pub(super) struct Context {
-    /// The thread's number.
+    /// The number of the thread, or of the fiber behind all threads.
     pub(super) number: usize,
     pub(super) thread: Cell<VALUE>,
+    /// The number of the thread that serves the request, which may be in a fiber.
+    pub(super) server_thread: Cell<usize>,
     pub(super) env: Cell<VALUE>,
     /// `rack.input`, if the request has a body.
     pub(super) input: Cell<VALUE>,
@@ -79,6 +81,7 @@ impl Context {
         Self {
             number,
             thread: Cell::new(NIL),
+            server_thread: Cell::new(number),
             env: Cell::new(NIL),
             input: Cell::new(NIL),
             returned: Cell::new(NIL),

@@ -9,10 +9,10 @@ use thruway_serve::{Exchange, Handler, SocketEvent, Ticket, tls};
 
 use super::context::Stage;
 use super::rack_engine::RackEngine;
-use super::request::{Input, ReadyRequest, Request};
+use super::request::Request;
 use super::sender::Sender;
 use super::shared_engine::EventBuffer;
-use super::sockets::ReadyEvent;
+use super::work::{Input, ReadyEvent, ReadyRequest};
 use crate::ruby::call::call;
 use crate::ruby::{Gvl, NIL, RString, Raised, is_true, number, thread};
 
@@ -49,7 +49,7 @@ impl Handler for Receive<'_> {
 }
 
 /// The work that the engine has found.
-enum Turn {
+pub(super) enum Turn {
     Request(ReadyRequest),
     Event(ReadyEvent),
     Work,
@@ -62,7 +62,10 @@ impl RackEngine {
     /// resumes.
     pub(super) fn serve(&self, gvl: Gvl, me: usize) -> Result<(), Raised> {
         self.contexts[me].thread.set(thread::current(gvl));
-        let ended = self.take_turns(gvl, me);
+        let ended = match &self.fibers {
+            None => self.take_turns(gvl, me),
+            Some(fibers) => self.take_fiber_turns(gvl, me, fibers),
+        };
         if self.home.is_left() {
             // In a forked child, this thread is the only one, and everything else belongs to the parent.
             return ended.map(drop);
@@ -92,17 +95,24 @@ impl RackEngine {
                 None => {}
                 Some(Role::Lead) => self.lead(gvl, me, &mut events)?,
                 Some(Role::Follow) => {
-                    let waited = self.leadership.follow(gvl);
-                    let interrupted = gvl.catch(thread::check_interrupts);
-                    if waited == WaitOutcome::Dismissed {
-                        self.note_dismissal(me, interrupted.is_err());
-                        return interrupted.map(|()| waited);
+                    if let Some(dismissed) = self.follow(gvl, me)? {
+                        return Ok(dismissed);
                     }
-                    interrupted?;
                 }
             }
         }
         Ok(WaitOutcome::Over)
+    }
+
+    /// Waits as a follower. Returns the outcome if the thread was dismissed.
+    pub(super) fn follow(&self, gvl: Gvl, me: usize) -> Result<Option<WaitOutcome>, Raised> {
+        let waited = self.leadership.follow(gvl);
+        let interrupted = gvl.catch(thread::check_interrupts);
+        if waited == WaitOutcome::Dismissed {
+            self.note_dismissal(me, interrupted.is_err());
+            return interrupted.map(|()| Some(waited));
+        }
+        interrupted.map(|()| None)
     }
 
     /// Notes that thread `me` was dismissed. If it `is_interrupted` as well, Ruby replaces it, so it counts on.
@@ -114,14 +124,14 @@ impl RackEngine {
         self.leadership.note_threads();
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.is_stopping.get() && self.engine.lock().is_done()
     }
 
     /// Whether the leader waits in the application for anything but the lock, which the calling thread holds. Where
     /// Ruby does not report waits, this asks for the state of the leader's thread. The check lets other threads run
     /// if their time has come, and raises pending interrupts of this thread.
-    fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, Raised> {
+    pub(super) fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, Raised> {
         let roles = self.leadership.roles();
         if roles.load.is_reported() {
             return Ok(roles.is_leader_blocked());
@@ -131,9 +141,7 @@ impl RackEngine {
     }
 
     fn lead(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) -> Result<(), Raised> {
-        self.flush_gathered();
-        // A thread that has lost the lead does not poll after its response.
-        self.contexts.iter().for_each(|context| context.corks.set(false));
+        self.begin_to_lead();
         while self.leadership.leads(me) && !self.is_over() {
             self.log_warnings(gvl)?;
             self.ask_for_older(gvl, events);
@@ -154,8 +162,15 @@ impl RackEngine {
         Ok(())
     }
 
+    /// Runs when a thread begins to lead.
+    pub(super) fn begin_to_lead(&self) {
+        self.flush_gathered();
+        // A thread that has lost the lead does not poll after its response.
+        self.contexts.iter().for_each(|context| context.corks.set(false));
+    }
+
     /// Runs between two calls of the application, if this thread still leads.
-    fn after_call(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) {
+    pub(super) fn after_call(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) {
         if self.leadership.leads(me) {
             self.engine.poll_if_due(events);
             self.leadership.pass_lock(gvl);
@@ -164,7 +179,7 @@ impl RackEngine {
 
     /// Sends the gathered pieces of all other threads. Those threads are blocked, and their next piece may be far
     /// away.
-    fn flush_gathered(&self) {
+    pub(super) fn flush_gathered(&self) {
         for context in &self.contexts {
             if context.stage.get() == Stage::Gathering {
                 Sender::new(&self.engine, context).start_stream();
@@ -173,7 +188,7 @@ impl RackEngine {
     }
 
     /// Logs failures of the engine.
-    fn log_warnings(&self, gvl: Gvl) -> Result<(), Raised> {
+    pub(super) fn log_warnings(&self, gvl: Gvl) -> Result<(), Raised> {
         loop {
             let warning = self.engine.lock().warning();
             let text = warning.map(|warning| RString::binary(gvl, warning.to_string().as_bytes()));
@@ -191,7 +206,7 @@ impl RackEngine {
         self.hijack.get().allocate(gvl, &variables)
     }
 
-    fn turn(&self, gvl: Gvl) -> Turn {
+    pub(super) fn turn(&self, gvl: Gvl) -> Turn {
         let mut receive = Receive { engine: self, gvl, request: None, event: None };
         let mut engine = self.engine.lock();
         if tls::is_handshake_next(&engine) {
@@ -208,7 +223,7 @@ impl RackEngine {
     }
 
     /// Runs a TLS handshake, which computes for long, without the interpreter lock.
-    fn shake_hands(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
+    pub(super) fn shake_hands(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
         let engine = &*self.engine;
         gvl.release(|| tls::handshake_turn(&mut engine.lock()), || ());
         // The handshake did not run if an interrupt is pending for this thread.
@@ -219,7 +234,7 @@ impl RackEngine {
 
     /// Asks siblings for a request that has waited longer than those here, to serve it first. A request that is
     /// already on its way is served first as well. If one has arrived, the lock is not released.
-    fn ask_for_older(&self, gvl: Gvl, events: &mut EventBuffer) {
+    pub(super) fn ask_for_older(&self, gvl: Gvl, events: &mut EventBuffer) {
         if !self.engine.lock().ask_for_older() || self.engine.take_offer(events) {
             return;
         }
@@ -229,7 +244,7 @@ impl RackEngine {
     }
 
     /// Waits for work without the interpreter lock.
-    fn wait(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
+    pub(super) fn wait(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
         let (engine, roles) = (&*self.engine, self.leadership.roles());
         // From here on, the standby takes in nothing without this thread's knowledge: see `Standby::stand_in`.
         roles.dismiss_standby();

@@ -77,6 +77,28 @@ impl Leadership {
         with_activity(|activity| self.state.leave_application(&self.roles, activity, me, took_us));
     }
 
+    /// Called before a fiber goes on, by a thread that `leads` or not. `waits` states whether other work waits at the
+    /// engine. Returns the time.
+    pub(super) fn enter_slice(&self, leads: bool, waits: bool) -> u64 {
+        if leads {
+            return self.enter_application(waits);
+        }
+        with_activity(|activity| self.state.enter_beside(&self.roles, activity));
+        monotonic_us()
+    }
+
+    /// Called when a fiber has given the thread back, which led or not when the fiber went on.
+    pub(super) fn leave_slice(&self, led: bool, me: ThreadNumber, entered_us: u64) {
+        with_activity(|activity| {
+            if led {
+                let took_us = monotonic_us().saturating_sub(entered_us);
+                self.state.leave_application(&self.roles, activity, me, took_us);
+            } else {
+                self.state.leave_beside(&self.roles, activity);
+            }
+        });
+    }
+
     /// Whether another thread takes the lead if thread `me` blocks now.
     pub(super) fn has_successor(&self, me: ThreadNumber) -> bool {
         self.state.has_successor(&self.roles, me)

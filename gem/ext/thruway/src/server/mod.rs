@@ -7,6 +7,7 @@
 //! 2. `lead` and `leadership`: the turns of a thread, and which thread leads. `roles` joins the state machine of
 //!    `thruway-roles` to the engine; `shared_engine`, `standby` and `gvl_events` serve it while no thread is at the
 //!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
+//!    `fibers`: requests that wait without a thread. `lead_fibers`: the turns of a thread that has such requests.
 //! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body`,
 //!    `body_block` and `sender`: from what the application returns to what the client gets. `sockets`: what it has
 //!    upgraded.
@@ -19,12 +20,14 @@ mod callbacks;
 mod collections;
 mod context;
 mod env;
+mod fibers;
 mod files;
 mod forks;
 mod gvl_events;
 mod head_fields;
 mod helpers;
 mod lead;
+mod lead_fibers;
 mod leadership;
 mod options;
 mod process;
@@ -39,6 +42,7 @@ mod shared_engine;
 mod sockets;
 mod standby;
 mod upgrade;
+mod work;
 mod worker_group;
 
 pub(crate) use ruby_class::define;

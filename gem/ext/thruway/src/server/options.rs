@@ -14,6 +14,7 @@ use super::callbacks::Callbacks;
 use super::collections::{self, Totals};
 use super::context::Context;
 use super::env::Environments;
+use super::fibers::pool::Fibers;
 use super::files::DeclaredFolders;
 use super::forks::HomeProcess;
 use super::helpers::Helpers;
@@ -31,6 +32,10 @@ use crate::ruby::{
 /// Threads of one kind in one server at most.
 const THREADS_MAX: u32 = 1024;
 
+/// Requests in fibers of one server at most: the system allows a process some 65,000 mappings, and each fiber's stack
+/// takes two.
+const FIBERS_MAX: usize = 30_000;
+
 /// The options of a server as they were read, before any has an effect.
 #[derive(Clone, Copy)]
 pub(super) struct Options {
@@ -46,6 +51,8 @@ pub(super) struct Options {
     worker_table: VALUE,
     worker: usize,
     limits: Limits,
+    /// Requests in fibers at most; zero for requests in threads.
+    fibers: usize,
     /// Strings.
     fair_by: RString,
     client_source: RString,
@@ -106,6 +113,7 @@ impl Options {
             worker_table: at(c"worker_table"),
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
             limits: read_limits(number),
+            fibers: size(c"fibers").min(FIBERS_MAX),
             fair_by: RString::convert(ruby, at(c"fair_by")),
             client_source: RString::convert(ruby, at(c"client_source")),
             trusted_proxies: RString::convert(ruby, at(c"trusted_proxies")),
@@ -159,6 +167,7 @@ impl Options {
         let helpers = Helpers::start(&engine, &roles, pauses)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         let roots = Arc::<Roots>::default();
+        let threads = limits.threads() as usize;
         Ok(Box::new(RackEngine {
             this: Cell::new(NIL),
             engine,
@@ -166,7 +175,9 @@ impl Options {
             environments: RefCell::new(Environments::new(gvl, &roots, self.env)),
             leadership: Leadership::new(roles),
             collections,
-            contexts: (0..limits.threads() as usize).map(Context::new).collect(),
+            contexts: (0..threads + self.fibers).map(Context::new).collect(),
+            fibers: (self.fibers > 0).then(|| Fibers::new(threads, threads..threads + self.fibers)),
+            gathers: Cell::new(false),
             files,
             is_stopping: Cell::new(false),
             home: HomeProcess::current(),

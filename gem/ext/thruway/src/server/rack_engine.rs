@@ -11,6 +11,7 @@ use super::callbacks::Callbacks;
 use super::collections::Totals;
 use super::context::Context;
 use super::env::Environments;
+use super::fibers::pool::Fibers;
 use super::files::DeclaredFolders;
 use super::forks::HomeProcess;
 use super::helpers::Helpers;
@@ -34,6 +35,10 @@ pub(super) struct RackEngine {
     pub(super) helpers: Cell<Option<Helpers>>,
     pub(super) environments: RefCell<Environments>,
     pub(super) leadership: Leadership,
+    /// `None` where requests run in threads.
+    pub(super) fibers: Option<Fibers>,
+    /// Whether a request in a fiber has gathered pieces since its fiber went on.
+    pub(super) gathers: Cell<bool>,
     /// `None` without metrics, and where Ruby reports its pauses.
     pub(super) collections: Option<Totals>,
     pub(super) contexts: Vec<Context>,
@@ -65,6 +70,8 @@ pub(super) struct Names {
     pub(super) of_server: Symbol,
     pub(super) of_request: Symbol,
     pub(super) of_body: Symbol,
+    pub(super) keys: Symbol,
+    pub(super) storage: Symbol,
 }
 
 impl Names {
@@ -83,6 +90,8 @@ impl Names {
             of_server: symbol(c"@server"),
             of_request: symbol(c"@request"),
             of_body: symbol(c"@body"),
+            keys: symbol(c"keys"),
+            storage: symbol(c"storage"),
         }
     }
 }
@@ -98,9 +107,19 @@ impl RackEngine {
     /// Called after the application has returned to thread `me`, which called it at `entered_us`.
     pub(super) fn leave_application(&self, gvl: Gvl, me: usize, entered_us: u64) {
         self.leadership.leave_application(me, entered_us);
+        self.note_collections(gvl);
+    }
+
+    /// Measures the collector's pauses since the last call, where Ruby does not report them.
+    pub(super) fn note_collections(&self, gvl: Gvl) {
         if let Some(collections) = &self.collections {
             collections.note(gvl);
         }
+    }
+
+    /// Notes that a request has gathered pieces. If it runs in a fiber, they leave when the fiber waits.
+    pub(super) fn note_gathering(&self) {
+        self.gathers.set(self.fibers.is_some());
     }
 
     /// Ends all activity outside of Ruby's threads, none of which may be in the engine any more. After that the
@@ -124,6 +143,9 @@ impl ObjectData for RackEngine {
         marker.mark(self.this.get());
         self.roots.mark(marker);
         self.contexts.iter().for_each(|context| context.mark(marker));
+        if let Some(fibers) = &self.fibers {
+            fibers.mark(marker);
+        }
     }
 }
 

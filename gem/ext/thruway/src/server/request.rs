@@ -1,17 +1,15 @@
 //! One request in the application: the call, its response, and the work after the response.
 
 use std::cell::Cell;
-use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
-use thruway_http1::response::ResponseConstraints;
-use thruway_serve::{Body, Ticket};
 
 use super::callbacks::FinishedRequest;
 use super::context::{Context, Stage};
 use super::rack_engine::RackEngine;
 use super::response::Responder;
 use super::sender::Sender;
+use super::work::Input;
 use crate::ruby::call::call;
 use crate::ruby::raise;
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, Raised};
@@ -23,38 +21,6 @@ const RETURNED: &str =
 /// Ends the thread of a forked process, and so the process.
 pub(super) fn end_fork(ruby: Protected) -> ! {
     raise::runtime_error(ruby, RString::binary(ruby.gvl(), RETURNED.as_bytes()))
-}
-
-/// A request that is ready for the application.
-pub(super) struct ReadyRequest {
-    pub(super) env: VALUE,
-    pub(super) ticket: Ticket,
-    pub(super) constraints: ResponseConstraints,
-    pub(super) input: Input,
-    /// The client's certificate in DER.
-    pub(super) certificate: Option<RString>,
-    /// Whether the application may upgrade the connection.
-    pub(super) upgrades: bool,
-}
-
-/// A request's body in the form that Ruby receives.
-#[derive(Clone, Copy)]
-pub(super) enum Input {
-    None,
-    /// The bytes as a String.
-    Bytes(RString),
-    /// A descriptor as an Integer.
-    File(VALUE),
-}
-
-impl Input {
-    pub(super) fn new(gvl: Gvl, body: Body) -> Self {
-        match body {
-            Body::Memory(bytes) if bytes.is_empty() => Self::None,
-            Body::Memory(bytes) => Self::Bytes(RString::binary(gvl, &bytes)),
-            Body::File { file, .. } => Self::File(rb_sys::LONG2NUM(file.into_raw_fd().into())),
-        }
-    }
 }
 
 /// One call of the application, in one thread.

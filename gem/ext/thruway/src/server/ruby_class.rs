@@ -10,7 +10,7 @@ use super::context::{Context, Stage};
 use super::options::Options;
 use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::sender::{self, Sender};
-use super::{process, sockets, worker_group};
+use super::{fibers, process, sockets, worker_group};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{
     Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise, thread,
@@ -20,6 +20,7 @@ use crate::ruby::{
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
     worker_group::define(ruby, thruway);
     process::define(ruby, thruway);
+    fibers::define(ruby, thruway);
     let Some(class) = define::class_under(ruby, thruway, c"Engine") else { return };
     let gvl = ruby.gvl();
     define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
@@ -28,6 +29,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"wait_for_order", Method::of_0(wait_for_order));
     define::method(gvl, class, c"arrive", Method::of_1(arrive));
     define::method(gvl, class, c"mark_as_io_bound", Method::of_0(mark_as_io_bound));
+    define::method(gvl, class, c"run_fiber", Method::of_1(run_fiber));
     define::method(gvl, class, c"drain", Method::of_1(drain));
     define::method(gvl, class, c"give_up", Method::of_0(give_up));
     define::method(gvl, class, c"announce_end", Method::of_0(announce_end));
@@ -100,11 +102,18 @@ fn kind(error: &thruway_serve::Error) -> &'static str {
 /// `engine.serve(n)`: runs the thread of that number until the server stops.
 fn serve(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
-    let me = number::small_count(number).min(engine.contexts.len() - 1);
+    let threads = engine.leadership.roles().limits().threads() as usize;
+    let me = number::small_count(number).min(threads - 1);
     match engine.serve(ruby.gvl(), me) {
         Ok(()) => NIL,
         Err(raised) => raised.resume(ruby),
     }
+}
+
+/// `engine.run_fiber(n)`: runs requests of the thread of that number, in a fiber that the server transfers to.
+fn run_fiber(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    engine.run_fiber(ruby, number::small_count(number))
 }
 
 /// `engine.wait_for_order`: waits until one more thread is to be started; false if none is any more.

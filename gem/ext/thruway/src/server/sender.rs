@@ -5,11 +5,13 @@ use std::os::fd::{IntoRawFd, RawFd};
 use rb_sys::VALUE;
 use thruway_http1::response::PartialHead;
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
+use thruway_roles::Awaited;
 use thruway_serve::{Direction, Payload, Response, Ticket, WriteOutcome};
 
 use super::context::{Context, Stage};
+use super::fibers::scheduler::{self, FiberScheduler};
 use super::shared_engine::SharedEngine;
-use crate::ruby::{Gvl, Protected, RString, thread};
+use crate::ruby::{Gvl, NIL, Protected, RString, thread};
 
 /// The size up to which a body is copied behind its head, which is cheaper than sending two pieces.
 const COPIED_BYTES_MAX: usize = 8 << 10;
@@ -17,6 +19,7 @@ const COPIED_BYTES_MAX: usize = 8 << 10;
 /// The time between two checks of a client that is waited for. An end of the thread, or a timeout, is noticed that
 /// late.
 const LOOK_MS: i32 = 100;
+const LOOK_US: u64 = LOOK_MS as u64 * 1_000;
 
 /// Sends the response to one thread's request.
 #[derive(Clone, Copy)]
@@ -184,7 +187,11 @@ fn wait_below(
             return true;
         }
         let Some((socket, direction)) = engine.socket(ticket) else { return false };
-        ruby.gvl().release(|| wait_for(socket, direction), || ());
+        let mut object = NIL;
+        match scheduler::current(ruby, &mut object) {
+            Some(scheduler) => wait_in_fiber(ruby, scheduler, socket, direction),
+            None => ruby.gvl().release(|| wait_for(socket, direction), || ()),
+        }
         thread::check_interrupts(ruby);
         let mut engine = engine.lock();
         // All threads may be waiting here, so that none of them advances the engine's clock.
@@ -194,14 +201,28 @@ fn wait_below(
     false
 }
 
+/// As [`wait_for`], but other fibers run meanwhile.
+fn wait_in_fiber(
+    ruby: Protected,
+    scheduler: &FiberScheduler,
+    descriptor: RawFd,
+    direction: Direction,
+) {
+    let events = u32::from(events_of(direction).unsigned_abs());
+    scheduler.suspend(ruby, Awaited::Io { descriptor, events }, Some(LOOK_US));
+}
+
+fn events_of(direction: Direction) -> i16 {
+    match direction {
+        Direction::In => libc::POLLIN,
+        Direction::Out => libc::POLLOUT,
+    }
+}
+
 /// Waits until `socket` is writable, or readable, as `direction` states. If the socket is closed, or another thread
 /// reads its bytes, the wait ends with the next check.
 fn wait_for(socket: RawFd, direction: Direction) {
-    let events = match direction {
-        Direction::In => libc::POLLIN,
-        Direction::Out => libc::POLLOUT,
-    };
-    let mut polled = libc::pollfd { fd: socket, events, revents: 0 };
+    let mut polled = libc::pollfd { fd: socket, events: events_of(direction), revents: 0 };
     // SAFETY: the pointer is to one entry; a closed descriptor is reported, not touched.
     unsafe { libc::poll(&raw mut polled, 1, LOOK_MS) };
 }

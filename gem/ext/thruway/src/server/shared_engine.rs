@@ -1,17 +1,21 @@
 //! The engine as it is shared by Ruby's threads and the standby.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use thruway_serve::{Direction, Engine, EngineHandle, Events, Ticket, Waiter};
+use thruway_serve::{Attention, Direction, Engine, EngineHandle, Events, Ticket, Waiter};
 
+use super::fibers::waiter::{FiberWaiter, ReadyDescriptors};
 use super::roles::Roles;
 
 /// The time for which a sibling's offer is awaited. A sibling that can give a request needs a tenth of that.
 const OFFER_MS: u64 = 1;
 const OFFER_MAX: Duration = Duration::from_millis(OFFER_MS);
+
+/// The time between two looks at the engine while fibers run and no request can begin.
+pub(super) const ATTEND_INTERVAL_US: u64 = 500;
 
 /// An engine behind its mutex, and the operations that need no lock.
 pub(super) struct SharedEngine {
@@ -61,6 +65,47 @@ impl SharedEngine {
             // This thread is going to wait for the interpreter lock.
             roles.summon_standby();
         }
+    }
+
+    /// As [`wait_for_turn`](Self::wait_for_turn), but the wait also ends with an event of the caller's fibers, or after
+    /// `limit`. If the server `is_full`, so that no request can begin, the caller does what needs no application.
+    pub(super) fn wait_with_fibers(
+        &self,
+        events: &mut EventBuffer,
+        fibers: &FiberWaiter,
+        ready: &mut ReadyDescriptors,
+        limit: Option<Duration>,
+        is_full: bool,
+    ) {
+        let begun = Instant::now();
+        while is_full || !self.lock().wants_turn() {
+            let engine_limit = if is_full {
+                let attention = self.attend(events);
+                if attention.is_woken && self.lock().wants_turn() {
+                    return;
+                }
+                attention.rest
+            } else {
+                self.lock().begin_wait(None).map(Duration::from_millis)
+            };
+            let left = limit.map(|limit| limit.saturating_sub(begun.elapsed()));
+            let timeout = [engine_limit, left].into_iter().flatten().min();
+            let end = fibers.wait(Some(self.handle.waiter.as_fd()), ready, timeout);
+            if end.engine {
+                self.handle.waiter.wait(&mut events.0, Some(0));
+            }
+            if !is_full {
+                self.lock().take(&mut events.0);
+            }
+            if end.own || limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                return;
+            }
+        }
+    }
+
+    /// Takes in events, and does what needs no application.
+    pub(super) fn attend(&self, events: &mut EventBuffer) -> Attention {
+        self.lock().attend(&mut events.0)
     }
 
     /// Takes in an offer of a sibling that has already arrived. Returns true if no offer is awaited any more.

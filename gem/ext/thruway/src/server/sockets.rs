@@ -2,62 +2,47 @@
 
 use rb_sys::VALUE;
 use thruway_serve::websocket::{self, CloseCode, Deflater};
-use thruway_serve::{SocketEvent, Ticket, UpgradeTo};
+use thruway_serve::{Ticket, UpgradeTo};
 
 use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::request::end_fork;
 use super::shared_engine::SharedEngine;
+use super::work::ReadyEvent;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Raised, boolean, is_true, number, raise};
 
 /// The number of clients of a broadcast that are served under one lock of the engine.
 const BROADCAST_CLIENTS: usize = 64;
 
-/// An event of a connection, in the form for Ruby.
-#[derive(Clone, Copy)]
-pub(super) struct ReadyEvent {
-    ticket: Ticket,
-    /// The number of a kind that `Thruway::Sockets` knows.
-    kind: u64,
-    /// The bytes of a message, or a close code.
-    data: VALUE,
-}
-
-impl ReadyEvent {
-    pub(super) fn new(gvl: Gvl, ticket: Ticket, event: SocketEvent) -> Self {
-        let (kind, data) = match event {
-            SocketEvent::Opened => (0, NIL),
-            SocketEvent::Message(message) if message.is_text => {
-                (1, RString::new(gvl, &message.bytes).value())
-            }
-            SocketEvent::Message(message) => (1, RString::binary(gvl, &message.bytes).value()),
-            SocketEvent::Drained => (2, NIL),
-            SocketEvent::Shutdown => (3, NIL),
-            SocketEvent::Ended(code) => (4, number::from_u64(gvl, code.number().into())),
-        };
-        Self { ticket, kind, data }
-    }
-}
-
 impl RackEngine {
     /// Passes an event to the application.
     pub(super) fn call_socket(&self, gvl: Gvl, me: usize, event: ReadyEvent) -> Result<(), Raised> {
-        let ReadyEvent { ticket, kind, data } = event;
         let waits = self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_application(waits);
-        let request = number::from_u64(gvl, ticket.request());
-        let kind = number::from_u64(gvl, kind);
-        let ended = gvl.catch(|ruby| self.callbacks.socket_event(ruby, [request, kind, data]));
+        let ended = self.pass_event(gvl, event);
         if self.home.is_left() {
             return ended.and_then(|()| gvl.catch(|ruby| end_fork(ruby)));
         }
         self.leave_application(gvl, me, entered_us);
+        self.end_event(me, event.ticket);
+        ended
+    }
+
+    /// Calls the handler of an event.
+    pub(super) fn pass_event(&self, gvl: Gvl, event: ReadyEvent) -> Result<(), Raised> {
+        let ReadyEvent { ticket, kind, data } = event;
+        let request = number::from_u64(gvl, ticket.request());
+        let kind = number::from_u64(gvl, kind);
+        gvl.catch(|ruby| self.callbacks.socket_event(ruby, [request, kind, data]))
+    }
+
+    /// Called when thread `me` has handled an event of a connection, which may have another one.
+    pub(super) fn end_event(&self, me: usize, ticket: Ticket) {
         let has_work = self.engine.lock().socket(ticket).done();
         if has_work && !self.leadership.leads(me) {
             // The leader may be waiting for events, and this event came without any.
             self.engine.wake();
         }
-        ended
     }
 }
 

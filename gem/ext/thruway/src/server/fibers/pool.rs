@@ -1,0 +1,113 @@
+//! The fibers of one thread that run requests. A fiber that has finished a request runs another.
+
+use std::cell::{Cell, RefCell};
+
+use rb_sys::VALUE;
+
+use crate::ruby::NIL;
+use crate::ruby::data_type::Marker;
+use crate::server::work::Work;
+
+/// Fibers without a request that are kept, each with its stack.
+const IDLE_MAX: usize = 64;
+
+/// Work for a fiber, and the context in which it runs.
+#[derive(Clone, Copy)]
+pub(in crate::server) struct FiberJob {
+    pub(in crate::server) work: Work,
+    pub(in crate::server) context: usize,
+}
+
+/// The fibers of one thread.
+pub(in crate::server) struct FiberPool {
+    /// The thread's `Thruway::FiberScheduler`; nil before the thread has begun.
+    scheduler: Cell<VALUE>,
+    idle: RefCell<Vec<VALUE>>,
+    /// The work of the fiber to which the thread transfers next.
+    job: Cell<Option<FiberJob>>,
+}
+
+impl Default for FiberPool {
+    fn default() -> Self {
+        Self { scheduler: Cell::new(NIL), idle: RefCell::default(), job: Cell::new(None) }
+    }
+}
+
+impl FiberPool {
+    /// A new thread takes the place of the pool's.
+    pub(in crate::server) fn enter(&self, scheduler: VALUE) {
+        self.idle.borrow_mut().clear();
+        self.job.set(None);
+        self.scheduler.set(scheduler);
+    }
+
+    pub(in crate::server) fn scheduler(&self) -> VALUE {
+        self.scheduler.get()
+    }
+
+    /// Takes an idle fiber.
+    pub(in crate::server) fn take_idle(&self) -> Option<VALUE> {
+        self.idle.borrow_mut().pop()
+    }
+
+    /// Keeps a fiber that has finished its work. Returns false if there are enough of them.
+    pub(in crate::server) fn keep_idle(&self, fiber: VALUE) -> bool {
+        let mut idle = self.idle.borrow_mut();
+        let has_room = idle.len() < IDLE_MAX;
+        if has_room {
+            idle.push(fiber);
+        }
+        has_room
+    }
+
+    pub(in crate::server) fn set_job(&self, job: FiberJob) {
+        self.job.set(Some(job));
+    }
+
+    pub(in crate::server) fn take_job(&self) -> Option<FiberJob> {
+        self.job.take()
+    }
+
+    pub(in crate::server) fn mark(&self, marker: Marker) {
+        marker.mark(self.scheduler.get());
+        self.idle.borrow().iter().for_each(|fiber| marker.mark(*fiber));
+        if let Some(job) = self.job.get() {
+            job.work.mark(marker);
+        }
+    }
+}
+
+/// The requests of a server that run in fibers.
+pub(in crate::server) struct Fibers {
+    /// One pool for each thread.
+    pub(in crate::server) pools: Vec<FiberPool>,
+    /// The contexts that no request uses, by their numbers.
+    free: RefCell<Vec<usize>>,
+}
+
+impl Fibers {
+    /// Fibers for the threads of these numbers, with the contexts of those numbers.
+    pub(in crate::server) fn new(threads: usize, contexts: std::ops::Range<usize>) -> Self {
+        Self {
+            pools: std::iter::repeat_with(FiberPool::default).take(threads).collect(),
+            free: RefCell::new(contexts.rev().collect()),
+        }
+    }
+
+    /// Whether as many requests run in fibers as may.
+    pub(in crate::server) fn is_full(&self) -> bool {
+        self.free.borrow().is_empty()
+    }
+
+    pub(in crate::server) fn take_context(&self) -> Option<usize> {
+        self.free.borrow_mut().pop()
+    }
+
+    pub(in crate::server) fn free_context(&self, context: usize) {
+        self.free.borrow_mut().push(context);
+    }
+
+    pub(in crate::server) fn mark(&self, marker: Marker) {
+        self.pools.iter().for_each(|pool| pool.mark(marker));
+    }
+}

@@ -1,0 +1,390 @@
+//! The work of a thread whose requests run in fibers.
+//!
+//! The thread's root fiber is the loop of the server. It leads or follows as any other thread does. In addition it goes
+//! on with fibers whose wait is over. A fiber that is ready and a request that waits take turns by the time since
+//! which each of them waits. While a fiber computes for long, or blocks the thread, another thread takes the lead, and
+//! this one goes on with its fibers beside that leader.
+
+use std::cell::Cell;
+
+use rb_sys::VALUE;
+use thruway_roles::{FollowerBell, Role, WaitOutcome};
+use thruway_serve::monotonic_us;
+
+use super::fibers::pool::{FiberJob, FiberPool, Fibers};
+use super::fibers::scheduler::{FiberScheduler, TYPE as SCHEDULER_TYPE};
+use super::fibers::waiter::ReadyDescriptors;
+use super::lead::Turn;
+use super::rack_engine::RackEngine;
+use super::request::{Request, end_fork};
+use super::sender::Sender;
+use super::shared_engine::{ATTEND_INTERVAL_US, EventBuffer};
+use super::work::{ReadyRequest, Work};
+use crate::ruby::call::call;
+use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Raised, fiber, raise, thread};
+
+/// How often a fiber of an ending thread is made to raise an exception, if it goes on to wait.
+const ABANDON_ROUNDS: usize = 3;
+
+/// The exception in requests whose thread was killed.
+const ABANDONED: &str = "the thread that served this request has ended";
+
+/// The fibers of the calling thread.
+#[derive(Clone, Copy)]
+struct OwnFibers<'a> {
+    me: usize,
+    fibers: &'a Fibers,
+    pool: &'a FiberPool,
+    scheduler: &'a FiberScheduler,
+    attended_us: &'a Cell<u64>,
+}
+
+/// The buffers for what a wait finds.
+struct Buffers {
+    events: EventBuffer,
+    ready: ReadyDescriptors,
+}
+
+impl RackEngine {
+    /// Takes turns as [`take_turns`](Self::take_turns) does, with requests in fibers.
+    pub(super) fn take_fiber_turns(
+        &self,
+        gvl: Gvl,
+        me: usize,
+        fibers: &Fibers,
+    ) -> Result<WaitOutcome, Raised> {
+        let pool = &fibers.pools[me];
+        let object = gvl.catch(|ruby| self.callbacks.scheduler(ruby))?;
+        pool.enter(object);
+        let scheduler = gvl.catch(|ruby| SCHEDULER_TYPE.get(ruby, &object))?;
+        let attended_us = Cell::new(0);
+        let own = OwnFibers { me, fibers, pool, scheduler, attended_us: &attended_us };
+        let waiter = std::sync::Arc::clone(scheduler.waiter());
+        let ring = Box::new(move || waiter.ring());
+        self.leadership.roles().add_bell(FollowerBell { number: me, ring });
+        let ended = self.take_turns_with(gvl, own);
+        if self.home.is_left() {
+            return ended;
+        }
+        self.leadership.roles().remove_bell(me);
+        if ended.is_err() {
+            self.abandon_fibers(gvl, own);
+        }
+        ended
+    }
+
+    fn take_turns_with(&self, gvl: Gvl, own: OwnFibers<'_>) -> Result<WaitOutcome, Raised> {
+        let mut buffers = Buffers { events: EventBuffer::new(), ready: ReadyDescriptors::new() };
+        loop {
+            if self.is_over() {
+                if own.scheduler.task_count() == 0 {
+                    return Ok(WaitOutcome::Over);
+                }
+                self.leadership.release(own.me);
+                self.leadership.roles().call_all_followers();
+                self.run_or_wait(gvl, own, &mut buffers, false)?;
+                continue;
+            }
+            match self.leadership.role(own.me, |leader| self.is_blocked(gvl, leader))? {
+                None => {}
+                Some(Role::Lead) => self.lead_with_fibers(gvl, own, &mut buffers)?,
+                Some(Role::Follow) if own.scheduler.task_count() > 0 => {
+                    self.run_or_wait(gvl, own, &mut buffers, true)?;
+                }
+                Some(Role::Follow) => {
+                    if let Some(dismissed) = self.follow(gvl, own.me)? {
+                        return Ok(dismissed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn lead_with_fibers(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        buffers: &mut Buffers,
+    ) -> Result<(), Raised> {
+        self.begin_to_lead();
+        while self.leadership.leads(own.me) && !self.is_over() {
+            self.log_warnings(gvl)?;
+            own.scheduler.look_if_due(&mut buffers.ready);
+            let is_full = own.fibers.is_full();
+            if self.is_fiber_next(own, is_full) {
+                self.run_next_fiber(gvl, own)?;
+                self.after_call(gvl, own.me, &mut buffers.events);
+                if is_full {
+                    self.attend_if_due(own, &mut buffers.events);
+                }
+                continue;
+            }
+            if is_full {
+                self.wait_with_fibers(gvl, own, buffers, is_full)?;
+                continue;
+            }
+            self.ask_for_older(gvl, &mut buffers.events);
+            match self.turn(gvl) {
+                Turn::Nothing if own.scheduler.task_count() == 0 => {
+                    self.wait(gvl, &mut buffers.events)?;
+                }
+                Turn::Nothing => self.wait_with_fibers(gvl, own, buffers, is_full)?,
+                Turn::Work => self.engine.poll_if_due(&mut buffers.events),
+                Turn::Handshake => self.shake_hands(gvl, &mut buffers.events)?,
+                Turn::Request(request) => {
+                    self.start_work(gvl, own, Work::Request(request))?;
+                    self.after_call(gvl, own.me, &mut buffers.events);
+                }
+                Turn::Event(event) => {
+                    self.start_work(gvl, own, Work::Event(event))?;
+                    self.after_call(gvl, own.me, &mut buffers.events);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a fiber has been ready for longer than the next request waits. Without a free context no request can
+    /// begin.
+    fn is_fiber_next(&self, own: OwnFibers<'_>, is_full: bool) -> bool {
+        let Some(since_us) = own.scheduler.ready_since_us() else { return false };
+        is_full || self.engine.lock().next_key_us().is_none_or(|key_us| since_us <= key_us)
+    }
+
+    /// Does at the engine what needs no application, while no request can begin.
+    fn attend_if_due(&self, own: OwnFibers<'_>, events: &mut EventBuffer) {
+        let now_us = monotonic_us();
+        if now_us >= own.attended_us.get() + ATTEND_INTERVAL_US {
+            own.attended_us.set(now_us);
+            self.engine.attend(events);
+        }
+    }
+
+    /// Starts a fiber, or gives an idle one its work.
+    fn start_work(&self, gvl: Gvl, own: OwnFibers<'_>, work: Work) -> Result<(), Raised> {
+        // A request was taken only while a context was free.
+        let Some(number) = own.fibers.take_context() else { return Ok(()) };
+        let context = &self.contexts[number];
+        context.server_thread.set(own.me);
+        if let Work::Request(request) = work {
+            context.begin(request.env, request.ticket, request.constraints);
+            context.upgrades.set(request.upgrades);
+            context.corks.set(self.leadership.calls_are_short());
+            self.requests.set(self.requests.get() + 1);
+        }
+        own.pool.set_job(FiberJob { work, context: number });
+        let fiber = match own.pool.take_idle() {
+            Some(fiber) => Ok(fiber),
+            None => gvl.catch(|ruby| self.callbacks.fiber(ruby, own.me)),
+        };
+        let ran = fiber.and_then(|fiber| {
+            own.scheduler.begin(fiber);
+            self.run_slice(gvl, own, fiber)
+        });
+        match own.pool.take_job() {
+            None => ran,
+            // No fiber could be made.
+            Some(job) => self.refuse_work(gvl, own, job, ran),
+        }
+    }
+
+    /// Responds to a request for which no fiber could be made.
+    fn refuse_work(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        job: FiberJob,
+        failed: Result<(), Raised>,
+    ) -> Result<(), Raised> {
+        own.scheduler.end_current();
+        let context = &self.contexts[job.context];
+        match job.work {
+            Work::Request(_) => Sender::new(&self.engine, context).send_bare_error(),
+            Work::Event(event) => self.end_event(own.me, event.ticket),
+        }
+        let env = context.env.get();
+        context.end();
+        own.fibers.free_context(job.context);
+        let Err(raised) = failed else { return Ok(()) };
+        if !raised.is_exception() {
+            return Err(raised);
+        }
+        gvl.catch(|ruby| self.callbacks.failed(ruby, raised.error(), env)).map(drop)
+    }
+
+    fn run_next_fiber(&self, gvl: Gvl, own: OwnFibers<'_>) -> Result<(), Raised> {
+        match own.scheduler.take_ready() {
+            Some(ready) => self.run_slice(gvl, own, ready.fiber),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on with a fiber until it waits or ends.
+    fn run_slice(&self, gvl: Gvl, own: OwnFibers<'_>, fiber: VALUE) -> Result<(), Raised> {
+        let leads = self.leadership.leads(own.me);
+        let waits = leads && self.engine.lock().has_waiting();
+        let entered_us = self.leadership.enter_slice(leads, waits);
+        let ended = gvl.catch(|ruby| fiber::transfer(ruby, fiber));
+        if self.home.is_left() {
+            return ended;
+        }
+        self.leadership.leave_slice(leads, own.me, entered_us);
+        self.note_collections(gvl);
+        // A fiber that was transferred to by the application's own means may have ended without a word.
+        own.scheduler.end_current();
+        if self.gathers.take() {
+            self.flush_gathered();
+        }
+        ended.and_then(|()| gvl.catch(thread::check_interrupts))
+    }
+
+    /// Waits for the engine and for fibers.
+    fn wait_with_fibers(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        buffers: &mut Buffers,
+        is_full: bool,
+    ) -> Result<(), Raised> {
+        let (engine, roles) = (&*self.engine, self.leadership.roles());
+        roles.dismiss_standby();
+        // Corked responses leave before the wait.
+        let (waiter, limit) = (&**own.scheduler.waiter(), own.scheduler.begin_wait());
+        let Buffers { events, ready } = buffers;
+        let wait = || engine.wait_with_fibers(events, waiter, ready, limit, is_full);
+        gvl.release(wait, || waiter.ring());
+        own.scheduler.end_wait(ready);
+        gvl.catch(thread::check_interrupts)
+    }
+
+    /// Goes on with a fiber, or waits for one, while another thread leads. A thread that `follows` may be called.
+    fn run_or_wait(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        buffers: &mut Buffers,
+        follows: bool,
+    ) -> Result<(), Raised> {
+        own.scheduler.look_if_due(&mut buffers.ready);
+        if own.scheduler.ready_since_us().is_some() {
+            return self.run_next_fiber(gvl, own);
+        }
+        let roles = self.leadership.roles();
+        if follows {
+            roles.add_follower();
+        }
+        let (waiter, limit) = (&**own.scheduler.waiter(), own.scheduler.begin_wait());
+        let ready = &mut buffers.ready;
+        let wait = || {
+            if !(follows && roles.take_call()) {
+                waiter.wait(None, ready, limit);
+                let _ = follows && roles.take_call();
+            }
+        };
+        gvl.release(wait, || waiter.ring());
+        if follows {
+            roles.remove_follower();
+        }
+        own.scheduler.end_wait(ready);
+        gvl.catch(thread::check_interrupts)
+    }
+
+    /// Ends the requests of a thread that ends early, each by an exception in its fiber.
+    fn abandon_fibers(&self, gvl: Gvl, own: OwnFibers<'_>) {
+        for _ in 0..ABANDON_ROUNDS {
+            for task in own.scheduler.tasks() {
+                let text = RString::binary(gvl, ABANDONED.as_bytes());
+                own.scheduler.interrupt(task, raise::new_runtime_error(gvl, text));
+            }
+            while own.scheduler.ready_since_us().is_some() {
+                let ran = self.run_next_fiber(gvl, own);
+                if self.home.is_left() || ran.is_err_and(|raised| !raised.is_exception()) {
+                    break;
+                }
+            }
+        }
+        own.scheduler.tasks().into_iter().for_each(|task| own.scheduler.end(task));
+        let threads = own.fibers.pools.len();
+        for context in &self.contexts[threads..] {
+            if context.server_thread.get() == own.me && context.ticket.get().is_some() {
+                Sender::new(&self.engine, context).abort();
+                context.end();
+                own.fibers.free_context(context.number);
+            }
+        }
+    }
+
+    /// The body of a fiber of thread `me`: it runs one request after the other.
+    pub(super) fn run_fiber(&self, ruby: Protected, me: usize) -> VALUE {
+        let gvl = ruby.gvl();
+        let Some(fibers) = &self.fibers else { return NIL };
+        let pool = &fibers.pools[me];
+        let object = pool.scheduler();
+        let scheduler = SCHEDULER_TYPE.get(ruby, &object);
+        while let Some(FiberJob { work, context }) = pool.take_job() {
+            let ended = match work {
+                Work::Request(request) => self.run_request(gvl, me, context, request),
+                Work::Event(event) => self.pass_event(gvl, event),
+            };
+            if self.home.is_left() {
+                match ended {
+                    Ok(()) => end_fork(ruby),
+                    Err(raised) => raised.resume(ruby),
+                }
+            }
+            if let Work::Event(event) = work {
+                self.end_event(me, event.ticket);
+            }
+            fibers.free_context(context);
+            scheduler.end_current();
+            if let Err(raised) = ended {
+                raised.resume(ruby);
+            }
+            let fiber = fiber::current(gvl);
+            if !self.is_clean(ruby, fiber) || !pool.keep_idle(fiber) {
+                break;
+            }
+            fiber::transfer(ruby, scheduler.root());
+        }
+        NIL
+    }
+
+    fn run_request(
+        &self,
+        gvl: Gvl,
+        me: usize,
+        context: usize,
+        request: ReadyRequest,
+    ) -> Result<(), Raised> {
+        let (context, began_us) = (&self.contexts[context], monotonic_us());
+        let ReadyRequest { ticket, input, certificate, .. } = request;
+        let ended = Request::new(self, context, gvl).run(input, certificate);
+        if self.home.is_left() {
+            return ended;
+        }
+        let took_us = monotonic_us().saturating_sub(began_us);
+        self.leadership.roles().load.observer().note_call(took_us);
+        if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
+            // The leader may be waiting for events, and this request came without one.
+            self.engine.wake();
+        }
+        context.end();
+        ended
+    }
+
+    /// Whether the application has left nothing in a fiber that another request could see.
+    fn is_clean(&self, ruby: Protected, fiber: VALUE) -> bool {
+        let (gvl, names) = (ruby.gvl(), &self.names);
+        let keys = call(ruby, thread::current(gvl), names.keys, &[]);
+        if RArray::of(gvl, keys).is_none_or(|keys| keys.len(gvl) > 0)
+            || fiber::has_variables(gvl, fiber)
+        {
+            return false;
+        }
+        if !fiber::HAS_STORAGE {
+            return true;
+        }
+        let storage = call(ruby, fiber, names.storage, &[]);
+        storage == NIL || RHash::of(gvl, storage).is_some_and(|storage| storage.len(gvl) == 0)
+    }
+}

@@ -1,0 +1,118 @@
+# frozen_string_literal: true
+
+require_relative "../engine"
+
+module Thruway
+  # The `Fiber::Scheduler` of a thread that runs requests in fibers. Ruby calls these methods where
+  # a fiber would block the thread. The extension defines those that wait; here are those that need
+  # blocks and threads of Ruby's.
+  class FiberScheduler
+    # Makes a forked process an ordinary one: it has no server's loop to wait in.
+    module Forks
+      def _fork
+        pid = super
+        Fiber.set_scheduler(nil) if pid == 0 && Fiber.scheduler.is_a?(FiberScheduler)
+        pid
+      end
+    end
+
+    @lock = Mutex.new
+
+    class << self
+      # Returns a new scheduler, which belongs to the calling thread.
+      def create
+        @lock.synchronize { @notices_forks ||= Process.singleton_class.prepend(Forks) }
+        install
+      end
+
+      # Runs the block as outside of any scheduler: its calls block the thread.
+      def blocking
+        Fiber.new(blocking: true) { yield }.resume
+      end
+    end
+
+    # Starts the block of `Fiber.schedule` in a new fiber.
+    def fiber(**options, &block)
+      start(Fiber.new(**options, blocking: false) { run_scheduled(block) })
+    end
+
+    # Raises `error` in the block once it has waited for longer than `seconds` in all. A block that
+    # computes is not interrupted before it waits.
+    def timeout_after(seconds, *error)
+      return yield(seconds) unless seconds&.positive?
+
+      begin
+        deadline = set_deadline(seconds, error)
+        yield(seconds)
+      ensure
+        cancel_deadline(deadline) if deadline
+      end
+    end
+
+    # Waits for a child process, and returns its Process::Status.
+    def process_wait(pid, flags)
+      descriptor = open_process(pid) if (flags & Process::WNOHANG).zero?
+      unless descriptor
+        return FiberScheduler.blocking { Process::Status.wait(pid, flags) } if flags.anybits?(
+          Process::WNOHANG
+        )
+
+        return elsewhere { Process::Status.wait(pid, flags) }
+      end
+
+      process = IO.for_fd(descriptor)
+      begin
+        process.wait_readable
+        FiberScheduler.blocking { Process::Status.wait(pid, flags | Process::WNOHANG) }
+      ensure
+        process.close
+      end
+    end
+
+    # Resolves a name by the system's resolver, which knows of no fibers.
+    def address_resolve(name)
+      name = name.split("%", 2).first
+      elsewhere { Addrinfo.getaddrinfo(name, nil, nil, :STREAM).map(&:ip_address).uniq }
+    end
+
+    # Runs an operation that computes without the interpreter lock (Ruby 3.4).
+    def blocking_operation_wait(operation)
+      elsewhere { operation.call }
+    end
+
+    # Waits until one of the IOs is ready. Returns the ready ones, or nil if the time is over.
+    def io_select(readable, writable = nil, exceptional = nil, timeout = nil)
+      lists = [readable, writable, exceptional]
+      now = FiberScheduler.blocking { IO.select(*lists, 0) }
+      return now if now || timeout&.zero?
+
+      elsewhere { IO.select(*lists, timeout) }
+    end
+
+    def close = scheduler_close
+
+    def run; end
+
+    private
+
+    # The value of a block that another thread runs while this fiber waits.
+    def elsewhere
+      thread = Thread.new do
+        Thread.current.report_on_exception = false
+        yield
+      end
+      thread.value
+    ensure
+      thread&.kill
+    end
+
+    # Exceptions of the block end its fiber alone, as those of a thread do.
+    def run_scheduled(block)
+      block.call
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      warn("thruway: a fiber of Fiber.schedule ended: #{e.full_message(highlight: false)}")
+    ensure
+      finish
+    end
+  end
+end

@@ -1,0 +1,381 @@
+# frozen_string_literal: true
+
+require "monitor"
+require "net/http"
+
+require_relative "../serving"
+
+class FibersTest < Minitest::Test
+  include Serving
+
+  # One thread, unless a test says otherwise: a request that blocks it holds up all others.
+  def serve(app = nil, **options, &block)
+    super(app, **{ threads: 1, fibers: 64 }.merge(options), &block)
+  end
+
+  def ask(path)
+    connect.send("GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n")
+  end
+
+  # Requests that all have to be in the application before any of them is answered.
+  def assert_overlap(count = 8, **options)
+    inside = 0
+    serve(**options) do |env|
+      inside += 1
+      yield env until inside >= count
+      [200, {}, ["met"]]
+    end
+    clients = Array.new(count) { ask("/") }
+    clients.each { |client| assert_equal "met", client.response.body }
+  end
+
+  def test_requests_that_wait_leave_the_thread_to_others
+    gate = Queue.new
+    serve do |env|
+      gate.pop if env["PATH_INFO"] == "/wait"
+      [200, {}, [env["PATH_INFO"]]]
+    end
+    clients = Array.new(50) { ask("/wait") }
+    20.times { assert_equal "/go", get("/go").body }
+    50.times { gate << true }
+    clients.each { |client| assert_equal "/wait", client.response.body }
+  end
+
+  def test_sleeps_overlap
+    assert_overlap { sleep 0.005 }
+  end
+
+  def test_waits_for_sockets_and_pipes_overlap
+    reader, writer = IO.pipe
+    serve do |env|
+      case env["PATH_INFO"]
+      when "/read" then [200, {}, [reader.readpartial(9)]]
+      else
+        writer << "from another"
+        [200, {}, ["written"]]
+      end
+    end
+    client = ask("/read")
+    assert_equal "written", get("/write").body
+    assert_equal "from ano", client.response.body[0, 8]
+  end
+
+  def test_requests_of_other_threads_wake_fibers
+    box = Queue.new
+    serve { [200, {}, [box.pop]] }
+    clients = Array.new(5) { ask("/") }
+    Array.new(5) { |n| Thread.new { box << n.to_s } }.each(&:join)
+    assert_equal %w[0 1 2 3 4], clients.map { |client| client.response.body }.sort
+  end
+
+  def test_locks_belong_to_fibers
+    mutex, monitor, free = Mutex.new, Monitor.new, ConditionVariable.new
+    held, waited = 0, 0
+    serve do |env|
+      if env["PATH_INFO"] == "/signal"
+        mutex.synchronize { free.signal }
+      else
+        mutex.synchronize { (waited += 1) && free.wait(mutex) }
+        monitor.synchronize do
+          held += 1
+          sleep 0.002
+          raise "two at once" unless held == 1
+
+          held -= 1
+        end
+      end
+      [200, {}, ["held"]]
+    end
+    clients = Array.new(4) { ask("/") }
+    eventually { waited == 4 }
+    4.times { assert_equal "held", get("/signal").body }
+    clients.each { |client| assert_equal "held", client.response.body }
+  end
+
+  def test_children_are_waited_for_beside_other_requests
+    serve do |env|
+      next [200, {}, ["go"]] if env["PATH_INFO"] == "/go"
+
+      id = Process.spawn("read line; exit 3", in: (pipe = IO.pipe)[0])
+      Thread.new { get("/go") && pipe[1].puts("end") }
+      _, status = Process.wait2(id)
+      out = `echo back; exit 4`
+      [200, {}, [[status.exitstatus, out.chomp, $?.exitstatus].join(" ")]]
+    end
+    assert_equal "3 back 4", get.body
+  end
+
+  def test_a_request_to_the_server_itself_does_not_block_it
+    serve do |env|
+      next [200, {}, ["inner"]] if env["PATH_INFO"] == "/inner"
+
+      uri = URI("http://localhost:#{@address[/\d+\z/]}/inner")
+      [200, {}, [Net::HTTP.get(uri)]]
+    end
+    assert_equal "inner", get.body
+  end
+
+  def test_timeouts_end_one_request
+    serve do |env|
+      if env["PATH_INFO"] == "/slow"
+        Timeout.timeout(0.02) { Timeout.timeout(60) { sleep } }
+      end
+      Timeout.timeout(60) { sleep 0.001 }
+      [200, {}, ["in time"]]
+    rescue Timeout::Error => e
+      [504, {}, [e.message]]
+    end
+    other = ask("/")
+    late = get("/slow")
+    assert_equal [504, "execution expired"], [late.status, late.body]
+    assert_equal "in time", other.response.body
+  end
+
+  # Before Ruby 3.2, a select blocks its thread.
+  def test_select_waits_beside_other_requests
+    readers = Array.new(2) { IO.pipe }
+    serve(threads: 2) do |env|
+      if env["PATH_INFO"] == "/write"
+        readers[1][1] << "x"
+        next [200, {}, []]
+      end
+      none = IO.select([readers[0][0]], nil, nil, 0.001)
+      ready, = IO.select(readers.map(&:first), nil, nil, 60)
+      [200, {}, [[none, ready == [readers[1][0]]].inspect]]
+    end
+    client = ask("/")
+    get("/write")
+    assert_equal "[nil, true]", client.response.body
+  end
+
+  def test_scheduled_fibers_run_beside_their_request
+    serve do
+      words = Queue.new
+      3.times { |n| Fiber.schedule { sleep((3 - n) * 0.005) && words << n } }
+      Fiber.schedule { raise "only this fiber ends" }
+      [200, {}, [Array.new(3) { words.pop }.join]]
+    end
+    said = stderr_of { assert_equal "210", get.body }
+    assert_includes said, "only this fiber ends"
+  end
+
+  def test_fibers_of_the_application_wait_as_parts_of_their_request
+    serve do
+      numbers = Enumerator.new { |all| 3.times { |n| sleep(0.001) && all << n } }
+      own = Fiber.new { sleep(0.001) && [Fiber.yield(:one), :two].last }
+      [200, {}, [[numbers.next, numbers.next, own.resume, own.resume].inspect]]
+    end
+    assert_equal "[0, 1, :one, :two]", get.body
+  end
+
+  def test_errors_of_one_request_do_not_touch_others
+    serve do |env|
+      sleep 0.001
+      case env["PATH_INFO"]
+      when "/raise" then raise "broken"
+      when "/throw" then throw :nowhere
+      when "/yield" then Fiber.yield
+      when "/exit" then exit
+      else [200, {}, ["fine"]]
+      end
+    end
+    stderr_of do
+      %w[/raise /throw /yield /exit].each do |path|
+        client = ask("/")
+        assert_equal 500, get(path).status, path
+        assert_equal "fine", client.response.body
+      end
+    end
+  end
+
+  def test_what_a_request_leaves_in_its_fiber_is_not_seen_by_the_next
+    serve do
+      seen = [Thread.current[:user], Fiber.current.instance_variable_get(:@user)]
+      seen << Fiber[:user] if Fiber.respond_to?(:[])
+      Thread.current[:user] = Fiber.current.instance_variable_set(:@user, 1)
+      Fiber[:user] = 1 if Fiber.respond_to?(:[])
+      [200, {}, [seen.compact.inspect]]
+    end
+    client = connect
+    3.times { assert_equal "[]", client.request.body }
+  end
+
+  def test_a_finished_fiber_serves_the_next_request
+    serve { [200, {}, [Fiber.current.object_id.to_s]] }
+    client = connect
+    assert_equal 1, Array.new(5) { client.request.body }.uniq.size
+  end
+
+  def test_no_more_requests_run_than_there_may_be_fibers
+    inside, most, gate = 0, 0, Queue.new
+    serve(fibers: 3) do
+      most = [most, inside += 1].max
+      gate.pop
+      inside -= 1
+      [200, {}, ["done"]]
+    end
+    clients = Array.new(10) { ask("/") }
+    eventually { inside == 3 }
+    10.times { gate << true }
+    clients.each { |client| assert_equal "done", client.response.body }
+    assert_equal 3, most
+  end
+
+  def test_requests_that_compute_leave_the_road_to_others
+    is_over = false
+    serve(threads: 3) do |env|
+      if env["PATH_INFO"] == "/compute"
+        nil until is_over
+      else
+        sleep 0.001
+      end
+      [200, {}, [env["PATH_INFO"]]]
+    end
+    computing = Array.new(2) { ask("/compute") }
+    Timeout.timeout(PATIENCE_SECONDS) { 5.times { assert_equal "/go", get("/go").body } }
+    is_over = true
+    computing.each { |client| assert_equal "/compute", client.response.body }
+    assert_equal "/go", get("/go").body
+  end
+
+  def test_fibers_go_on_beside_the_thread_that_has_taken_the_lead
+    is_over, gate = false, Queue.new
+    serve(threads: 2) do |env|
+      case env["PATH_INFO"]
+      when "/wait" then gate.pop && sleep(0.001)
+      when "/compute" then nil until is_over
+      end
+      [200, {}, [env["PATH_INFO"]]]
+    end
+    waiting = Array.new(5) { ask("/wait") }
+    eventually { gate.num_waiting == 5 }
+    computing = ask("/compute")
+    # Another thread has the lead once this one is answered.
+    assert_equal "/go", get("/go").body
+    is_over = true
+    assert_equal "/compute", computing.response.body
+    5.times { gate << true }
+    waiting.each { |client| assert_equal "/wait", client.response.body }
+  end
+
+  def test_bodies_wait_in_fibers
+    each = Class.new do
+      def each
+        3.times { |n| sleep(0.001) && yield(n.to_s) }
+      end
+    end
+    stream = lambda do |out|
+      3.times { |n| sleep(0.001) && out.write(n.to_s) }
+      out.close
+    end
+    serve { |env| [200, {}, env["PATH_INFO"] == "/each" ? each.new : stream] }
+    clients = Array.new(10) { |n| ask(n.even? ? "/each" : "/stream") }
+    clients.each { |client| assert_equal "012", client.response.body }
+  end
+
+  def test_a_slow_client_holds_up_its_own_fiber_only
+    serve(response_memory_bytes_max: 1 << 16, response_file_bytes_max: 0) do |env|
+      next [200, {}, ["go"]] if env["PATH_INFO"] == "/go"
+
+      [200, {}, ->(out) { 64.times { out.write("x" * (1 << 20)) } && out.close }]
+    end
+    slow = ask("/")
+    slow.read_head
+    5.times { assert_equal "go", get("/go").body }
+    size = 0
+    while (length = slow.io.gets("\r\n").to_i(16)).positive?
+      size += slow.io.read(length + 2).bytesize - 2
+    end
+    assert_equal 64 << 20, size
+  end
+
+  def test_uploads_hijacks_hints_and_callbacks_work_in_fibers
+    finished = Queue.new
+    serve do |env|
+      (env["rack.response_finished"] ||= []) << ->(*) { sleep(0.001) && finished << 1 }
+      case env["PATH_INFO"]
+      when "/upload"
+        sleep 0.001
+        [200, {}, [env["rack.input"].read.bytesize.to_s]]
+      when "/hijack"
+        io = env["rack.hijack"].call
+        sleep 0.001
+        io << "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+        io.close
+        [-1, {}, []]
+      else
+        env["rack.hijack"].hint("link" => "</a>")
+        sleep 0.001
+        [200, {}, ["hinted"]]
+      end
+    end
+    assert_equal "3000000", get("/upload", method: "POST", body: "x" * 3_000_000).body
+    assert_equal "hi", get("/hijack").body
+    hinted = ask("/")
+    assert_equal 103, hinted.response.status
+    assert_equal "hinted", hinted.response.body
+    3.times { Timeout.timeout(PATIENCE_SECONDS) { finished.pop } }
+  end
+
+  def test_a_killed_thread_answers_its_requests_and_is_replaced
+    serve do |env|
+      case env["PATH_INFO"]
+      when "/kill" then Thread.current.kill
+      when "/wait" then sleep
+      end
+      [200, {}, ["alive"]]
+    end
+    said = stderr_of do
+      waiting = Array.new(3) { ask("/wait") }
+      assert_equal "alive", get("/").body
+      ask("/kill").closed?
+      waiting.each { |client| assert_equal 500, client.response.status }
+      assert_equal "alive", get("/").body
+    end
+    assert_includes said, "ended unexpectedly"
+  end
+
+  def test_a_fork_in_a_fiber_is_an_ordinary_process
+    reader, writer = IO.pipe
+    serve do
+      id = fork do
+        sleep 0.001
+        writer << Thread.new { Queue.new.tap { |queue| Thread.new { queue << "child" } }.pop }.value
+        exit!(7)
+      end
+      Process.wait(id)
+      [200, {}, [[$?.exitstatus, reader.readpartial(9)].join(" ")]]
+    end
+    other = ask("/")
+    assert_equal "7 child", get.body
+    assert_equal "7 child", other.response.body
+  end
+
+  def test_a_stop_waits_for_fibers
+    gate = Queue.new
+    server = serve { gate.pop && [200, {}, ["last words"]] }
+    clients = Array.new(3) { ask("/") }
+    eventually { gate.num_waiting == 3 }
+    server.stop(PATIENCE_SECONDS)
+    3.times { gate << true }
+    clients.each { |client| assert_equal "last words", client.response.body }
+    @servings[0][1].join
+  end
+
+  def test_fibers_that_never_end_are_ended
+    ended = Queue.new
+    server = serve do
+      sleep
+    ensure
+      ended << true
+    end
+    clients = Array.new(3) { ask("/") }
+    eventually { server.engine.requests == 3 }
+    stderr_of do
+      server.stop(0.05)
+      @servings[0][1].join(PATIENCE_SECONDS)
+    end
+    clients.each { |client| assert_equal 503, client.response.status }
+    assert_equal 3, ended.size
+  end
+end
