@@ -53,6 +53,9 @@ module Thruway
     # The counters of all workers, as JSON.
     def stats = @cluster.table.stats
 
+    # The processes that serve or boot.
+    def workers = @cluster ? @cluster.slots.filter_map(&:current) : []
+
     private
 
     def configuration = @launcher.configuration

@@ -13,6 +13,9 @@ module Thruway
                before_thread_start before_thread_exit before_restart before_refork
                after_refork].freeze
 
+    # Gems that use Puma's server like plugins, and that a configuration file starts in a hook.
+    PUMA_GEMS = /\b(?:PumaWorkerKiller|Barnes)\b/
+
     # A limit that no body reaches.
     NO_LIMIT = 1 << 62
 
@@ -69,8 +72,8 @@ module Thruway
     # Puma plugins by name.
     attr_reader :plugins
 
-    # The `PumaOptions` of the configuration file, for plugins.
-    attr_accessor :plugin_options
+    # The options of plugins, by name.
+    attr_accessor :puma_options
 
     def initialize
       @options = {}
@@ -79,6 +82,7 @@ module Thruway
       @sendfile = []
       @metrics = []
       @plugins = {}
+      @puma_options = {}
     end
 
     (DEFAULTS.keys - %i[workers threads threads_min]).each do |name|
@@ -173,6 +177,10 @@ module Thruway
       addresses = activated if addresses.empty? && !options.key?(:port)
       addresses.empty? ? ["tcp://#{host}:#{port}"] : addresses
     end
+
+    # Whether something may look into the server as Puma's plugins do: a plugin, or one of the
+    # `PUMA_GEMS` in the configuration file.
+    def shows_puma? = plugins.any? || source.any? { |text| PUMA_GEMS.match?(text) }
 
     # The load of the server, including all its workers.
     def load_signal = @load_signal ||= LoadSignal.new

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/puma_version"
 require_relative "../version"
 
 module Thruway
@@ -42,7 +43,7 @@ module Thruway
     end
 
     def versions
-      { thruway: VERSION,
+      { thruway: VERSION, puma: PUMA_VERSION,
         ruby: { engine: RUBY_ENGINE, version: RUBY_VERSION, patchlevel: RUBY_PATCHLEVEL } }
     end
   end

@@ -65,6 +65,12 @@ module Thruway
       remove_pidfile
     end
 
+    # The counters of the server, as JSON.
+    def counters = @runner.stats
+
+    # The processes of the workers; none in a server without workers.
+    def workers = @runner ? @runner.workers : []
+
     # Stops the server, from another thread or a trap.
     def stop
       @runner&.stop
@@ -166,7 +172,7 @@ module Thruway
 
     def serve
       watch_restart_file if @configuration.restart_file
-      start_plugins if @configuration.plugins.any?
+      start_plugins if @configuration.shows_puma?
       @runner = server_class.new(self, @previous)
       @runner.run do
         @control&.start { @runner.stats }
@@ -176,7 +182,10 @@ module Thruway
     end
 
     def start_plugins
-      @plugins = PumaPlugins.new(@configuration) { @runner.stats }
+      require_relative "../configuration/puma_plugins"
+      PumaLibrary.load
+      @configuration.offer(:counts, true)
+      @plugins = PumaPlugins.new(self)
     end
 
     # Restarts the server whenever the restart file is touched, like Puma's plugin `tmp_restart`.

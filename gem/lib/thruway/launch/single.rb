@@ -51,6 +51,8 @@ module Thruway
     # The counters of the server, as JSON.
     def stats = @server.engine.stats
 
+    def workers = []
+
     private
 
     def configuration = @launcher.configuration
