@@ -219,8 +219,8 @@ class PluginTest < Minitest::Test
     "launcher.options[:out_of_band]" => "there is no option :out_of_band in Thruway",
     "launcher.options[:binds] = []" => "a plugin cannot set options[:binds] when it starts",
     "launcher.events.register(:ping!) { 1 }" => "there is no event :ping! in Thruway",
-    "Puma::Server.new(nil)" => "uninitialized constant Puma::Server: it is a part of Puma itself; " \
-                               'with gem "puma" in the Gemfile, plugins find it',
+    "Puma::Server.new(nil)" => "uninitialized constant Puma::Server: it is a part of Puma " \
+                               'itself; with gem "puma" in the Gemfile, plugins find it',
     "Puma::Binder" => "uninitialized constant Puma::Binder: Thruway opens its listeners itself"
   }.freeze
 
