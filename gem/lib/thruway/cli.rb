@@ -12,7 +12,8 @@ module Thruway
                 "--fibers" => :fibers,
                 "--request-line-limit" => :request_line_bytes_max,
                 "--head-limit" => :head_bytes_max,
-                "--head-fields-limit" => :head_fields_max }.freeze
+                "--head-fields-limit" => :head_fields_max, "--cache" => :cache_bytes_max,
+                "--cache-item-limit" => :cache_item_bytes_max }.freeze
 
     # Options without a value, and the settings that they change.
     SWITCHES = { "--status" => [:status_page, true], "--no-http2" => [:http2, false] }.freeze

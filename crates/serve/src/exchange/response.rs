@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use thruway_cache::StoredResponse;
 use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::{CHUNK_END, CHUNKS_END, ResponseConstraints, chunk_start, reason};
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
@@ -12,6 +13,8 @@ use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
 use crate::entry::carrier::Socket;
 use crate::entry::ticket::Ticket;
 use crate::entry::{Entry, Payload, State, Stream};
+use crate::exchange::cached::capture::{self, Passage};
+use crate::exchange::cached::reply::Reply;
 use crate::exchange::counting;
 use crate::exchange::http2::output;
 use crate::output::unchunk::Unchunk;
@@ -102,7 +105,10 @@ impl<'a> ResponseWriter<'a> {
     /// Sends a whole response. If the client is gone, so is the response.
     pub fn respond(&mut self, response: Response<'_>) {
         if !response.plan.framing.decodes() {
-            return self.send(response);
+            return match self.store.cache {
+                None => self.send(response),
+                Some(_) => self.pass_by_cache(response),
+            };
         }
         self.begin(response.head, response.plan);
         match response.payload {
@@ -154,6 +160,20 @@ impl<'a> ResponseWriter<'a> {
     /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
     pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> WriteOutcome {
+        if self.store.cache.is_none() {
+            return self.begin_body(head, plan);
+        }
+        match capture::begin(self.store, self.ticket, head, plan) {
+            Passage::AsItIs => self.begin_body(head, plan),
+            Passage::WithHead(head) => self.begin_body(&head, plan),
+            Passage::Replaced(found, reply) => {
+                self.send_stored(found, reply);
+                WriteOutcome::Gone
+            }
+        }
+    }
+
+    fn begin_body(&mut self, head: &[u8], plan: BodyPlan) -> WriteOutcome {
         let Some(mut guard) = self.store.find_request(self.ticket) else {
             return WriteOutcome::Gone;
         };
@@ -217,6 +237,10 @@ impl<'a> ResponseWriter<'a> {
             return left;
         }
         entry.state = State::Responding;
+        if entry.cache_role.is_some() {
+            capture::finish(&mut guard);
+        }
+        let entry = &mut *guard;
         if framing.makes_chunks() {
             entry.push_bytes(CHUNKS_END);
         }
@@ -259,6 +283,26 @@ impl<'a> ResponseWriter<'a> {
     pub fn backlog_bytes_max(&self) -> u64 {
         let settings = &self.store.settings;
         settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
+    }
+
+    /// Sends a whole response after the cache has seen it, or a stored one in its place.
+    fn pass_by_cache(&mut self, response: Response<'_>) {
+        let Response { head, plan, ref payload } = response;
+        match capture::whole(self.store, self.ticket, (head, plan), payload) {
+            Passage::AsItIs => self.send(response),
+            Passage::WithHead(head) => self.send(Response { head: &head, ..response }),
+            Passage::Replaced(found, reply) => self.send_stored(found, reply),
+        }
+    }
+
+    /// Sends a stored response.
+    pub(crate) fn send_stored(&mut self, found: StoredResponse, reply: Reply) {
+        let body = &found.body()[reply.body.clone()];
+        let payload = Payload::Slices(&[body]);
+        self.send(Response { head: &reply.head, plan: reply.plan, payload });
+        self.store.keep_buffer(found);
+        self.store.scratch = reply.head;
+        self.store.scratch.clear();
     }
 
     /// Sends a whole response, or its first quantum.
@@ -337,6 +381,11 @@ fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> WriteOutcome {
     if piece.is_empty() || stream.framing == ResponseFraming::Empty {
         return WriteOutcome::Backlog(entry.backlog_bytes());
     }
+    if entry.cache_role.is_some() {
+        capture::note_piece(&mut guard, piece);
+    }
+    let entry = &mut *guard;
+    let State::Streaming(stream) = &mut entry.state else { return WriteOutcome::Gone };
     // As much as the client takes, so that the backlog does not grow before a fast client.
     let most = piece.len() + QUANTUM_BYTES;
     let flushed = if stream.framing.makes_chunks() {

@@ -110,7 +110,7 @@ impl Deadlines {
             State::Lingering { .. } => Some(since + LINGER_MS),
             State::Multiplexing(ref multiplexer) => self.multiplexing_ms(connection, multiplexer),
             State::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
-            State::Streaming(_) | State::Responding => None,
+            State::AwaitingOther(_) | State::Streaming(_) | State::Responding => None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! order in which they are served, `deadlines` the time that each has left. `tls_listeners` holds the certificates of
 //! the listeners, `service_state` the state of the service, and `warnings` the text for the log.
 
+pub(crate) mod cache;
 pub(crate) mod deadlines;
 pub(crate) mod entry_mut;
 pub(crate) mod service_state;
@@ -14,6 +15,8 @@ pub(crate) mod warnings;
 use std::io;
 use std::sync::Arc;
 
+use thruway_cache::{Counter, Key, StoredResponse};
+use thruway_http1::Request;
 use thruway_websocket::Deflater;
 
 use crate::entry::Entry;
@@ -30,6 +33,7 @@ use crate::queue::queue_position::QueuePosition;
 use crate::queue::waits::Waits;
 use crate::settings::Settings;
 use crate::settings::fair_by::FairBy;
+use crate::store::cache::ResponseCache;
 use crate::store::deadlines::Deadlines;
 use crate::store::service_state::ServiceState;
 use crate::store::tls_listeners::TlsListeners;
@@ -66,6 +70,8 @@ pub(crate) struct Store {
     pub(crate) metrics: Option<WorkerMetrics>,
     /// By listener: the host that it was told to listen as; none of a unix socket.
     pub(crate) observed_as: Vec<Option<String>>,
+    /// The cache of responses, if there is one.
+    pub(crate) cache: Option<Box<ResponseCache>>,
     /// The loads of the other workers.
     pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
@@ -111,6 +117,7 @@ impl Store {
             held_bytes: 0,
             metrics: None,
             observed_as: Vec::new(),
+            cache: None,
             siblings: None,
             scratch: Vec::new(),
             deflater: None,
@@ -125,6 +132,30 @@ impl Store {
     /// Notes what cannot be done, for the log; `doing` completes "cannot …".
     pub(crate) fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
         self.warnings.note(self.clock.now_ms, doing, source);
+    }
+
+    /// Finds the stored response for a request.
+    pub(crate) fn find_stored(
+        &mut self,
+        key: &Key,
+        request: &Request<'_>,
+    ) -> Option<StoredResponse> {
+        let cache = self.cache.as_mut()?;
+        cache.store.find(key, request.fields(), &mut cache.buffer)
+    }
+
+    /// Keeps the memory of a stored response for the next one.
+    pub(crate) fn keep_buffer(&mut self, found: StoredResponse) {
+        if let Some(cache) = &mut self.cache {
+            cache.buffer = found.into_buffer();
+        }
+    }
+
+    /// Counts what the cache does.
+    pub(crate) fn count_cached(&self, counter: Counter) {
+        if let Some(cache) = &self.cache {
+            cache.store.count(counter);
+        }
     }
 
     /// Open connections; streams are none.

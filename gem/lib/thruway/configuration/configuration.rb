@@ -53,6 +53,8 @@ module Thruway
       # Client addresses, and the metrics.
       client_source: "socket", trusted_proxies: "",
       counts: false, metrics_listener: nil, status_page: false,
+      # The cache of responses that all workers share, and the longest body in it; 0 for no cache.
+      cache_bytes_max: 0, cache_item_bytes_max: 1 << 20,
       # The load reports for balancers: at an address, and in a field of each response.
       agent_check: nil, load_report: false
     }.freeze
@@ -66,6 +68,9 @@ module Thruway
       fibers: ["run %d requests in fibers", 0..30_000],
       head_fields_max: ["take heads of %d fields", 1..128]
     }.freeze
+
+    # The sizes that a cache may have.
+    CACHE_LIMITS = ((1 << 20)..(1 << 40))
 
     attr_reader :options, :hooks, :binds, :sendfile, :metrics
 
@@ -127,9 +132,18 @@ module Thruway
 
         raise Failure, "cannot #{format(text, count)}: it must be #{limits.min} to #{limits.max}"
       end
+      check_cache
       return if !status_page || @metrics.any?
 
       raise Failure.new("--status needs a metrics listener", hint: "add --metrics URI")
+    end
+
+    # Raises `Failure` for a cache that is too small to be of use, or larger than any memory.
+    def check_cache
+      return if cache_bytes_max.zero? || CACHE_LIMITS.cover?(cache_bytes_max)
+
+      raise Failure.new("cannot make a cache of #{cache_bytes_max} bytes",
+                        hint: "give --cache a size from 1M to 1024G, or 0 for none")
     end
 
     # The environment. Variables are tried in Puma's order, which begins with that of Sinatra.
@@ -216,7 +230,8 @@ module Thruway
         counts: counts?, metrics_listener: metrics_listener,
         has_status_page: status_page, has_http2: http2,
         has_http2_sockets: http2_sockets, client_source: client_source,
-        trusted_proxies: trusted_proxies
+        trusted_proxies: trusted_proxies,
+        cache_bytes_max: cache_bytes_max, cache_item_bytes_max: cache_item_bytes_max
       }
     end
 

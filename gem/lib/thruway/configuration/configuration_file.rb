@@ -3,6 +3,7 @@
 require_relative "../server/origins"
 require_relative "../support/processors"
 require_relative "../support/shell_words"
+require_relative "cache_directives"
 require_relative "configuration"
 require_relative "listen_directives"
 require_relative "puma_names"
@@ -15,6 +16,7 @@ module Thruway
   # `docs/reference/serve_configuration.md`. Options of the command line take precedence over the
   # file, and later directives over earlier ones.
   class ConfigurationFile
+    include CacheDirectives
     include ListenDirectives
     include UnsupportedDirectives
 

@@ -175,7 +175,7 @@ module Thruway
       start_plugins if @configuration.shows_puma?
       @runner = server_class.new(self, @previous)
       @runner.run do
-        @control&.start { @runner.stats }
+        @control&.start(purge: ->(pattern) { @runner.purge(pattern) }) { @runner.stats }
         @agent_check&.start { @runner.stats }
         announce
       end

@@ -53,6 +53,9 @@ module Thruway
 
     def workers = []
 
+    # Removes what `pattern` names from the cache. Returns the number of removed responses.
+    def purge(pattern) = @server.engine.purge(pattern)
+
     private
 
     def configuration = @launcher.configuration

@@ -50,6 +50,13 @@ pub(crate) struct Serve {
     /// The most header fields of a request [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
     pub(super) head_fields_limit: Option<u16>,
+    /// Keep responses that say they are public in memory that all workers share, and answer from there without Ruby:
+    /// its size, such as 64M [default: no cache]
+    #[arg(long, value_name = "SIZE", help_heading = "For applications")]
+    pub(super) cache: Option<Size>,
+    /// The longest body in the cache, such as 512K [default: 1M]
+    #[arg(long, value_name = "SIZE", help_heading = "For applications")]
+    pub(super) cache_item_limit: Option<Size>,
     /// Threads in each process; of MIN:MAX, threads beyond MIN start when they are needed [default: 5]
     #[arg(short, long, value_name = "N", help_heading = "For applications")]
     pub(super) threads: Option<String>,
@@ -91,6 +98,8 @@ impl Serve {
             (self.config.is_some(), "--config"),
             (self.pidfile.is_some(), "--pidfile"),
             (!self.sendfile.is_empty(), "--sendfile"),
+            (self.cache.is_some(), "--cache"),
+            (self.cache_item_limit.is_some(), "--cache-item-limit"),
         ];
         let Some((_, option)) = said.iter().find(|(is_said, _)| *is_said) else { return Ok(()) };
         let folder = printable::path(&self.target);
@@ -113,6 +122,28 @@ impl Serve {
         let port = port.map(|port| Ok(Address::Tcp { host: "127.0.0.1".into(), port }.into()));
         let binds = self.bind.iter().map(|text| text.parse().map_err(Failure::new));
         port.into_iter().chain(binds).collect()
+    }
+}
+
+/// A size in bytes: a number, or one with K, M or G behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size(pub(super) u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let letters = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let digits = &text[..text.len() - letters.len()];
+        let shift = match letters.to_ascii_uppercase().as_str() {
+            "" => Some(0),
+            "K" | "KB" | "KIB" => Some(10),
+            "M" | "MB" | "MIB" => Some(20),
+            "G" | "GB" | "GIB" => Some(30),
+            _ => None,
+        };
+        let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
+        bytes.map(Self).ok_or_else(|| "must be a size, such as 64M or 1048576".into())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::entry::socket_state::UpgradedSocket;
 use crate::entry::upload::{Spool, Upload};
 use crate::entry::{self, ReadOutcome, State};
 use crate::exchange::admission;
+use crate::exchange::cached::lookup;
 use crate::exchange::closing;
 use crate::exchange::fairness;
 use crate::exchange::observer;
@@ -127,6 +128,10 @@ fn judge(mut stream: EntryMut<'_>) {
     }
     if admission::is_health_check(stream.store, &request) {
         return admission::tell_health(stream, &request, &[]);
+    }
+    if stream.store.cache.is_some() {
+        let Some(left) = lookup::respond(stream, &request, &[]) else { return };
+        stream = left;
     }
     fairness::identify(&mut stream, &request);
     if request.expects_continue() {

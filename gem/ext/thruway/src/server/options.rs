@@ -90,6 +90,9 @@ struct Numbers {
     head_fields_max: usize,
     /// Zero means none.
     queue_ms: u64,
+    /// Zero means no cache.
+    cache_bytes_max: usize,
+    cache_item_bytes_max: usize,
 }
 
 impl Options {
@@ -142,6 +145,8 @@ impl Options {
                 head_bytes_max: size(c"head_bytes_max"),
                 head_fields_max: size(c"head_fields_max"),
                 queue_ms: number(c"queue_ms"),
+                cache_bytes_max: size(c"cache_bytes_max"),
+                cache_item_bytes_max: size(c"cache_item_bytes_max"),
             },
         }
     }
@@ -283,6 +288,8 @@ impl Numbers {
         settings.limits.head_bytes_max = self.head_bytes_max;
         settings.limits.fields_max = self.head_fields_max;
         settings.queue_ms = (self.queue_ms > 0).then_some(self.queue_ms);
+        settings.cache =
+            worker_group::cache_limits(self.cache_bytes_max, self.cache_item_bytes_max);
         settings
     }
 }

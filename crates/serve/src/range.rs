@@ -1,4 +1,4 @@
-//! The ranges of a file that a client asks for (RFC 9110, 14).
+//! The ranges of a file or a stored response that a client asks for (RFC 9110, 14).
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ const UNIT: &[u8] = b"bytes=";
 
 /// The bytes that a `Range` field asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum RequestedRange {
+pub(crate) enum RequestedRange {
     /// The whole file: no range, a malformed one, or more bytes than the file has.
     All,
     /// These ranges, none of them empty.
@@ -22,7 +22,7 @@ pub(super) enum RequestedRange {
 }
 
 /// The ranges that `field` means in a file of `size` bytes.
-pub(super) fn wanted(field: Option<&[u8]>, size: u64) -> RequestedRange {
+pub(crate) fn wanted(field: Option<&[u8]>, size: u64) -> RequestedRange {
     // RFC 9110, 14.1: units are case-insensitive.
     let unit_and_set = field.and_then(|field| field.split_at_checked(UNIT.len()));
     let Some((_, set)) = unit_and_set.filter(|(unit, _)| unit.eq_ignore_ascii_case(UNIT)) else {
