@@ -94,6 +94,12 @@ impl<'a> ResponseWriter<'a> {
         Some((parent.carrier.socket()?, direction))
     }
 
+    /// Whether the client can receive nothing more of the response, or the request is over.
+    #[must_use]
+    pub fn is_gone(&mut self) -> bool {
+        self.store.find_request(self.ticket).is_none()
+    }
+
     /// Whether the connection wants a turn, such as for its next request: that may be so after the response, too.
     #[must_use]
     pub fn has_work(&mut self) -> bool {

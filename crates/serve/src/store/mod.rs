@@ -19,9 +19,9 @@ use thruway_cache::{Counter, Key, StoredResponse};
 use thruway_http1::Request;
 use thruway_websocket::Deflater;
 
-use crate::entry::Entry;
 use crate::entry::activity::Activity;
 use crate::entry::multiplexer::Multiplexer;
+use crate::entry::{Entry, State};
 use crate::events::clock::Clock;
 use crate::events::poller::{Event, Poller};
 use crate::events::slab::{EntryId, Slab};
@@ -181,6 +181,9 @@ impl Store {
         entry.is_readable |= event.is_readable;
         entry.is_writable |= event.is_writable;
         entry.is_ended |= event.is_ended;
+        if event.is_ended && matches!(entry.state, State::Streaming(_)) {
+            self.deadlines.update(id.slot(), entry, self.clock.now_ms);
+        }
         if entry.has_work() {
             self.turns.enqueue(id.slot(), entry, self.clock.now_us);
         }
