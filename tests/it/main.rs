@@ -23,6 +23,8 @@ mod load;
 #[cfg(target_os = "linux")]
 mod load_results;
 #[cfg(target_os = "linux")]
+mod load_tls;
+#[cfg(target_os = "linux")]
 mod manual;
 #[cfg(target_os = "linux")]
 mod mount;

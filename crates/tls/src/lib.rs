@@ -22,7 +22,7 @@ mod server;
 mod session;
 mod tickets;
 
-pub use client::ClientContext;
+pub use client::{ClientContext, ClientOptions, Trust};
 pub use error::Error;
 pub use options::{Options, Verify};
 pub use server::ServerContext;
