@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod acme;
+#[cfg(target_os = "linux")]
 mod browser;
 #[cfg(target_os = "linux")]
 mod cable;
@@ -22,8 +24,6 @@ mod init;
 mod load;
 #[cfg(target_os = "linux")]
 mod load_results;
-#[cfg(target_os = "linux")]
-mod load_tls;
 #[cfg(target_os = "linux")]
 mod manual;
 #[cfg(target_os = "linux")]

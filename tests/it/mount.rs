@@ -21,8 +21,6 @@ mod handles;
 #[cfg(test)]
 mod locks;
 #[cfg(test)]
-mod moves;
-#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod policy_model;

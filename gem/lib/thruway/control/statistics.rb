@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../support/puma_version"
 require_relative "../version"
 
 module Thruway
@@ -12,14 +11,12 @@ module Thruway
     # of a single process at the top level.
     def as_puma(counters, started_at:, clustered:)
       workers = counters.fetch("workers")
-      # A server without a cache says what Puma says.
-      more = counters.slice("cache")
-      return { **single(workers.first || {}, started_at), **more } unless clustered
+      return single(workers.first || {}, started_at) unless clustered
 
       { started_at: time(started_at), workers: workers.size, phase: 0,
         booted_workers: counters.fetch("booted_workers"),
         old_workers: workers.count { |worker| worker["draining"] },
-        worker_status: workers.map { |worker| status(worker) }, versions: versions, **more }
+        worker_status: workers.map { |worker| status(worker) }, versions: versions }
     end
 
     def single(worker, started_at)
@@ -45,7 +42,7 @@ module Thruway
     end
 
     def versions
-      { thruway: VERSION, puma: PUMA_VERSION,
+      { thruway: VERSION,
         ruby: { engine: RUBY_ENGINE, version: RUBY_VERSION, patchlevel: RUBY_PATCHLEVEL } }
     end
   end

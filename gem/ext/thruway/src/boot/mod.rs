@@ -9,7 +9,6 @@
 
 mod allocations;
 pub(crate) mod answers;
-mod called_names;
 mod code;
 mod collector;
 mod compiler_output;

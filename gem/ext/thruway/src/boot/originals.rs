@@ -113,35 +113,21 @@ impl Originals {
         names.into_iter().try_for_each(|name| self.keep_method(gvl, class, methods.side, name))
     }
 
+    /// Adds core methods that are written in Ruby, which Ruby does not mark.
     fn keep_core(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
         let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
-        let names = methods.names.iter().map(|name| Symbol::new(gvl, name));
-        names.into_iter().try_for_each(|name| self.keep_core_method(gvl, class, methods.side, name))
-    }
-
-    /// Adds a core method. Ruby does not mark those that are written in Ruby.
-    pub(super) fn keep_core_method(
-        &mut self,
-        gvl: Gvl,
-        class: RModule,
-        side: Side,
-        name: Symbol,
-    ) -> Option<()> {
-        if !looked_up_in(gvl, class, side).is_basic(gvl, name) {
-            return self.keep_method(gvl, class, side, name);
+        for name in methods.names.iter().map(|name| Symbol::new(gvl, name)) {
+            if looked_up_in(gvl, class, methods.side).is_basic(gvl, name) {
+                self.classes.array.push(gvl, class.value());
+                self.basics.push((methods.side, name));
+            } else {
+                self.keep_method(gvl, class, methods.side, name)?;
+            }
         }
-        self.classes.array.push(gvl, class.value());
-        self.basics.push((side, name));
         Some(())
     }
 
-    pub(super) fn keep_method(
-        &mut self,
-        gvl: Gvl,
-        class: RModule,
-        side: Side,
-        name: Symbol,
-    ) -> Option<()> {
+    fn keep_method(&mut self, gvl: Gvl, class: RModule, side: Side, name: Symbol) -> Option<()> {
         if looked_up_in(gvl, class, side).has_method(gvl, name) {
             let method = gvl.protect(|ruby| method(ruby, class.value(), side, name))?;
             self.objects.array.push(gvl, class.value());
@@ -279,7 +265,7 @@ fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
     format!("{}{mark}{}", class.name(gvl).to_text(gvl), name.name(gvl).to_text(gvl))
 }
 
-pub(super) fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
+fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
     match side {
         Side::Instances => class,
         Side::Own => class.singleton_class(gvl),
@@ -287,7 +273,7 @@ pub(super) fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
 }
 
 /// Raises NameError if there is no such method.
-pub(super) fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
+fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
     match side {
         Side::Own => method_of(ruby, class, name),
         Side::Instances => {

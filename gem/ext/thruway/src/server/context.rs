@@ -23,8 +23,6 @@ pub(super) struct Context {
     pub(super) returned: Cell<VALUE>,
     /// The application's body, until it is closed.
     pub(super) body: Cell<VALUE>,
-    /// The exception that tells a waiting fiber that its client has gone; nil before that.
-    pub(super) desertion: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) constraints: Cell<ResponseConstraints>,
     /// Whether the thread leads, and polls soon after the response, which may then wait for others of its connection.
@@ -88,7 +86,6 @@ impl Context {
             input: Cell::new(NIL),
             returned: Cell::new(NIL),
             body: Cell::new(NIL),
-            desertion: Cell::new(NIL),
             ticket: Cell::new(None),
             constraints: Cell::new(ResponseConstraints::broken()),
             corks: Cell::new(false),
@@ -120,15 +117,13 @@ impl Context {
     }
 
     fn forget(&self) {
-        let values = [&self.env, &self.input, &self.returned, &self.body, &self.desertion];
-        for value in values {
+        for value in [&self.env, &self.input, &self.returned, &self.body] {
             value.set(NIL);
         }
     }
 
     pub(super) fn mark(&self, marker: Marker) {
         let values = [&self.thread, &self.env, &self.input, &self.returned, &self.body];
-        let values = values.into_iter().chain([&self.desertion]);
-        values.for_each(|value| marker.mark(value.get()));
+        values.into_iter().for_each(|value| marker.mark(value.get()));
     }
 }
