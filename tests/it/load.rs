@@ -311,14 +311,15 @@ fn free_port() -> u16 {
 }
 
 /// Asks for a short file and a large one over HTTP/2, and says what came.
-fn assert_http2(short: &str, large: &str) {
+fn assert_http2(short: &str, large: &str, tls: &[&str]) {
     let options = ["--http2", "-c", "2", "--streams", "8", "-n", "400"];
-    let total = &report(short, &options)["total"];
+    let total = &report(short, &[&options[..], tls].concat())["total"];
     assert_eq!((&total["requests"], &total["failed"]), (&json!(400), &json!(0)), "{total}");
     assert_eq!((&total["status"]["2xx"], &total["connects"]), (&json!(400), &json!(2)), "{total}");
     let streams = &total["streams"];
     assert_eq!((&streams["each"], &streams["starved"]), (&json!(8), &json!(0)), "{total}");
-    let body = report(large, &["--http2", "-c", "1", "--streams", "3", "-n", "9"]);
+    let options = ["--http2", "-c", "1", "--streams", "3", "-n", "9"];
+    let body = report(large, &[&options[..], tls].concat());
     let total = &body["total"];
     assert_eq!((&total["requests"], &total["failed"]), (&json!(9), &json!(0)), "{total}");
     let number = |value: &serde_json::Value| value.as_f64().expect("it is a number");
@@ -330,7 +331,7 @@ fn assert_http2(short: &str, large: &str) {
 fn http2_is_spoken_with_streams_as_clients() {
     let site = Site::new(1_000_000);
     for (short, large) in site.urls("short").iter().zip(&site.urls("large")) {
-        assert_http2(short, large);
+        assert_http2(short, large, if short.starts_with("https") { &["-k"] } else { &[] });
     }
 }
 
@@ -370,7 +371,7 @@ fn http2_is_spoken_with_nginx() {
     assert_http2_with_goodbyes(
         &report(
             &format!("https://127.0.0.1:{tls}/large"),
-            &["--http2", "-c", "1", "--streams", "3", "-n", "9"],
+            &["--http2", "-k", "-c", "1", "--streams", "3", "-n", "9"],
         )["total"],
     );
     nginx.kill().expect("it is there");
@@ -460,11 +461,11 @@ fn websockets_echo_and_broadcast() {
     let tls = format!("ssl://127.0.0.1:0?{}", pair.parameters());
     let server = Server::start(command.arg("serve").arg(folder.path()).args(["-b", &tls]));
     let url = |path: &str| format!("wss://{}/{path}", server.address());
-    let echo = &report(&url("echo"), &["-c", "3", "-n", "60", "--message", "é, and more"]);
+    let echo = &report(&url("echo"), &["-k", "-c", "3", "-n", "60", "--message", "é, and more"]);
     let total = &echo["total"];
     assert_eq!((&total["requests"], &total["failed"]), (&json!(60), &json!(0)), "{total}");
     let subscribed = ["--subscribe", "let me in", "--confirmed", "you are in"];
-    let options = [&["-c", "4", "-n", "10", "--broadcast"], &subscribed[..]].concat();
+    let options = [&["-k", "-c", "4", "-n", "10", "--broadcast"], &subscribed[..]].concat();
     let hub = report(&url("hub"), &options);
     assert_eq!((&hub["total"]["requests"], &hub["broadcasts"]["whole"]), (&json!(40), &json!(10)));
     let output = thruway().arg("load").arg(url("hub")).args(options).output().unwrap();
@@ -553,7 +554,7 @@ fn a_failed_handshake_of_tls_says_why() {
     ];
     for (response, reason) in cases {
         let url = format!("https://localhost:{}/", blunt_server(response));
-        let output = run(&["load", &url, "-c", "1", "-n", "1"]);
+        let output = run(&["load", &url, "-k", "-c", "1", "-n", "1"]);
         assert_eq!(output.status.code(), Some(2), "{reason}: {output:?}");
         assert!(stderr(&output).contains(reason), "{reason}: {}", stderr(&output));
         let report = stdout(&output);

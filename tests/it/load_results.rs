@@ -255,3 +255,68 @@ fn lines_show_the_progress_where_there_is_no_terminal() {
     assert!(lines[0].contains("/s  p50 ") && lines[0].contains(" errors  Jain "), "{output:?}");
     assert_eq!(stderr(&load(&server, &["-d", "700ms", "-q"])), "");
 }
+
+#[test]
+fn two_servers_are_compared_in_rounds() {
+    let (one, other) = (HttpServer::answering(HELLO), HttpServer::answering(HELLO));
+    let slow = HttpServer::new(|stream, _| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        write(stream, HELLO)
+    });
+    let compare = |a: &HttpServer, b: &HttpServer, options: &[&str]| {
+        let mut load = thruway();
+        load.args(["load", "--compare", &a.url("/a"), &b.url("/b"), "-c", "2", "-q"]).args(options);
+        load.output().expect("the binary starts")
+    };
+    let output = compare(&one, &slow, &["-n", "10", "--rounds", "5"]);
+    let text = stdout(&output);
+    assert!(text.starts_with(&format!(
+        "  A         {}\n  B         {}\n",
+        one.url("/a"),
+        slow.url("/b")
+    )));
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(line("  requests/s").ends_with("B is slower"), "{text}");
+    assert!(line("  p50").ends_with("B is slower"), "{text}");
+    let json = json(&compare(&one, &other, &["-n", "50", "--rounds", "4", "--json"]));
+    assert_eq!(json["runs_a"].as_array().unwrap().len(), 4);
+    assert_eq!(json["version"], 1);
+    let figure = &json["figures"][0];
+    let is_shown = figure["low"].as_f64() > Some(1.0) || figure["high"].as_f64() < Some(1.0);
+    assert_eq!(figure["verdict"] == "no difference shown", !is_shown, "{figure}");
+    let failing = HttpServer::answering(FAILURE);
+    let output = compare(&one, &failing, &["-n", "10", "--rounds", "3"]);
+    assert!(
+        stdout(&output).contains("  B         30 requests were lost or answered with an error"),
+        "{output:?}"
+    );
+    for (options, part) in [
+        (&["--rounds", "2"][..], "2 is not in 3..=1000"),
+        (&["--histogram"], "--histogram is not for comparisons of two servers"),
+        (&["--max-p99", "1s"], "a limit such as --max-p99 is not for comparisons"),
+    ] {
+        let output = compare(&one, &other, options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(stderr(&output).contains(part), "{output:?}");
+    }
+}
+
+/// A comparison ends with the rounds that there are, and the process by the signal.
+#[test]
+fn ctrl_c_ends_a_comparison_with_its_rounds() {
+    use std::os::unix::process::ExitStatusExt;
+    let (told, begun) = std::sync::mpsc::channel();
+    let server = HttpServer::new(move |stream, request| {
+        let _ = told.send(request.path.clone());
+        write(stream, HELLO)
+    });
+    let mut load = thruway();
+    load.args(["load", "--compare", &server.url("/a"), &server.url("/b"), "-d", "300ms", "-q"]);
+    let child = load.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    while begun.recv().unwrap() != "/b" {}
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(stdout(&output).contains("  too few rounds to tell\n"), "{output:?}");
+    assert_eq!(output.status.signal(), Some(2));
+}

@@ -2,8 +2,6 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
-mod acme;
-#[cfg(target_os = "linux")]
 mod browser;
 #[cfg(target_os = "linux")]
 mod cable;
@@ -24,6 +22,8 @@ mod init;
 mod load;
 #[cfg(target_os = "linux")]
 mod load_results;
+#[cfg(target_os = "linux")]
+mod load_tls;
 #[cfg(target_os = "linux")]
 mod manual;
 #[cfg(target_os = "linux")]

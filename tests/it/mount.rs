@@ -21,6 +21,8 @@ mod handles;
 #[cfg(test)]
 mod locks;
 #[cfg(test)]
+mod moves;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod policy_model;

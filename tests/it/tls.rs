@@ -322,7 +322,7 @@ fn clients_that_vanish_in_a_handshake_leave_nothing() {
 
 /// What `thruway load` counts at `url`.
 fn load(url: &str, options: &[&str]) -> serde_json::Value {
-    let output = run(&[&["load", url, "--json"], options].concat());
+    let output = run(&[&["load", url, "--json", "--insecure"], options].concat());
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
 }
 

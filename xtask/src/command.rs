@@ -21,3 +21,13 @@ pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }
+
+/// The standard output of a command that must succeed.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?} failed ({}): {}", output.status, said.trim_end()));
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("{command:?}: {error}"))
+}

@@ -13,6 +13,7 @@ mod durations;
 mod fuzz;
 mod gem;
 mod gem_tests;
+mod headers;
 mod instructions;
 mod layers;
 mod linting;
@@ -22,6 +23,7 @@ mod prove;
 mod release;
 mod rooms;
 mod roots;
+mod ruby;
 mod rubyspec;
 mod soak;
 mod stress;
@@ -61,6 +63,7 @@ enum Task {
     Stress(stress::Stress),
     Prove(prove::Prove),
     Root(roots::Root),
+    Ruby(ruby::Ruby),
     #[command(name = "rubyspec")]
     RubySpec(rubyspec::RubySpec),
     Suites(suites::Suites),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Soak(soak) => soak.run(&root()),
         Task::Prove(proof) => proof.run(&root()),
         Task::Root(fresh) => fresh.run(&root()),
+        Task::Ruby(ruby) => ruby.run(&root()),
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
         Task::XfsTests(tests) => tests.run(&root()),

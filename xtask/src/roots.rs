@@ -180,7 +180,7 @@ fn registry() -> PathBuf {
 
 /// Copies the files that git knows, or would add, with their times, so that cargo compiles only what has changed. What
 /// was built in the copy stays there.
-fn bring_checkout(checkout: &Path, copy: &Path) -> Result<(), String> {
+pub(crate) fn bring_checkout(checkout: &Path, copy: &Path) -> Result<(), String> {
     named(copy, fs::create_dir_all(copy.join("target")))?;
     for entry in named(copy, fs::read_dir(copy))? {
         let entry = named(copy, entry)?;

@@ -434,7 +434,7 @@ impl<'a> Request<'a> {
     }
 
     /// Returns all fields in order: the name as received, and the value without surrounding white space.
-    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a> {
         let request = *self;
         let fields = self.head.fields.iter();
         fields.map(move |(name, value)| (request.part(*name), request.part(*value)))

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use thruway_sys::signal::BlockedSignals;
 
@@ -23,6 +24,15 @@ impl Interrupt {
         BlockedSignals::new(&[Signal::INT, Signal::TERM])
             .map(Self)
             .map_err(|error| Error::system("hold signals back", error))
+    }
+}
+
+impl Interrupt {
+    /// Whether a signal has arrived.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 }
 

@@ -67,4 +67,5 @@ pub use request::Request;
 pub use run::run;
 pub use schedule::Arrivals;
 pub use target::{Address, Url};
+pub use thruway_tls::{ClientContext, ClientOptions, Trust};
 pub use timeline::TimelineRow;

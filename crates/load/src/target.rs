@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 
-use thruway_tls::ClientContext;
+use thruway_tls::{ClientContext, ClientOptions};
 
 use crate::Error;
 
@@ -117,9 +117,15 @@ impl Url {
     /// Returns the TLS settings that offer `protocol` by ALPN; `None` for `http` and `ws`.
     ///
     /// # Errors
-    /// The host is not a valid server name.
-    pub fn tls(&self, protocol: &[u8]) -> Result<Option<ClientContext>, Error> {
-        let context = self.is_tls.then(|| ClientContext::new(self.plain_host(), protocol));
+    /// The host or `name`, which replaces it, is not a valid server name, or a file cannot be used.
+    pub fn tls(
+        &self,
+        protocol: &[u8],
+        name: Option<&str>,
+        options: &ClientOptions,
+    ) -> Result<Option<ClientContext>, Error> {
+        let name = name.unwrap_or_else(|| self.plain_host());
+        let context = self.is_tls.then(|| ClientContext::new(name, protocol, options));
         let failed = |error| Error::system("speak TLS", io::Error::other(error));
         context.transpose().map_err(failed)
     }

@@ -187,14 +187,65 @@ impl Inodes {
         Some(forgotten)
     }
 
+    /// Gives the inode another file, with the same content, in this branch. `switch` runs while no open can be added.
+    /// Returns the backing file that is not needed any more, or `None` if the kernel moves the data of an open of the
+    /// former file.
+    pub(crate) fn relocate(
+        &self,
+        id: InodeId,
+        identity: &Identity,
+        branch: u16,
+        handle: Option<&FileHandle>,
+        switch: impl FnOnce(),
+    ) -> Result<Option<i32>, Errno> {
+        let before = self.get(id)?.identity.hash();
+        let after = identity.hash();
+        let mut shards: Vec<_> =
+            [before, after].iter().map(|&hash| self.shard_index(hash)).collect();
+        // The order of locks is that of the table, and an inode's shard comes before its backing file, as in `forget`.
+        shards.sort_unstable();
+        shards.dedup();
+        let mut held: Vec<_> = shards.iter().map(|&index| lock(&self.shards[index])).collect();
+        let _held = lock(&self.backings[self.stripe(id)]);
+        let record = self.record(id.slot());
+        let mut backing = record.backing();
+        if backing.opens > 0 && backing.id > 0 {
+            return Ok(None);
+        }
+        let unused = if backing.id > 0 { std::mem::take(&mut backing.id) } else { 0 };
+        switch();
+        let place =
+            |hash| shards.iter().position(|&index| index == self.shard_index(hash)).unwrap_or(0);
+        let at = place(before);
+        if !record.flags().is_detached() {
+            self.remove(&mut held[at], before, id.slot());
+        }
+        record.replace_file(identity, branch, handle);
+        record.set_backing(backing);
+        let at = place(after);
+        self.insert(&mut held[at], after, id.slot());
+        Ok(Some(unused))
+    }
+
+    /// Removes the inode from the table of identities: its file has been replaced by another one.
+    pub(crate) fn detach(&self, id: InodeId) {
+        let Ok(inode) = self.get(id) else { return };
+        let hash = inode.identity.hash();
+        let mut shard = lock(self.shard(hash));
+        let flags = self.record(id.slot()).flags();
+        if !flags.is_detached() {
+            flags.detach();
+            self.remove(&mut shard, hash, id.slot());
+        }
+    }
+
     /// Runs `decide` on the inode's backing file under a lock, and stores the result.
     pub(crate) fn update_backing<T>(
         &self,
         id: InodeId,
         decide: impl FnOnce(&mut BackingState) -> T,
     ) -> T {
-        let stripe = usize::try_from(id.0).unwrap_or(0) % self.backings.len();
-        let _held = lock(&self.backings[stripe]);
+        let _held = lock(&self.backings[self.stripe(id)]);
         let record = self.record(id.slot());
         let mut backing = record.backing();
         let decided = decide(&mut backing);
@@ -255,7 +306,15 @@ impl Inodes {
     }
 
     fn shard(&self, hash: u64) -> &Mutex<HashTable<u32>> {
-        &self.shards[(hash >> 48) as usize % self.shards.len()]
+        &self.shards[self.shard_index(hash)]
+    }
+
+    fn shard_index(&self, hash: u64) -> usize {
+        (hash >> 48) as usize % self.shards.len()
+    }
+
+    fn stripe(&self, id: InodeId) -> usize {
+        usize::try_from(id.0).unwrap_or(0) % self.backings.len()
     }
 
     /// Returns the slot with this volume and number. The rest of the identity may differ.

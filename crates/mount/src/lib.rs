@@ -22,6 +22,7 @@ mod id_map;
 mod index;
 mod inodes;
 mod limits;
+mod location;
 mod lock_holder;
 mod locks;
 mod log;
@@ -40,6 +41,7 @@ mod source_spec;
 mod source_table;
 mod sources;
 mod status;
+mod tiering;
 mod transport;
 mod unmount;
 mod view;
@@ -48,14 +50,16 @@ mod watch;
 
 pub use control::change_sources;
 pub use error::Error;
+pub use location::locate;
 pub use log::{Level, Log, LogTarget};
 pub use plan::{
-    AccessTimes, Changes, CreateOrder, CreatePolicy, CreateReach, Missing, Mode, Plan, Presence,
-    Transport,
+    AccessTimes, Changes, CreateOrder, CreatePolicy, CreateReach, Missing, Mode, OnFull, Plan,
+    Presence, Transport,
 };
 pub use policy::PolicyFile;
 pub use process::{INNER_VERB, SourceChange, run_inner, start};
 pub use reload::read_policy_again;
 pub use source_spec::{SourceAccess, SourceSpec, parse_bytes};
 pub use status::{MountStatus, Status, status};
+pub use tiering::{MoveRequest, PlannedMove, move_error, move_file, plan_moves};
 pub use unmount::{Manner, resolve_new_target, resolve_target, unmount};

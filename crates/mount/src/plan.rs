@@ -74,6 +74,16 @@ pub enum Missing {
     Skip,
 }
 
+/// What happens when a source is full in the middle of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFull {
+    /// The write fails.
+    Fail,
+    /// The file moves to another source. Data that is written goes through the daemon.
+    Move,
+}
+
 /// What a source needs to count as present, so that nothing is written below the mount point of an absent disk.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Presence {
@@ -151,6 +161,8 @@ pub struct Plan {
     pub create: CreatePolicy,
     /// Files are only created in a source while this number of bytes is free there.
     pub free_min_bytes: u64,
+    /// What happens when a source is full in the middle of a write.
+    pub on_full: OnFull,
     /// Whether a hard link or a rename into a folder that the file's source lacks makes the folder there. Otherwise it
     /// fails as between file systems.
     pub make_folders: bool,
@@ -222,6 +234,7 @@ pub(crate) mod tests {
             mode: Mode::Live,
             create: CreatePolicy { reach: CreateReach::Parent, order: CreateOrder::First },
             free_min_bytes: 0,
+            on_full: OnFull::Fail,
             make_folders: true,
             allow_other: false,
             read_only: false,

@@ -30,6 +30,12 @@ pub struct Status {
     pub target: String,
     /// The folders that the view shows.
     pub sources: Vec<String>,
+    /// The same, with their options.
+    #[serde(default)]
+    pub source_specs: Vec<crate::SourceSpec>,
+    /// The space that has to be free in a source without its own limit, for new files.
+    #[serde(default)]
+    pub free_min_bytes: u64,
     /// The process that keeps the mount alive, and that accepts signals.
     pub process: Option<i32>,
     /// Whether the supervisor is dead. Then `process` is the worker, which continues to serve but would not be

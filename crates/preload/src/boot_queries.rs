@@ -2,16 +2,19 @@
 //!
 //! A query is logged before the boot makes it, so the logged state is never newer than the answer that the
 //! boot received. Queries for existence compare type and permissions, queries for times, sizes or content
-//! compare the whole stamp, and queries for a folder's entries compare the names.
+//! compare the whole stamp, and queries for a folder's entries compare the names. A lock file of Bundler whose
+//! stamp differs still has the same content where the digests are equal.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use thruway_pack::Stamp;
 use thruway_sys::signal::Mask;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::one_shot::without_process;
 
@@ -36,6 +39,9 @@ pub enum Question {
     RealPath,
 }
 
+/// The size above which a lock file is compared by its stamp alone: reading it at each command would take too long.
+const LOCK_FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// The log of a boot's queries and their answers.
 #[derive(Debug, Default)]
 pub struct QueryLog {
@@ -58,6 +64,8 @@ struct Observation {
     level: Level,
     /// Whether the file changed so recently that another change could leave the same stamp.
     is_unsettled: bool,
+    /// The digest of the content at that state, for a lock file of which only the content counts.
+    content: Option<u128>,
 }
 
 /// How much of a state has to stay the same.
@@ -65,6 +73,7 @@ struct Observation {
 enum Level {
     Kind,
     Rights,
+    Content,
     Whole,
 }
 
@@ -120,6 +129,7 @@ impl QueryLog {
             Question::Kind => self.see(path, true, Level::Kind, now_ns),
             Question::LinkKind => self.see(path, false, Level::Kind, now_ns),
             Question::Rights => self.see(path, true, Level::Rights, now_ns),
+            Question::Content if is_lock_file(path) => self.see_lock_file(path, now_ns),
             Question::Stat | Question::Content => self.see(path, true, Level::Whole, now_ns),
             Question::LinkStat => self.see(path, false, Level::Whole, now_ns),
             Question::Names => self.list(path, now_ns),
@@ -155,7 +165,20 @@ impl QueryLog {
         let is_file = |state: &State| state.file_type() == FileType::RegularFile;
         let is_young = |state: &State| is_file(state) && state.stamp.is_racy(now_ns);
         let is_unsettled = answer.as_ref().is_ok_and(is_young);
-        *place = Some(Observation { answer, level, is_unsettled });
+        *place = Some(Observation { answer, level, is_unsettled, content: None });
+    }
+
+    /// Notes a lock file that is read. The digest counts only if it is of the noted state, which no change in the
+    /// same tick of the clock could resemble.
+    fn see_lock_file(&mut self, path: &[u8], now_ns: i64) {
+        self.see(path, true, Level::Content, now_ns);
+        let Some(observation) = self.paths.get_mut(path).and_then(|entry| entry.target.as_mut())
+        else {
+            return;
+        };
+        if observation.content.is_none() && !observation.is_unsettled {
+            observation.content = content_at(path, observation.answer);
+        }
     }
 
     fn see_components(&mut self, path: &[u8], now_ns: i64) {
@@ -238,7 +261,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 impl Observation {
     /// The state of a path without a file.
     const MISSING: Self =
-        Self { answer: Err(Errno::NOENT), level: Level::Kind, is_unsettled: false };
+        Self { answer: Err(Errno::NOENT), level: Level::Kind, is_unsettled: false, content: None };
 
     fn is_link(&self) -> bool {
         self.answer.is_ok_and(|state| state.file_type() == FileType::Symlink)
@@ -282,6 +305,7 @@ impl Entry {
             // The path is not a link, so `lstat` and `stat` agree and one check is enough.
             one.level = one.level.max(other.level);
             one.is_unsettled |= other.is_unsettled || one.answer != other.answer;
+            one.content = other.content.filter(|_| one.answer == other.answer);
             target = None;
         }
         let check = |observation: Observation, follows, names| Check {
@@ -304,6 +328,26 @@ fn is_made_up(path: &[u8]) -> bool {
 fn look(path: &[u8], follows: bool) -> Answer {
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     fs::statat(CWD, path, flags).map(|stat| State::of(&stat))
+}
+
+/// Whether Bundler itself touches the file at each `bundler/setup`, as it does since version 4 with a file that lacks
+/// checksums.
+fn is_lock_file(path: &[u8]) -> bool {
+    path.ends_with(b".lock") || path.ends_with(b"/gems.locked")
+}
+
+/// Returns a digest of a file's content; `None` if the path's state is not `answer` before and after the file is
+/// read, or if the file is too large or not a regular one.
+fn content_at(path: &[u8], answer: Answer) -> Option<u128> {
+    let is_small = |state: State| {
+        state.file_type() == FileType::RegularFile && state.stamp.size <= LOCK_FILE_BYTES_MAX
+    };
+    let is_same = || look(path, true) == answer;
+    if !answer.is_ok_and(is_small) || !is_same() {
+        return None;
+    }
+    let content = std::fs::read(OsStr::from_bytes(path)).ok()?;
+    is_same().then(|| xxh3_128(&content))
 }
 
 /// Returns a digest of the names in a folder and of their types, independent of their order; `None` if the
@@ -412,6 +456,9 @@ impl Check {
             return self.has_same_names(then, now, now_ns);
         }
         let level = self.observation.level;
+        if level == Level::Content {
+            return self.has_same_content(then, now, now_ns);
+        }
         if self.observation.is_unsettled && level == Level::Whole {
             return false;
         }
@@ -421,6 +468,21 @@ impl Check {
             (Level::Kind, kind) => kind == now.file_type(),
             _ => then.has_same_rights(&now),
         }
+    }
+
+    /// Whether the file still has the same content and access rights; if so, records its new state.
+    fn has_same_content(&mut self, then: State, now: State, now_ns: i64) -> bool {
+        if then == now && !self.observation.is_unsettled {
+            return true;
+        }
+        let is_same = self.observation.content.is_some()
+            && then.has_same_rights(&now)
+            && content_at(&self.path, Ok(now)) == self.observation.content;
+        if is_same {
+            self.observation.answer = Ok(now);
+            self.observation.is_unsettled = now.stamp.is_racy(now_ns);
+        }
+        is_same
     }
 
     /// Whether the folder still has the same names and access rights; if so, records its new state. A folder whose time
@@ -558,6 +620,29 @@ mod tests {
         let stamp = look(path, true).unwrap().stamp;
         notes.note(path, Question::Content, stamp.ctime_ns + 1);
         assert!(changes(&mut notes.sealed()));
+    }
+
+    #[test]
+    fn a_lock_file_that_was_touched_holds_as_long_as_its_content_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let [lock, other] = ["Gemfile.lock", "Gemfile"].map(|name| folder.path().join(name));
+        let rewrite = |text: &str| {
+            tick();
+            [&lock, &other].iter().for_each(|path| std::fs::write(path, text).unwrap());
+        };
+        rewrite("GEM");
+        tick();
+        let mut observed = noted(&lock, Question::Content);
+        let mut without = [noted(&other, Question::Content), noted(&lock, Question::Stat)];
+        rewrite("GEM");
+        assert!(!changes(&mut observed));
+        assert!(without.iter_mut().all(changes), "only a lock file's content is compared");
+        rewrite("PEM");
+        assert!(changes(&mut observed), "as many bytes");
+        rewrite("GEM");
+        assert!(!changes(&mut observed));
+        std::fs::set_permissions(&lock, PermissionsExt::from_mode(0o600)).unwrap();
+        assert!(changes(&mut observed));
     }
 
     #[test]

@@ -14,8 +14,11 @@ use thruway_testing::table::byte_rows;
 const PAGE: &str = include_str!("../../../docs/reference/names.md");
 const VECTORS: &str = include_str!("vectors/search.tsv");
 
-/// The columns for our own rules.
-const RULES: [&str; 4] = ["exec", "cmd", "zig", "rust"];
+/// The columns of each table, which are rules of ours.
+const TABLES: [(&str, [&str; 4]); 2] = [
+    ("## Finding a command\n", ["exec", "cmd", "zig", "rust"]),
+    ("### Libraries and PowerShell\n", ["go", "python", "libuv", "powershell"]),
+];
 
 /// Rows that a search alone cannot check: tests in `crates/spawn/tests`, `tests/it/which.rs` and the lister
 /// of NT do.
@@ -37,6 +40,13 @@ fn rules(text: &str) -> Rules {
         "zig" => Rules::zig(PATH_EXT),
         "zig -current" => Rules::zig(PATH_EXT).current_first(false),
         "rust" => Rules::rust(),
+        "go" => Rules::go(PATH_EXT),
+        "python" => Rules::python(PATH_EXT),
+        "python +current" => Rules::python(PATH_EXT).current_first(true),
+        "libuv" => Rules::libuv(),
+        "libuv +current" => Rules::libuv().current_first(true),
+        "powershell +current" => Rules::powershell(PATH_EXT).current_first(true),
+        "powershell" => Rules::powershell(PATH_EXT),
         other => panic!("whose rules are {other}?"),
     }
 }
@@ -133,18 +143,20 @@ fn every_row_of_the_vectors_holds() {
     vectors().iter().for_each(|row| check(row));
 }
 
-/// Returns the cells marked "t" in the first table: the row's name and the column's rules.
+/// Returns the cells marked "t" in both tables: the row's name and the column's rules.
 fn cells_that_are_tested() -> BTreeSet<(String, &'static str)> {
-    let table = PAGE.split("## Finding a command\n").nth(1).expect("the table's heading");
-    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let mut tested = BTreeSet::new();
-    for line in lines {
-        let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        assert_eq!(cells.len(), 6, "{line}");
-        for (cell, rules) in cells[1..].iter().zip(RULES) {
-            let source = cell.rsplit_once('(').map_or("", |(_, source)| source);
-            if source.trim_end_matches(')').split(", ").any(|letter| letter == "t") {
-                tested.insert((cells[0].to_owned(), rules));
+    for (heading, columns) in TABLES {
+        let table = PAGE.split(heading).nth(1).expect("the table's heading");
+        let lines = table.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+        for line in lines.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+            assert_eq!(cells.len(), 5, "{line}");
+            for (cell, rules) in cells[1..].iter().zip(columns) {
+                let source = cell.rsplit_once('(').map_or("", |(_, source)| source);
+                if source.trim_end_matches(')').split(", ").any(|letter| letter == "t") {
+                    tested.insert((cells[0].to_owned(), rules));
+                }
             }
         }
     }
@@ -154,12 +166,13 @@ fn cells_that_are_tested() -> BTreeSet<(String, &'static str)> {
 #[test]
 fn every_cell_that_is_said_to_be_tested_is() {
     let kind = |text: &str| {
-        *RULES.iter().find(|rules| text.starts_with(**rules)).expect("the case is well made")
+        let rules = TABLES.iter().flat_map(|(_, columns)| columns);
+        *rules.clone().find(|rules| text.split(' ').next() == Some(rules)).expect("a column")
     };
     let vectors: BTreeSet<_> =
         vectors().iter().map(|row| (row[0].clone(), kind(&row[1]))).collect();
     let told = cells_that_are_tested();
-    assert!(told.len() > 50);
+    assert!(told.len() > 100);
     let is_here = |(row, _): &&(String, &str)| !STARTED.contains(&row.as_str());
     let untested: Vec<_> = told.difference(&vectors).filter(is_here).collect();
     assert!(untested.is_empty(), "without a vector: {untested:?}");

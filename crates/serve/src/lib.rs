@@ -23,6 +23,7 @@
 //! | `queue` | the order of turns: credit, clients, policy; pure, with a simulation |
 //! | `output` | bytes that a client has yet to take |
 //! | `metrics` | counters that all workers share, and how they are written |
+//! | `range` | the ranges that a client asks for |
 //! | `settings`, `listen` | configuration; addresses and listening sockets |
 //! | `events` | poller, timers, clock, slots |
 //!
@@ -56,13 +57,14 @@ mod listen;
 mod metrics;
 mod output;
 mod queue;
+mod range;
 mod settings;
 mod store;
 pub mod workers;
 
 pub use engine::attention::Attention;
 pub use engine::server::Server;
-pub use engine::stats::stats;
+pub use engine::stats::{purge, purge_cache, stats};
 pub use engine::{Engine, EngineHandle, inheritance, tls};
 pub use entry::Payload;
 pub use entry::socket_state::{SocketEvent, UpgradeTo};
@@ -87,6 +89,7 @@ pub use settings::client_source::ClientSource;
 pub use settings::fair_by::FairBy;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use store::service_state::ShutdownMode;
+pub use thruway_cache::Limits as CacheLimits;
 pub use thruway_tls::Options as TlsOptions;
 pub use thruway_websocket as websocket;
 pub use workers::{Board, WorkerTable};

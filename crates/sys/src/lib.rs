@@ -31,6 +31,8 @@ pub mod imports;
 pub mod imports;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod io_ring;
+#[cfg(target_os = "linux")]
+pub mod lease;
 #[cfg(any(target_os = "macos", test))]
 mod mach_o;
 #[cfg(unix)]

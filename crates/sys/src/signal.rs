@@ -17,7 +17,7 @@ pub use signal_fd::{ReceivedSignal, SignalFd};
 /// Numbers of signals on this system.
 pub mod number {
     pub use libc::{
-        SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGPIPE, SIGPWR,
+        SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGIO, SIGKILL, SIGPIPE, SIGPWR,
         SIGQUIT, SIGSEGV, SIGSTOP, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2,
         SIGWINCH, SIGXFSZ,
     };

@@ -1,19 +1,41 @@
 //! Sessions of a client that measures a server.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientConfig, ClientConnection, Resumption};
+use rustls::client::{
+    ClientConfig, ClientConnection, Resumption, WebPkiServerVerifier, verify_server_name,
+};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::{Error, Session};
+use crate::{Error, Session, files};
+
+/// The certificates that a client trusts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Those of the system's authorities, and those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    #[default]
+    System,
+    /// Those in this file: authorities, and certificates of servers, which count whatever their date is.
+    File(PathBuf),
+    /// Any whose key the server has. A server that is measured on this machine usually has one that nobody signed.
+    Anyone,
+}
+
+/// The settings of a client.
+#[derive(Debug, Clone, Default)]
+pub struct ClientOptions {
+    /// The certificates that the client trusts.
+    pub trust: Trust,
+    /// The files of the client's own certificate and of its key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
 
 /// Creates sessions with a server, each with a full handshake.
-///
-/// The client does not verify the server's certificate, only that the server has the key. The measured server is known,
-/// and usually has a certificate that no authority has signed.
 #[derive(Debug, Clone)]
 pub struct ClientContext {
     config: Arc<ClientConfig>,
@@ -21,24 +43,29 @@ pub struct ClientContext {
 }
 
 impl ClientContext {
-    /// Creates a context for the server with this name or address. `protocol` is the ALPN name of the protocol to
-    /// negotiate.
+    /// Creates a context for the server with this name or address, which is sent (SNI) and compared with the server's
+    /// certificate. `protocol` is the ALPN name of the protocol to negotiate.
     ///
     /// # Errors
-    /// `server` is not a valid name.
-    pub fn new(server: &str, protocol: &[u8]) -> Result<Self, Error> {
-        let server = ServerName::try_from(server.to_owned()).map_err(Error::setting)?;
+    /// `server` is not a valid name, or a file cannot be used.
+    pub fn new(server: &str, protocol: &[u8], options: &ClientOptions) -> Result<Self, Error> {
+        let name = ServerName::try_from(server.to_owned())
+            .map_err(|_| Error::setting(format_args!("{server:?} is not a valid server name")))?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(Error::setting)?;
-        let mut config = builder
+            .map_err(Error::setting)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(verifier(&options.trust, provider)?);
+        let mut config = match &options.certificate {
+            Some((certificate, key)) => builder
+                .with_client_auth_cert(files::certificates(certificate)?, files::key(key)?)
+                .map_err(|error| Error::file(certificate, error))?,
+            None => builder.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![protocol.to_vec()];
         config.resumption = Resumption::disabled();
-        Ok(Self { config: Arc::new(config), server })
+        Ok(Self { config: Arc::new(config), server: name })
     }
 
     /// Creates a session for a new connection. The first bytes to send are available at once.
@@ -48,6 +75,75 @@ impl ClientContext {
     pub fn begin(&self) -> Result<Session, Error> {
         let connection = ClientConnection::new(Arc::clone(&self.config), self.server.clone());
         connection.map(|connection| Session::new(connection.into())).map_err(Error::setting)
+    }
+}
+
+fn verifier(
+    trust: &Trust,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+    let known = match trust {
+        Trust::Anyone => return Ok(Arc::new(AnyCertificate(provider))),
+        Trust::File(path) => files::certificates(path)?,
+        Trust::System => rustls_native_certs::load_native_certs().certs,
+    };
+    let mut roots = RootCertStore::empty();
+    // A certificate that is no authority's may still be that of the server.
+    let _ = roots.add_parsable_certificates(known.iter().cloned());
+    if roots.is_empty() {
+        return Err(Error::setting("no authority is trusted: the system has no certificates"));
+    }
+    let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(Error::setting)?;
+    let pinned = if matches!(trust, Trust::File(_)) { known } else { Vec::new() };
+    Ok(Arc::new(KnownCertificate { inner, pinned }))
+}
+
+/// Accepts certificates that a trusted authority has signed, and those that are trusted by themselves.
+#[derive(Debug)]
+struct KnownCertificate {
+    inner: Arc<WebPkiServerVerifier>,
+    pinned: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for KnownCertificate {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.inner.verify_server_cert(certificate, chain, name, ocsp, now);
+        if verified.is_err() && self.pinned.contains(certificate) {
+            verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        verified
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
     }
 }
 

@@ -100,6 +100,12 @@ fn of_certificate(why: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it is revoked".to_owned(),
         CertificateError::UnknownIssuer => "its issuer is not trusted".to_owned(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is not for the name that was asked".to_owned()
+        }
+        CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "its issuer is trusted with a key of another kind".to_owned()
+        }
         CertificateError::BadSignature => "a signature with it is wrong".to_owned(),
         other => other.to_string(),
     }

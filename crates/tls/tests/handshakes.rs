@@ -7,13 +7,17 @@ use std::sync::Arc;
 
 use thruway_testing::{Random, certificate, setting};
 use thruway_tls::{
-    ClientContext, OpenError, Options, RECORD_BYTES_MAX, ServerContext, Session, TicketKeys,
+    ClientContext, ClientOptions, OpenError, Options, RECORD_BYTES_MAX, ServerContext, Session,
+    TicketKeys, Trust,
 };
 
 /// The number of cases in CI, small because a handshake costs a signature.
 const CASES: u64 = 120;
 /// The maximum number of round trips before a handshake is over.
 const ROUNDS: usize = 10;
+
+/// The certificate of the test is signed by nobody.
+const ANYONE: ClientOptions = ClientOptions { trust: Trust::Anyone, certificate: None };
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -78,7 +82,7 @@ fn whatever_a_client_sends_is_what_it_sealed_or_the_end() {
         Options { certificates: vec![(pair.certificate, pair.key)], ..Options::default() };
     let keys = Arc::new(TicketKeys::new().expect("memory that can be shared"));
     let context = ServerContext::new(options, keys, true).expect("the files are right");
-    let clients = ClientContext::new("localhost", b"h2").expect("it is a name");
+    let clients = ClientContext::new("localhost", b"h2", &ANYONE).expect("it is a name");
     let (mut random, mut whole, mut ended) = (Random::from_environment(), 0, 0);
     for case in 0..setting("THRUWAY_CASES", CASES) {
         let mut server = context.begin().expect("a session");

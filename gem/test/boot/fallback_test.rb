@@ -8,6 +8,27 @@ class FallbackTest < Minitest::Test
 
   FEATURE = "module Part\n  def self.half(n)\n    n.even? ? n / 2 : nil\n  end\nend\n"
 
+  # Each box has features of its own, and is given none from the pack.
+  def test_boxes_are_left_to_ruby
+    skip "this Ruby has no boxes" unless Object.const_defined?("Ruby::Box")
+
+    main = <<~'RUBY'
+      require "yaml"
+      box = Ruby::Box.new
+      box.require("#{__dir__}/lib/x")
+      require "x"
+      puts X, box::X, YAML.load_file("a.yml"), box.object_id == Ruby::Box.current.object_id
+    RUBY
+    boxes = ["env", "RUBY_BOX=1"]
+    program("main.rb" => main, "lib/x.rb" => "X = __FILE__", "a.yml" => "a: 1\n") do |made|
+      plain = made.plain(below: boxes)
+      MODES.each { |options| assert_said plain, made.run(*options, below: boxes), options.inspect }
+      said = made.run("--explain", below: boxes).err
+      assert_match(/^thruway: Ruby boots without the pack: RUBY_BOX=1 is set$/, said)
+      refute_path_exists made.pack
+    end
+  end
+
   def test_coverage
     said = assert_same_program(<<~RUBY, "part.rb" => FEATURE)
       require "coverage"

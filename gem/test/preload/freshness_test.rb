@@ -99,6 +99,27 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # Bundler 4 touches a lock file that lacks checksums each time.
+  def test_a_lock_file_that_each_boot_touches_and_one_that_is_edited
+    application do |made|
+      made.write("Gemfile.lock", "GEM 1\n")
+      made.write("config/initializers/lock.rb", <<~'RUBY')
+        file = File.expand_path("../../Gemfile.lock", __dir__)
+        LOCK = File.read(file)
+        File.utime(nil, nil, file)
+      RUBY
+      words = ["bin/rails", "runner", "p LOCK"]
+      made.forked(*words)
+      made.plain(*words)
+      said = made.preloaded(*words)
+      assert_predicate said, :forked?, said.how
+      made.write("Gemfile.lock", "GEM 2\n")
+      said = made.preloaded(*words)
+      assert_equal [false, %("GEM 2\\n"\n)], [said.forked?, said.out], said.how
+      assert_match(/Gemfile\.lock has changed$/, said.how)
+    end
+  end
+
   # A zone without summer (tzfile(5)): one type of local time, and its name.
   def write_zone(path, hours)
     counts = [0, 0, 0, 0, 1, 4].pack("N*")

@@ -224,7 +224,7 @@ class CommandTest < Minitest::Test
     [[], %w[-w 2], %w[-w 2 -C lazy.rb]].each do |arguments|
       write("lazy.rb", "preload_app! false")
       said = Dir.chdir(@folder) { refusal(broken, "-p", "0", *arguments) }
-      line = "the application raised RuntimeError at boot: no road (#{broken}:2:in `"
+      line = "the application raised RuntimeError at boot: no road (#{broken}:2:in "
       assert_includes said, "thruway: #{line}", arguments.inspect
       assert_includes said, "hint: set THRUWAY_BACKTRACE=1 to see"
     end

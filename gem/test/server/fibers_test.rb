@@ -273,6 +273,64 @@ class FibersTest < Minitest::Test
     clients.each { |client| assert_equal "012", client.response.body }
   end
 
+  def test_a_stream_whose_client_has_gone_ends_while_it_waits
+    ended = Queue.new
+    bodies = Class.new do
+      define_method(:each) do |&block|
+        block.call("first")
+        sleep
+      end
+      define_method(:close) { ended << :closed }
+    end
+    serve do |env|
+      env["rack.response_finished"] = [->(_, _, _, error) { ended << error.class }]
+      next [200, {}, bodies.new] if env["PATH_INFO"] == "/each"
+
+      [200, {}, lambda do |stream|
+        stream.write("first")
+        sleep
+      ensure
+        ended << :closed
+      end]
+    end
+    said = stderr_of do
+      %w[/each /stream].each do |path|
+        client = ask(path)
+        client.read_head
+        client.io.close
+        events = Array.new(2) { Timeout.timeout(PATIENCE_SECONDS) { ended.pop } }
+        assert_equal [:closed, Errno::EPIPE], events
+      end
+    end
+    assert_empty said
+  end
+
+  def test_the_first_write_to_a_client_that_has_gone_raises_in_a_thread
+    gate, ended = Queue.new, Queue.new
+    server = serve(fibers: 0) do
+      [200, {}, lambda do |stream|
+        stream.write("first")
+        gate.pop
+        stream.write("second")
+      rescue SystemCallError => e
+        ended << e.class
+      end]
+    end
+    client = ask("/")
+    client.read_head
+    client.io.close
+    eventually { server.engine.connections == 0 }
+    gate << true
+    assert_equal Errno::EPIPE, ended.pop
+  end
+
+  def test_a_client_that_closed_its_half_reads_a_stream_to_its_end
+    serve { [200, {}, ->(out) { 3.times { out.write("x") && sleep(0.01) } && out.close }] }
+    client = ask("/")
+    client.io.close_write
+    assert_equal "xxx", client.response.body
+  end
+
   def test_a_slow_client_holds_up_its_own_fiber_only
     serve(response_memory_bytes_max: 1 << 16, response_file_bytes_max: 0) do |env|
       next [200, {}, ["go"]] if env["PATH_INFO"] == "/go"
@@ -344,7 +402,7 @@ class FibersTest < Minitest::Test
         exit!(7)
       end
       Process.wait(id)
-      [200, {}, [[$?.exitstatus, reader.readpartial(9)].join(" ")]]
+      [200, {}, [[$?.exitstatus, reader.readpartial(5)].join(" ")]]
     end
     other = ask("/")
     assert_equal "7 child", get.body

@@ -28,6 +28,9 @@ pub(crate) struct Ctl {
     /// The command to send
     #[arg(value_name = "COMMAND")]
     command: Command,
+    /// For purge: a URL, a path (at all hosts), or either with * behind it for all that begin so; * alone is everything
+    #[arg(value_name = "PAGE")]
+    page: Option<String>,
     /// Address of the control application: tcp://HOST:PORT or unix://PATH
     #[arg(short = 'C', long, value_name = "URL")]
     control_url: Option<String>,
@@ -70,6 +73,8 @@ enum Command {
     GcStats,
     /// Print the backtrace of each thread
     ThreadBacktraces,
+    /// Remove responses from the cache, and print how many
+    Purge,
 }
 
 /// How a server is reached.
@@ -82,18 +87,35 @@ struct Target {
 
 impl Ctl {
     pub(crate) fn run(self) -> Answer {
+        self.check_page()?;
         let target = self.target()?;
+        let page = self.page.as_deref();
         match (&target.url, target.pid) {
             (Some(url), _) if self.command != Command::Status => {
-                ask(url, target.token.as_deref(), self.command)
+                ask(url, target.token.as_deref(), self.command, page)
             }
             (Some(url), None) => {
-                ask(url, target.token.as_deref(), Command::Stats).map(|_| ExitCode::SUCCESS)
+                ask(url, target.token.as_deref(), Command::Stats, None).map(|_| ExitCode::SUCCESS)
             }
             (_, Some(pid)) => tell(pid, self.command),
             (None, None) => Err(Failure::new("no server is named").hint(
                 "give the address of its control application (-C), its state file (-S) or its process number (-p)",
             )),
+        }
+    }
+
+    /// Fails without a page to purge, and with a page that is not to be purged.
+    fn check_page(&self) -> Result<(), Failure> {
+        match (&self.page, self.command) {
+            (None, Command::Purge) => {
+                let failure = Failure::new("purge needs a page");
+                Err(failure
+                    .hint("give a URL, a path, a prefix such as '/blog/*', or '*' for everything"))
+            }
+            (Some(page), command) if command != Command::Purge => {
+                Err(Failure::new(format_args!("{} takes no page: {page}", command.path())))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -132,6 +154,7 @@ impl Command {
             Self::Gc => "gc",
             Self::GcStats => "gc-stats",
             Self::ThreadBacktraces => "thread-backtraces",
+            Self::Purge => "purge",
         }
     }
 
@@ -144,15 +167,18 @@ impl Command {
             Self::PhasedRestart => &[Signal::USR1],
             Self::Refork => &[Signal::URG],
             Self::ThreadBacktraces => &[Signal::POWER],
-            Self::Status | Self::Stats | Self::ReloadWorkerDirectory | Self::Gc | Self::GcStats => {
-                &[]
-            }
+            Self::Status
+            | Self::Stats
+            | Self::ReloadWorkerDirectory
+            | Self::Gc
+            | Self::GcStats
+            | Self::Purge => &[],
         }
     }
 
     /// Whether the response is printed for the user.
     fn has_data(self) -> bool {
-        matches!(self, Self::Stats | Self::GcStats | Self::ThreadBacktraces)
+        matches!(self, Self::Stats | Self::GcStats | Self::ThreadBacktraces | Self::Purge)
     }
 }
 
@@ -178,8 +204,12 @@ fn read_state(path: &Path) -> Result<Target, Failure> {
 }
 
 /// Asks the control application.
-fn ask(url: &str, token: Option<&str>, command: Command) -> Answer {
-    let query = token.map(|token| format!("?token={token}")).unwrap_or_default();
+fn ask(url: &str, token: Option<&str>, command: Command, page: Option<&str>) -> Answer {
+    let token = token.map(|token| format!("token={token}"));
+    let page = page.map(|page| format!("url={}", escaped(page)));
+    let parameters: Vec<_> = token.into_iter().chain(page).collect();
+    let mark = if parameters.is_empty() { "" } else { "?" };
+    let query = format!("{mark}{}", parameters.join("&"));
     let request = format!("GET /{}{query} HTTP/1.0\r\n\r\n", command.path());
     let response = exchange(url, &request)
         .map_err(|error| Failure::new(format_args!("cannot ask {url}: {error}")).status(1))?;
@@ -199,6 +229,15 @@ fn ask(url: &str, token: Option<&str>, command: Command) -> Answer {
         ))),
         None => Err(Failure::new(format_args!("no response from {url}"))),
     }
+}
+
+/// A value of a query parameter.
+fn escaped(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:*".contains(&byte);
+    let escape = |byte| {
+        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    };
+    text.bytes().map(escape).collect()
 }
 
 fn exchange(url: &str, request: &str) -> std::io::Result<String> {

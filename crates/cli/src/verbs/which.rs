@@ -25,7 +25,7 @@ use crate::output::{Answer, Failure, print, print_names};
 
 /// Find the file that a command starts
 ///
-/// Prints its path, by the rules of execvp, of cmd.exe, or of the standard libraries of Zig and Rust on
+/// Prints its path, by the rules of execvp, of cmd.exe, of PowerShell, or of the libraries of a language on
 /// Windows. The exit status is 1 if a name is not found.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
@@ -66,6 +66,10 @@ enum Kind {
     Cmd,
     Zig,
     Rust,
+    Go,
+    Python,
+    Libuv,
+    Powershell,
 }
 
 /// The result of the search for one name.
@@ -77,6 +81,8 @@ struct Outcome {
     without_interpreter: Vec<(Vec<u8>, Obstacle)>,
     bases: usize,
     lookups: u64,
+    /// A file that was found in a relative folder, which ends the search of Go.
+    refused: Option<Vec<u8>>,
 }
 
 impl Which {
@@ -104,11 +110,20 @@ impl Which {
         let path_ext = path_ext.as_deref().unwrap_or(PATH_EXT);
         let default = if cfg!(windows) { Kind::Cmd } else { Kind::Exec };
         let refused = std::env::var_os("NoDefaultCurrentDirectoryInExePath").is_some();
-        match self.rules.unwrap_or(default) {
+        let rules = match self.rules.unwrap_or(default) {
             Kind::Exec => Rules::exec(),
-            Kind::Cmd => Rules::cmd(path_ext).current_first(self.current && !refused),
+            Kind::Cmd => Rules::cmd(path_ext),
             Kind::Zig => Rules::zig(path_ext),
             Kind::Rust => Rules::rust(),
+            Kind::Go => Rules::go(path_ext),
+            Kind::Python => Rules::python(path_ext),
+            Kind::Libuv => Rules::libuv(),
+            Kind::Powershell => Rules::powershell(path_ext),
+        };
+        match self.rules.unwrap_or(default) {
+            // These have a fixed rule for the current folder.
+            Kind::Exec | Kind::Zig | Kind::Rust | Kind::Powershell => rules,
+            _ => rules.current_first(self.current && !refused),
         }
     }
 
@@ -161,12 +176,19 @@ impl Which {
         let before = lister.lookups();
         let mut search = Search::new(&plan, lister);
         let mut found = Vec::new();
-        let mut without_interpreter = Vec::new();
+        let (mut without_interpreter, mut refused) = (Vec::new(), None);
         while let Some(candidate) = search.next().transpose().map_err(Failure::new)? {
             if let Some(obstacle) = search.obstacle(&candidate) {
                 let goes_on = self.all || obstacle.is_passed_over();
                 without_interpreter.push((candidate.path, obstacle));
                 if goes_on {
+                    continue;
+                }
+                break;
+            }
+            if rules.refuses_relative() && is_relative(&candidate.path, name) {
+                refused = refused.or(Some(candidate.path));
+                if self.all {
                     continue;
                 }
                 break;
@@ -179,7 +201,8 @@ impl Which {
         let denied = search.denied().to_vec();
         let lookups = lister.lookups() - before;
         let bases = plan.bases().len();
-        Ok(Outcome { name: name.to_vec(), found, denied, without_interpreter, bases, lookups })
+        let name = name.to_vec();
+        Ok(Outcome { name, found, denied, without_interpreter, bases, lookups, refused })
     }
 
     fn report(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
@@ -212,6 +235,7 @@ impl Outcome {
                 &self.without_interpreter.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>()
             ),
             "lookups": self.lookups,
+            "refused": self.refused.as_deref().map(text),
         })
     }
 
@@ -223,6 +247,11 @@ impl Outcome {
         let ended = obstacles.clone().next_back().filter(|(_, why)| !why.is_passed_over());
         match (ended.or(obstacles.next()), self.denied.first(), self.bases) {
             _ if self.name.is_empty() => Failure::new("an empty name is no command"),
+            _ if let Some(path) = &self.refused => Failure::new(format_args!(
+                "Go does not start {}, which it finds in a relative folder (exec.ErrDot)",
+                printable::bytes(path)
+            ))
+            .hint("give the command with its folder, or make the entry of the PATH absolute"),
             (Some((path, why)), denied, _) if ended.is_some() || denied.is_none() => {
                 not_started(&printable::bytes(path), why)
             }
@@ -235,6 +264,15 @@ impl Outcome {
         }
         .show();
     }
+}
+
+/// Whether the path of this command depends on the current folder, and its name contains no folder. Other rules on
+/// Windows take `c:name` and `\name` for absolute; Go does not, as they depend on a current folder or drive.
+fn is_relative(path: &[u8], name: &[u8]) -> bool {
+    let names_a_folder = name.iter().any(|byte| b":\\/".contains(byte));
+    let is_absolute =
+        matches!(path, [_, b':', b'\\' | b'/', ..] | [b'\\' | b'/', b'\\' | b'/', ..]);
+    !names_a_folder && !is_absolute
 }
 
 /// The reason why an executable file does not start.

@@ -76,6 +76,24 @@ impl<'a> Record<'a> {
         self.words[STATE].store(state, Release);
     }
 
+    /// Makes another file the inode's. Lookups and opens stay.
+    pub(super) fn replace_file(
+        &self,
+        identity: &Identity,
+        branch: u16,
+        handle: Option<&FileHandle>,
+    ) {
+        self.write_handle(branch, handle);
+        self.words[NUMBER].store(identity.number, Relaxed);
+        self.words[BIRTH].store(identity.birth, Relaxed);
+        self.words[CACHED_FINGERPRINT].store(0, Relaxed);
+        let kept = self.state() & !(0xffff << 16 | 0xf << 12 | YOUNG | super::flags::DETACHED);
+        let young = if identity.young { YOUNG } else { 0 };
+        let volume = u64::from(identity.volume) << 16;
+        let kind = u64::from(identity.kind & 0xf) << 12;
+        self.words[STATE].store(kept | volume | kind | young | CHECKED, Release);
+    }
+
     fn write_handle(&self, branch: u16, handle: Option<&FileHandle>) {
         let branch = u64::from(branch) << 16;
         let Some((kind, bytes)) = handle.map(FileHandle::parts) else {

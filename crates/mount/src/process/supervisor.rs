@@ -132,7 +132,12 @@ impl<'a> MountState<'a> {
         device: OwnedFd,
     ) -> Result<Self, Error> {
         let failed = |cause| Error::new("cannot serve", &plan.target, cause);
-        let memory = Memory::new().map_err(failed)?;
+        let memory = Memory::new().map_err(|cause| {
+            let is_limit = cause.raw_os_error() == Some(Errno::FBIG.raw_os_error());
+            let error = failed(cause);
+            let hint = "the limit of file sizes (ulimit -f) is too low for the table of inodes, which is sparse";
+            if is_limit { error.with_hint(hint) } else { error }
+        })?;
         let mounted = mounts::at(&plan.target).map_err(failed)?;
         let mount_device = mounted.map(|mounted| mounted.device).unwrap_or_default();
         let status_socket = listen(&status::socket_name(&mount_device))

@@ -18,6 +18,7 @@ use super::channel::Channel;
 use super::ipc::{Event, ServeCommand, Update};
 use crate::limits::GRACE;
 use crate::memory::Memory;
+use crate::plan::OnFull;
 use crate::policy::PolicyFile;
 use crate::schedule::reader_activity::{Activity, MonitorThread};
 use crate::transport::device::{Device, ReadOutcome};
@@ -334,7 +335,9 @@ fn negotiate(device: &Device, plan: &Plan) -> Result<Negotiated, Errno> {
     }
     let wanted = wanted(plan);
     let passthrough = wanted & init.features & feature::PASSTHROUGH != 0;
-    let pages_max = if passthrough { PASSTHROUGH_PAGES_MAX } else { DATA_PAGES_MAX };
+    let writes_arrive = plan.on_full == OnFull::Move;
+    let pages_max =
+        if passthrough && !writes_arrive { PASSTHROUGH_PAGES_MAX } else { DATA_PAGES_MAX };
     let negotiated = init.accept(wanted, pages_max, 1);
     negotiated.put(&mut reply);
     device.send(request.unique, &mut reply);
@@ -383,6 +386,7 @@ fn behaviour(service: &ServeCommand) -> Behaviour {
         create: plan.create,
         free_min_bytes: plan.free_min_bytes,
         make_folders: plan.make_folders,
+        moves_when_full: plan.on_full == OnFull::Move,
         is_merged: service.is_merged,
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }

@@ -54,6 +54,7 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let actor = &*cx.actor;
     let request = cx.request;
     let id = InodeId(request.inode);
+    view.moves.give_up(id);
     let fds = view.folders.fds_to_change(id)?;
     if fds.len() > 1 {
         several_sources::check_attributes(&fds, is_touch(with))?;

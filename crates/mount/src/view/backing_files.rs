@@ -16,13 +16,23 @@ use super::error_counts::ErrorCounts;
 use crate::actor::errno;
 use crate::inodes::{BackingState, InodeId, Inodes, lock};
 use crate::memory::{Count, Memory};
-use crate::policy::Verdict;
 
 /// The maximum number of idle backing files. Each holds an inode of the source in the kernel's memory, about 1 KiB.
 const IDLE_MAX: usize = 1024;
 
 /// Stored instead of a backing id if the daemon moves the inode's data.
 pub(super) const DAEMON_IO: i32 = -1;
+
+/// The way in which the data of an open should move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DataWay {
+    /// By the kernel, where possible.
+    Kernel,
+    /// By the daemon, unless the kernel already moves the data of other opens.
+    DaemonPreferred,
+    /// By the daemon.
+    DaemonOnly,
+}
 
 /// The backing files of all inodes.
 #[derive(Debug)]
@@ -63,11 +73,17 @@ impl BackingFiles {
     pub(super) fn acquire(
         &self,
         backing: &mut BackingState,
-        verdict: Verdict,
+        way: DataWay,
         back: impl FnOnce() -> Result<i32, Errno>,
     ) -> Result<i32, Errno> {
-        if verdict == Verdict::DaemonIo && backing.id != DAEMON_IO {
-            if backing.opens > 0 {
+        let is_in_use = backing.opens > 0;
+        let wants_daemon = match way {
+            DataWay::Kernel => false,
+            DataWay::DaemonPreferred => !is_in_use,
+            DataWay::DaemonOnly => true,
+        };
+        if wants_daemon && backing.id != DAEMON_IO {
+            if is_in_use {
                 // The kernel moves the data for other opens, and all opens must agree.
                 return Err(Errno::BUSY);
             }

@@ -46,10 +46,14 @@ pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result
     let (view, parent) = (cx.view, cx.inode());
     let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
     // The link is created in the source that has the file, since a link cannot cross file systems.
+    let _names = view.moves.share_names();
     let branch = view.files.inodes.get(source)?.branch;
     view.files.roots.check_writable(branch)?;
     let dir = dir_beside(view, &folder, branch)?;
-    link_fd(&fd, &dir.fd, name)?;
+    match link_fd(&fd, &dir.fd, name) {
+        Err(Errno::XDEV) => link_fd(&fd, &view.files.on_common_mount(&dir.fd)?, name)?,
+        linked => linked?,
+    }
     // The folder may have another part now.
     let folder = view.folders.folder(parent)?;
     reply_new(cx, &folder, &dir, name)

@@ -13,6 +13,7 @@ use thruway_fuse::wire::{
 use thruway_fuse::{Caller, Operation, Request};
 
 use super::context::Context;
+use super::room::with_room;
 use super::stat::stat_fd;
 use super::state::View;
 use crate::actor::Actor;
@@ -37,11 +38,27 @@ pub(super) fn write(cx: &mut Context<'_>, with: &WriteIn, data: &[u8]) -> Result
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let file = view.files.writer(InodeId(request.inode))?;
+    let id = InodeId(request.inode);
     let kills = with.write_flags & write_flag::KILL_PRIVILEGES != 0;
-    let written = change_data(actor, &request.caller, kills, &file, || {
-        io::pwritev2(&file, &[IoSlice::new(data)], with.offset, write_flags(with))
-    })?;
+    let mut written = 0;
+    // A source that is almost full takes a part of the data.
+    while written < data.len() {
+        let (rest, offset) = (&data[written..], with.offset + written as u64);
+        let more = with_room(view, id, rest.len() as u64, || {
+            let file = view.files.writer(id)?;
+            change_data(actor, &request.caller, kills, &file, || {
+                io::pwritev2(&file, &[IoSlice::new(rest)], offset, write_flags(with))
+            })
+        });
+        match more {
+            Ok(more) => written += more,
+            Err(_) if written > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+        if !view.behaviour.moves_when_full {
+            break;
+        }
+    }
     let size = u32::try_from(written).map_err(|_| Errno::IO)?;
     cx.reply.put(&WriteOut { size, padding: 0 });
     Ok(())
@@ -58,10 +75,14 @@ pub(super) fn fallocate(cx: &mut Context<'_>, with: &FAllocateIn) -> Result<(), 
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let file = view.files.open_for_writing(InodeId(request.inode))?;
+    let id = InodeId(request.inode);
+    view.moves.give_up(id);
     let mode = FallocateFlags::from_bits_retain(with.mode);
-    change_data(actor, &request.caller, request.caller.uid != 0, &file, || {
-        fs::fallocate(&file, mode, with.offset, with.length)
+    with_room(view, id, with.length, || {
+        let file = view.files.open_for_writing(id)?;
+        change_data(actor, &request.caller, request.caller.uid != 0, &file, || {
+            fs::fallocate(&file, mode, with.offset, with.length)
+        })
     })
 }
 
@@ -94,13 +115,17 @@ pub(super) fn copy_file_range(
     let actor = &*cx.actor;
     let request = cx.request;
     let source = view.files.open_for_reading(InodeId(request.inode))?;
-    let target = view.files.open_for_writing(InodeId(with.target))?;
+    let id = InodeId(with.target);
+    view.moves.give_up(id);
     let (mut from, mut to) = (with.offset, with.target_offset);
     // The short form of the reply has 32 bits.
     let most = if long { i64::MAX.cast_unsigned() } else { u64::from(u32::MAX) };
     let length = usize::try_from(with.length.min(most)).map_err(|_| Errno::INVAL)?;
-    let copied = change_data(actor, &request.caller, request.caller.uid != 0, &target, || {
-        fs::copy_file_range(&source, Some(&mut from), &target, Some(&mut to), length)
+    let copied = with_room(view, id, with.length, || {
+        let target = view.files.open_for_writing(id)?;
+        change_data(actor, &request.caller, request.caller.uid != 0, &target, || {
+            fs::copy_file_range(&source, Some(&mut from), &target, Some(&mut to), length)
+        })
     })?;
     if long {
         cx.reply.put(&CopyFileRangeOut { copied: copied as u64 });

@@ -8,7 +8,9 @@ use thruway_fuse::{Operation, Reply, Request};
 use super::context::Context;
 use super::state::View;
 use super::walks::NameGuard;
-use super::{attributes, create, data, listing, locking, lookup, names, open, statfs, xattr};
+use super::{
+    attributes, create, data, listing, location, locking, lookup, names, open, statfs, xattr,
+};
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::transport::reply::{Outcome, ReplySender};
@@ -76,9 +78,23 @@ impl View {
                 | Operation::FAllocate(_)
         );
         waits_for_disk
+            || self.may_move(&request.operation)
             || data::copies_much(self, request)
             || self.access.may_scan(&request.operation)
             || (!is_short && self.files.volumes.any_remote())
+    }
+}
+
+impl View {
+    /// Whether the operation may move a file to another source.
+    fn may_move(&self, operation: &Operation<'_>) -> bool {
+        match operation {
+            Operation::SetXattr { name, .. } => location::is_virtual(name.to_bytes()),
+            Operation::Write { .. } | Operation::CopyFileRange { .. } => {
+                self.behaviour.moves_when_full
+            }
+            _ => false,
+        }
     }
 }
 

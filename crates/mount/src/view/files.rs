@@ -8,7 +8,7 @@ use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
 use super::found::FoundInode;
-use super::stat::{identity, is_folder, open_handle, open_name, stat_fd, stat_name};
+use super::stat::{handle_of, identity, is_folder, open_handle, open_name, stat_fd, stat_name};
 use super::target::Target;
 use crate::descriptors::Descriptors;
 use crate::inodes::{Inode, InodeId, Inodes};
@@ -92,6 +92,18 @@ impl Files {
         self.writers.remove(id);
     }
 
+    /// Closes the descriptor for writing that is kept for later requests.
+    pub(super) fn forget_writer(&self, id: InodeId) {
+        self.writers.remove(id);
+    }
+
+    /// Closes all descriptors of the inode that are kept for later requests.
+    pub(super) fn forget_descriptors(&self, id: InodeId) {
+        self.path_fds.remove(id);
+        [0, 1].iter().for_each(|&keeps_atime| self.readers.remove((id, keeps_atime)));
+        self.writers.remove(id);
+    }
+
     /// Drops the state of an inode that the kernel has forgotten.
     pub(super) fn forget(&self, id: InodeId) {
         self.path_fds.remove(id);
@@ -158,6 +170,22 @@ impl Files {
         }
         self.inodes.flags(inode.id).set_checked();
         Ok(())
+    }
+
+    /// Opens a folder again through the mount that leads to its file system's other files. The root of a source is held
+    /// through a mount of its own, and the kernel renames and links within one mount only.
+    pub(super) fn on_common_mount(&self, folder: &OwnedFd) -> Result<OwnedFd, Errno> {
+        let volume = self.volumes.known(&stat_fd(folder)?).ok_or(Errno::XDEV)?;
+        let volume = self.volumes.get(volume.index)?;
+        let is_read_only = |fd: &OwnedFd| {
+            fs::fstatvfs(fd).map(|it| it.f_flag.contains(fs::StatVfsMountFlags::RDONLY))
+        };
+        // Of two mounts of a file system, one may be read-only.
+        if is_read_only(folder)? != is_read_only(&*volume.anchor()?)? {
+            return Err(Errno::XDEV);
+        }
+        let handle = handle_of(folder.as_fd()).map_err(|_| Errno::XDEV)?;
+        open_handle(&volume, &handle, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW)
     }
 
     /// Returns the inode of `stat`, if the kernel knows it.
@@ -270,7 +298,8 @@ impl Files {
         Ok(joined(&self.path_of(Target::Inode(name.parent))?, &name.name))
     }
 
-    fn path_in_source(&self, id: InodeId) -> Option<Vec<u8>> {
+    /// Returns the path below the source, as the kernel knows it, of a file with one name.
+    pub(super) fn path_in_source(&self, id: InodeId) -> Option<Vec<u8>> {
         let path = |fd: &OwnedFd| {
             let path = fs::readlinkat(CWD, ProcPath::new(fd.as_fd()).as_c_str(), Vec::new());
             path.ok().map(std::ffi::CString::into_bytes)

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{self, Mode, OFlags, Statx};
+use rustix::fs::{self, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
 use super::files::Files;
@@ -148,10 +148,13 @@ impl Folders {
         if let Some(merged) = branches.get(id) {
             return Ok(merged);
         }
-        let fds = if id == InodeId::ROOT {
-            branches.roots().present()
+        let (fds, is_complete) = if id == InodeId::ROOT {
+            (branches.roots().present(), true)
         } else {
-            self.part_fds(id).or_else(|_| self.only_fd(id))?
+            match self.part_fds(id).or_else(|_| self.part_fds_by_path(branches, id)) {
+                Ok(fds) => (fds, true),
+                Err(_) => (self.only_fd(id)?, false),
+            }
         };
         let parts: Vec<_> = fds
             .iter()
@@ -168,8 +171,30 @@ impl Folders {
             let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
             self.watches.try_watching(id, &dir) && all
         });
+        if !is_complete {
+            // Once its name is looked up again, the folder may have more parts.
+            return Ok(Arc::new(MergedFolder::new(id, parts, false)));
+        }
         self.watches.set_watched(id, is_watched);
         Ok(branches.keep(MergedFolder::new(id, parts, is_watched)))
+    }
+
+    /// Returns the folder in each branch that has this folder's path, for a folder whose name is not known: the worker
+    /// that knew it has died.
+    fn part_fds_by_path(
+        &self,
+        branches: &Branches,
+        id: InodeId,
+    ) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+        let path = self.files.path_in_source(id).ok_or(Errno::STALE)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let open = |(branch, root): (u16, Arc<OwnedFd>)| {
+            let folder = fs::openat2(root, path.as_slice(), flags, Mode::empty(), within).ok()?;
+            Some((branch, Arc::new(folder)))
+        };
+        let fds: Vec<_> = branches.roots().present().into_iter().filter_map(open).collect();
+        if fds.is_empty() { Err(Errno::STALE) } else { Ok(fds) }
     }
 
     /// Returns the folder in each branch that has this folder's name in the parent.

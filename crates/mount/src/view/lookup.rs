@@ -114,6 +114,7 @@ pub(super) fn forget(view: &View, id: InodeId, lookups: u64) {
         }
         view.files.forget(id);
         view.access.forget(id);
+        view.moves.forget(id);
         view.connection.close_backing(forgotten.backing.id);
     }
 }

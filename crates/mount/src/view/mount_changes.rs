@@ -253,7 +253,7 @@ fn invalidate_point(view: &FollowingView<'_>, point: &Path, below: &[PathBuf]) {
         let Ok(below) = point.strip_prefix(source) else { continue };
         let (Some(above), Some(name)) = (below.parent(), below.file_name()) else { continue };
         for (_, root) in view.files.roots.present() {
-            if let Some(id) = view.known_folder(&root, above) {
+            if let Some(id) = known_folder(view.files, &root, above) {
                 view.invalidate_name(id, name.as_bytes());
                 view.invalidate_folder(id);
             }
@@ -296,15 +296,6 @@ impl FollowingView<'_> {
         }
     }
 
-    fn known_folder(&self, root: &OwnedFd, below: &Path) -> Option<InodeId> {
-        if below == Path::new("") {
-            return Some(InodeId::ROOT);
-        }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = fs::openat(root, below, flags, Mode::empty()).ok()?;
-        self.files.known(&stat_fd(folder).ok()?)
-    }
-
     fn invalidate_name(&self, parent: InodeId, name: &[u8]) {
         // The readers notice if the connection is gone.
         let _ = self.connection.notify(&Notification::Entry { parent: parent.0, name });
@@ -313,6 +304,16 @@ impl FollowingView<'_> {
     fn invalidate_folder(&self, id: InodeId) {
         let _ = self.connection.notify(&Notification::Data { inode: id.0 });
     }
+}
+
+/// Returns the folder with this path below a root, if the kernel knows the folder.
+pub(super) fn known_folder(files: &Files, root: &OwnedFd, below: &Path) -> Option<InodeId> {
+    if below == Path::new("") {
+        return Some(InodeId::ROOT);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = fs::openat(root, below, flags, Mode::empty()).ok()?;
+    files.known(&stat_fd(folder).ok()?)
 }
 
 fn place_of(root: &Result<Root, Absence>) -> Option<Place> {

@@ -56,6 +56,7 @@ fn remove(
     of_folder: bool,
     remove: impl Fn(&BranchDir) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
+    let _names = view.moves.share_names();
     let dirs = view.folders.all_with(folder, name)?;
     dirs.iter().try_for_each(|dir| view.files.roots.check_writable(dir.branch))?;
     if dirs.len() > 1 {
@@ -83,6 +84,7 @@ pub(super) fn rename(
 ) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
+    let _names = view.moves.share_names();
     let (folder, new_folder) = (view.folders.folder(parent)?, view.folders.folder(new_parent)?);
     let flags = RenameFlags::from_bits_retain(flags);
     let from = view.folders.all_with(&folder, name)?;
@@ -105,7 +107,14 @@ pub(super) fn rename(
     let replaced = one_of_several(view, &new_folder, new_name);
     let renamed = several_sources::rename_all((&from, name), (&to, new_name), |from, to| {
         view.files.keeping_folder(to.fd.as_fd(), new_name, || {
-            fs::renameat_with(&from.fd, name, &to.fd, new_name, flags)
+            match fs::renameat_with(&from.fd, name, &to.fd, new_name, flags) {
+                Err(Errno::XDEV) => {
+                    let from = view.files.on_common_mount(&from.fd)?;
+                    let to = view.files.on_common_mount(&to.fd)?;
+                    fs::renameat_with(from, name, to, new_name, flags)
+                }
+                renamed => renamed,
+            }
         })
     });
     if renamed.is_ok() {

@@ -8,7 +8,7 @@ use thruway_fuse::Caller;
 use thruway_fuse::wire::{OpenIn, OpenOut, ReleaseIn, open_flag, open_in_flag};
 
 use super::access::CHECKED;
-use super::backing_files::DAEMON_IO;
+use super::backing_files::{DAEMON_IO, DataWay};
 use super::context::Context;
 use super::data::{is_setgid_for_locks, is_setid};
 use super::stat::stat_fd;
@@ -46,7 +46,13 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     let id = InodeId(request.inode);
     let flags = OFlags::from_bits_retain(with.flags);
     let verdict = check_open(view, &request.caller, id, flags)?;
-    if writes(flags) || flags.contains(OFlags::TRUNC) {
+    let changes = writes(flags) || flags.contains(OFlags::TRUNC);
+    if view.moves.is_gone(id) && changes {
+        // On ESTALE, the kernel looks the name up again.
+        return Err(Errno::STALE);
+    }
+    if changes {
+        view.moves.give_up(id);
         view.files.roots.check_writable(view.files.inodes.get(id)?.branch)?;
     }
     if flags.contains(OFlags::TRUNC) {
@@ -57,7 +63,8 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
         view.files.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
     }
     let backing_id = view.files.inodes.update_backing(id, |backing| {
-        view.backing.acquire(backing, verdict, || view.backing.back(&*view.files.path_fd(id)?))
+        let way = way(view, verdict, writes(flags));
+        view.backing.acquire(backing, way, || view.backing.back(&*view.files.path_fd(id)?))
     })?;
     view.invalidation.note_open(id, writes(flags));
     let io_mode = match io_mode(view, id, backing_id, flags, request.caller.uid == 0)? {
@@ -92,7 +99,8 @@ pub(super) fn open_new(
         .files
         .inodes
         .update_backing(id, |backing| {
-            view.backing.acquire(backing, verdict, || view.backing.back(file))
+            let way = way(view, verdict, writes(OFlags::from_bits_retain(flags)));
+            view.backing.acquire(backing, way, || view.backing.back(file))
         })
         .unwrap_or(DAEMON_IO);
     view.invalidation.note_open_new(id, writes(OFlags::from_bits_retain(flags)));
@@ -113,6 +121,16 @@ pub(super) fn open_new(
             IoMode::PassthroughDirect { backing_id }
         }
         backing_id => IoMode::Passthrough { backing_id },
+    }
+}
+
+/// Returns the way in which the data of an open should move.
+fn way(view: &View, verdict: Verdict, writes: bool) -> DataWay {
+    match verdict {
+        Verdict::DaemonIo => DataWay::DaemonOnly,
+        // Only writes through the daemon can go on in another source.
+        _ if writes && view.behaviour.moves_when_full => DataWay::DaemonPreferred,
+        _ => DataWay::Kernel,
     }
 }
 

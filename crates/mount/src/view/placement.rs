@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
+use super::attribute_names::copy_all;
 use super::folder::{BranchDir, Folder};
 use super::stat::stat_fd;
 use super::state::View;
-use super::xattr;
 use crate::inodes::InodeId;
 use crate::plan::{CreateOrder, CreateReach};
 use crate::proc_path::ProcPath;
@@ -195,7 +195,7 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
             let made = open().and_then(|fd| {
                 let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
                 fs::chownat(&fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
-                xattr::copy_all(&source, &fd)?;
+                copy_all(&source, &fd)?;
                 let path = ProcPath::new(std::os::fd::AsFd::as_fd(&fd));
                 fs::chmodat(fs::CWD, path.as_c_str(), mode, AtFlags::empty())?;
                 Ok(fd)

@@ -100,6 +100,8 @@ fn status(view: &View, plan: &Plan) -> Status {
         failed_sources: failed_sources(view),
         target: plan.target.display().to_string(),
         sources: view.files.roots.table().specs().map(ToString::to_string).collect(),
+        source_specs: view.files.roots.table().specs().cloned().collect(),
+        free_min_bytes: plan.free_min_bytes,
         process: if is_orphaned { Some(getpid()) } else { parent }.map(Pid::as_raw_pid),
         is_orphaned,
         source_errors: view.source_errors.by_name(),

@@ -1,6 +1,7 @@
 //! The view, and the parts that it consists of.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -15,14 +16,15 @@ use super::files::Files;
 use super::folders::Folders;
 use super::invalidation::Invalidation;
 use super::merged_sources::MergedSources;
-use super::mount_changes::{FollowingView, MountChanges, SourcePlaces};
+use super::mount_changes::{FollowingView, MountChanges, SourcePlaces, known_folder};
+use super::moves::Moves;
 use super::policy_check::PolicyEnforcer;
 use super::recent_listing::RecentListing;
 use super::timeouts::{CacheTimeouts, EPOCH_MINOR, Timeouts};
 use super::walks::Walks;
 use super::watches::FolderWatches;
 use crate::branches::Branches;
-use crate::inodes::Inodes;
+use crate::inodes::{InodeId, Inodes};
 use crate::locks::Locks;
 use crate::memory::Memory;
 use crate::plan::{Changes, CreatePolicy};
@@ -48,6 +50,8 @@ pub(crate) struct Behaviour {
     pub(crate) free_min_bytes: u64,
     /// Whether a hard link or a rename makes the folder that the file's source lacks.
     pub(crate) make_folders: bool,
+    /// Whether a file moves to another source when its own is full.
+    pub(crate) moves_when_full: bool,
     /// Whether there are several sources, or there may be later.
     pub(crate) is_merged: bool,
 }
@@ -67,6 +71,7 @@ pub(crate) struct View {
     pub(super) access: AccessControl,
     pub(super) locks: Locks,
     pub(super) recent_listing: RecentListing,
+    pub(super) moves: Moves,
     /// The process that started this one.
     pub(super) supervisor: Option<Pid>,
     /// The errors of the sources.
@@ -87,14 +92,10 @@ impl View {
     ) -> Result<Self, Errno> {
         let (mount_changes, roots, volumes) = MountChanges::open(sources, held);
         let is_merged = behaviour.is_merged;
-        let (inodes, needs_names) =
-            (Inodes::new(Arc::clone(&memory)), is_merged || enforcer.is_some());
-        let files = Arc::new(Files::new(
-            inodes,
-            (Arc::clone(&roots), volumes),
-            needs_names,
-            descriptors_max,
-        )?);
+        let inodes = Inodes::new(Arc::clone(&memory));
+        let (needs_names, sources) =
+            (is_merged || enforcer.is_some(), (Arc::clone(&roots), volumes));
+        let files = Arc::new(Files::new(inodes, sources, needs_names, descriptors_max)?);
         let (inodes, volumes) = (&files.inodes, &files.volumes);
         let watch = choose_changes(&mut behaviour, is_merged);
         let watches = FolderWatches::new(watch, inodes, volumes, &roots);
@@ -142,6 +143,7 @@ impl View {
             backing,
             locks: Locks::default(),
             recent_listing: RecentListing::default(),
+            moves: Moves::default(),
             supervisor: getppid(),
             source_errors: ErrorCounts::default(),
         })
@@ -208,6 +210,12 @@ impl View {
             // The new policy may hide other names. Older kernels drop names after a short timeout.
             let _ = self.invalidation.invalidate_everything();
         }
+    }
+
+    /// Returns the folder with this path below the root, if the kernel knows the folder.
+    pub(super) fn known_folder(&self, path: &Path) -> Option<InodeId> {
+        let roots = self.files.roots.present();
+        roots.iter().find_map(|(_, root)| known_folder(&self.files, root, path))
     }
 
     /// Closes descriptors that were not used for a while. Call this function every few seconds.

@@ -10,7 +10,9 @@ use thruway_fuse::Reply;
 use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 
 use super::access::is_content;
+use super::attribute_names::names_at;
 use super::context::Context;
+use super::location;
 use super::several_sources;
 use super::stat::stat_fd;
 use super::state::View;
@@ -22,14 +24,14 @@ const TRUSTED: &[u8] = b"trusted.";
 /// The access list, the only attribute whose change may clear setgid.
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
-/// The size of the buffer for names: enough for most files, and the maximum that Linux allows.
-const NAMES_BYTES: usize = 256;
-const NAMES_BYTES_MAX: usize = 64 * 1024;
-
 pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(), Errno> {
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
+    if location::is_virtual(name.to_bytes()) {
+        let value = location::value(view, id, name.to_bytes())?;
+        return put_sized(&value, size, cx.reply);
+    }
     let fd = view.files.path_fd(id)?;
     let path = ProcPath::new(fd.as_fd());
     if size == 0 {
@@ -46,8 +48,12 @@ pub(super) fn setxattr(
     with: &SetXattrIn,
 ) -> Result<(), Errno> {
     is_passed_on(cx.view)?;
+    if location::is_virtual(name.to_bytes()) {
+        return location::set(cx, name.to_bytes(), value);
+    }
     let id = cx.inode();
     let view = cx.view;
+    view.moves.give_up(id);
     let actor = &*cx.actor;
     let flags = XattrFlags::from_bits_retain(with.flags);
     let fds = view.folders.fds_to_change(id)?;
@@ -119,20 +125,17 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
     if !view.access.may_read(caller, id) {
         names = without(&names, is_content);
     }
-    match size as usize {
-        0 => put_length(names.len(), cx.reply),
-        room if room < names.len() => Err(Errno::RANGE),
-        _ => {
-            cx.reply.put_bytes(&names);
-            Ok(())
-        }
-    }
+    put_sized(&names, size, cx.reply)
 }
 
 pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     is_passed_on(cx.view)?;
+    if location::is_virtual(name.to_bytes()) {
+        return Err(Errno::PERM);
+    }
     let id = cx.inode();
     let view = cx.view;
+    view.moves.give_up(id);
     let fds = view.folders.fds_to_change(id)?;
     check_several(&fds, name, XattrFlags::REPLACE)?;
     for (index, fd) in fds.iter().enumerate().rev() {
@@ -150,33 +153,16 @@ fn is_passed_on(view: &View) -> Result<(), Errno> {
     if view.behaviour.xattr { Ok(()) } else { Err(Errno::NOSYS) }
 }
 
-/// Returns the names of all extended attributes, each with a final NUL.
-fn names_at(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
-    let path = ProcPath::new(fd.as_fd());
-    let mut names = vec![0; NAMES_BYTES];
-    loop {
-        match fs::listxattr(path.as_c_str(), names.as_mut_slice()) {
-            Ok(length) => {
-                names.truncate(length);
-                return Ok(names);
-            }
-            Err(Errno::RANGE) if names.len() < NAMES_BYTES_MAX => names.resize(NAMES_BYTES_MAX, 0),
-            Err(errno) => return Err(errno),
+/// Replies with these bytes, or with their length if the caller has no room.
+fn put_sized(bytes: &[u8], size: u32, reply: &mut Reply) -> Result<(), Errno> {
+    match size as usize {
+        0 => put_length(bytes.len(), reply),
+        room if room < bytes.len() => Err(Errno::RANGE),
+        _ => {
+            reply.put_bytes(bytes);
+            Ok(())
         }
     }
-}
-
-/// Copies all extended attributes from `source` to `target`.
-pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
-    let (from, to) = (ProcPath::new(source.as_fd()), ProcPath::new(target.as_fd()));
-    let names = names_at(source)?;
-    for name in names.split_inclusive(|&byte| byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        let mut value = vec![0; fs::getxattr_query(from.as_c_str(), name)?];
-        let length = fs::getxattr(from.as_c_str(), name, value.as_mut_slice())?;
-        fs::setxattr(to.as_c_str(), name, &value[..length], XattrFlags::empty())?;
-    }
-    Ok(())
 }
 
 /// Replies with a length alone.

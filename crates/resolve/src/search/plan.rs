@@ -195,7 +195,7 @@ fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
 }
 
 fn bases(rules: &Rules, places: &Places<'_>) -> Bases {
-    let current = rules.starts_in_current().then_some(b".".as_slice());
+    let current = rules.starts_in_current(places.path).then_some(b".".as_slice());
     let before = current.into_iter().chain(places.before.iter().copied()).map(Cow::Borrowed);
     Bases::new(before.chain(rules.split_path(places.path)))
 }

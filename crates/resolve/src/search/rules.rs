@@ -25,6 +25,9 @@ pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 60, 70];
 /// The length in bytes from which on `execvp` of the GNU C library skips an entry of the `PATH`.
 const ENTRY_BYTES_MAX: usize = 4096;
 
+/// The suffixes of Go where there is no `PATHEXT`.
+const GO_PATH_EXT: &[u8] = b".com;.exe;.bat;.cmd";
+
 /// Error numbers of Windows for a missing file and a missing folder.
 const NOT_FOUND: [i32; 2] = [2, 3];
 
@@ -52,6 +55,10 @@ enum Kind {
     Cmd,
     Zig,
     Rust,
+    Go,
+    Python,
+    Libuv,
+    PowerShell,
 }
 
 impl Rules {
@@ -90,6 +97,45 @@ impl Rules {
         Self { kind: Kind::Rust, suffixes: vec![b".EXE".to_vec()], current_first: false }
     }
 
+    /// The rules of `exec.LookPath` in Go's standard library (1.24) on Windows: as `cmd.exe`, and a part of `path_ext`
+    /// without its dot gets one. Go refuses a command that it finds in a relative folder (`exec.ErrDot`).
+    #[must_use]
+    pub fn go(path_ext: &[u8]) -> Self {
+        let path_ext = if path_ext.is_empty() { GO_PATH_EXT } else { path_ext };
+        let parts = path_ext.split(|byte| *byte == b';').filter(|part| !part.is_empty());
+        let dotted = parts.flat_map(|part| {
+            let dot: &[u8] = if part.starts_with(b".") { b"" } else { b"." };
+            [dot, part, b";"]
+        });
+        let suffixes = split_path_ext(&dotted.collect::<Vec<_>>().concat());
+        Self { kind: Kind::Go, suffixes, current_first: false }
+    }
+
+    /// The rules of `shutil.which` in Python's standard library (3.13) on Windows: every suffix of `path_ext` in each
+    /// base, preceded by the unchanged name if it ends in one of them. An empty entry is the working directory.
+    #[must_use]
+    pub fn python(path_ext: &[u8]) -> Self {
+        Self { kind: Kind::Python, suffixes: split_path_ext(path_ext), current_first: false }
+    }
+
+    /// The rules of libuv, and so of Node.js, on Windows: `.com` and `.exe`, preceded by the unchanged name if it has a
+    /// dot. `PATHEXT` does not count. An entry may be quoted as a whole, by either kind of quotes.
+    #[must_use]
+    pub fn libuv() -> Self {
+        let suffixes = vec![b".COM".to_vec(), b".EXE".to_vec()];
+        Self { kind: Kind::Libuv, suffixes, current_first: false }
+    }
+
+    /// The rules by which PowerShell 7 finds scripts and programs on Windows: `.ps1`, every suffix of `path_ext`, and
+    /// the unchanged name, which comes first if it has a suffix. The working directory is never searched.
+    #[must_use]
+    pub fn powershell(path_ext: &[u8]) -> Self {
+        let mut suffixes = split_path_ext(path_ext);
+        suffixes.retain(|suffix| suffix != b".PS1");
+        suffixes.insert(0, b".PS1".to_vec());
+        Self { kind: Kind::PowerShell, suffixes, current_first: false }
+    }
+
     /// The rules of this system: those of `execvp`, or of `cmd.exe` with the variable `PATHEXT` and without
     /// its search of the working directory.
     #[must_use]
@@ -103,10 +149,10 @@ impl Rules {
         }
     }
 
-    /// Sets whether the working directory is searched before the `PATH`.
+    /// Sets whether the working directory is searched before the `PATH`. [`powershell`](Self::powershell) never does.
     #[must_use]
     pub fn current_first(mut self, first: bool) -> Self {
-        self.current_first = first;
+        self.current_first = first && self.kind != Kind::PowerShell;
         self
     }
 
@@ -120,7 +166,8 @@ impl Rules {
     /// `code`.
     ///
     /// `cmd.exe` has chosen its file before it starts it, so the errors "access denied" and "not a valid
-    /// program" end its search. Zig's search also ends at an `.exe` that is not a valid program.
+    /// program" end its search. Zig's search also ends at an `.exe` that is not a valid program. Rust, Go, Python,
+    /// libuv and PowerShell choose one file and start no other.
     #[must_use]
     pub fn passes_over(&self, path: &[u8], code: i32) -> bool {
         let is_exe = || suffix_of(path).is_some_and(|end| end.eq_ignore_ascii_case(b".exe"));
@@ -129,14 +176,20 @@ impl Rules {
             Kind::Cmd => NOT_FOUND.contains(&code),
             Kind::Zig if code == BAD_PROGRAM => !is_exe(),
             Kind::Zig => ZIG_PASSED_OVER.contains(&code),
-            Kind::Rust => false,
+            Kind::Rust | Kind::Go | Kind::Python | Kind::Libuv | Kind::PowerShell => false,
         }
     }
 
     /// Whether the `PATH` of the program to be started is searched, if it differs from this process's.
     #[must_use]
     pub fn searches_child_path(&self) -> bool {
-        self.kind == Kind::Exec
+        matches!(self.kind, Kind::Exec | Kind::Libuv)
+    }
+
+    /// Whether a command in a relative folder is refused, unless its name contains the folder: Go's `exec.ErrDot`.
+    #[must_use]
+    pub fn refuses_relative(&self) -> bool {
+        self.kind == Kind::Go
     }
 
     /// Whether the program's future working directory is also the working directory of the search, as with
@@ -149,7 +202,11 @@ impl Rules {
     /// Returns the folders to search without any `PATH`.
     #[must_use]
     pub fn default_path(&self) -> &'static [u8] {
-        if self.kind == Kind::Exec { b"/bin:/usr/bin" } else { b"" }
+        match self.kind {
+            Kind::Exec => b"/bin:/usr/bin",
+            Kind::Python => br".;C:\bin",
+            _ => b"",
+        }
     }
 
     /// Whether the folders of the searching program and of the system are searched before its `PATH`, as with
@@ -159,8 +216,9 @@ impl Rules {
         self.kind == Kind::Rust
     }
 
-    pub(super) fn starts_in_current(&self) -> bool {
-        self.current_first
+    /// Whether the working directory is searched before this `PATH`. Python searches nothing if the `PATH` is empty.
+    pub(super) fn starts_in_current(&self, path: &[u8]) -> bool {
+        self.current_first && !(self.kind == Kind::Python && path.is_empty())
     }
 
     /// Whether a folder counts as a match.
@@ -186,8 +244,13 @@ impl Rules {
         match self.kind {
             Kind::Exec => bare().collect(),
             Kind::Zig => bare().chain(suffixes).collect(),
-            Kind::Cmd if stem.contains(&b'.') => bare().chain(suffixes).collect(),
-            Kind::Cmd => suffixes.collect(),
+            Kind::Cmd | Kind::Go | Kind::Libuv if stem.contains(&b'.') => {
+                bare().chain(suffixes).collect()
+            }
+            Kind::Python if self.has_suffix(stem) => bare().chain(suffixes).collect(),
+            Kind::PowerShell if stem.contains(&b'.') => bare().chain(suffixes).collect(),
+            Kind::PowerShell => suffixes.chain(bare()).collect(),
+            Kind::Cmd | Kind::Go | Kind::Libuv | Kind::Python => suffixes.collect(),
             Kind::Rust if is_path && !self.has_suffix(stem) => suffixes.chain(bare()).collect(),
             Kind::Rust if is_path || stem.contains(&b'.') => bare().collect(),
             Kind::Rust => suffixes.collect(),
@@ -211,7 +274,13 @@ impl Rules {
                 let is_short = |entry: &&[u8]| entry.len() < ENTRY_BYTES_MAX;
                 split(b':').filter(is_short).map(or_current).map(Cow::Borrowed).collect()
             }
-            Kind::Cmd | Kind::Rust if path.contains(&b'"') => split_quoted(path),
+            Kind::Cmd | Kind::Rust | Kind::Go if path.contains(&b'"') => split_quoted(path),
+            Kind::Libuv => split_quoted_whole(path),
+            Kind::Python if path.is_empty() => Vec::new(),
+            Kind::Python => {
+                let or_current = |entry: &'a [u8]| if entry.is_empty() { b"." } else { entry };
+                split(b';').map(or_current).map(Cow::Borrowed).collect()
+            }
             _ => split(b';').filter(not_empty).map(Cow::Borrowed).collect(),
         }
     }
@@ -253,6 +322,32 @@ fn split_quoted(path: &[u8]) -> Vec<Cow<'static, [u8]>> {
     entries.into_iter().filter(|entry| !entry.is_empty()).map(Cow::Owned).collect()
 }
 
+/// Splits at each `;`, except within an entry that begins with a quote, up to the same quote. A quote at either end of
+/// an entry is dropped, as are empty entries.
+fn split_quoted_whole(path: &[u8]) -> Vec<Cow<'_, [u8]>> {
+    let is_quote = |byte: &u8| matches!(byte, b'"' | b'\'');
+    let mut entries = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        let quoted = match rest.first().filter(|byte| is_quote(byte)) {
+            Some(quote) => {
+                let end = rest[1..].iter().position(|byte| byte == quote);
+                end.map_or(rest.len(), |end| end + 1)
+            }
+            None => 0,
+        };
+        let end = rest[quoted..].iter().position(|byte| *byte == b';');
+        let (entry, after) = rest.split_at(end.map_or(rest.len(), |end| quoted + end));
+        rest = after.get(1..).unwrap_or_default();
+        let entry = entry.strip_prefix(b"\"").or(entry.strip_prefix(b"'")).unwrap_or(entry);
+        let entry = entry.strip_suffix(b"\"").or(entry.strip_suffix(b"'")).unwrap_or(entry);
+        if !entry.is_empty() {
+            entries.push(Cow::Borrowed(entry));
+        }
+    }
+    entries
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,6 +381,29 @@ mod tests {
         assert_eq!(suffixes(&rules, "a.bat"), [""]);
         assert_eq!(texts(rules.suffixes_of(b"a", true)), [".EXE", ""]);
         assert_eq!(texts(rules.suffixes_of(b"a.exe", true)), [""]);
+    }
+
+    #[test]
+    fn libraries_and_powershell_have_suffixes_of_their_own() {
+        assert_eq!(suffixes(&Rules::go(b""), "a"), [".COM", ".EXE", ".BAT", ".CMD"]);
+        assert_eq!(suffixes(&Rules::go(b"exe;.py;"), "a.b"), ["", ".EXE", ".PY"]);
+        let python = Rules::python(b".exe;.PY");
+        assert_eq!(suffixes(&python, "a.b"), [".EXE", ".PY"]);
+        assert_eq!(suffixes(&python, "a.Py"), ["", ".EXE", ".PY"]);
+        assert_eq!(suffixes(&Rules::libuv(), "a"), [".COM", ".EXE"]);
+        assert_eq!(suffixes(&Rules::libuv(), "a.b"), ["", ".COM", ".EXE"]);
+        let powershell = Rules::powershell(b".EXE;.ps1");
+        assert_eq!(suffixes(&powershell, "a"), [".PS1", ".EXE", ""]);
+        assert_eq!(suffixes(&powershell, "a.b"), ["", ".PS1", ".EXE"]);
+    }
+
+    #[test]
+    fn libuv_takes_quotes_around_a_whole_entry() {
+        let split = |path: &str| texts(Rules::libuv().split_path(path.as_bytes()));
+        assert_eq!(split(r#"C:\a;;"C:\b;c";'D:\e;f'"#), [r"C:\a", r"C:\b;c", r"D:\e;f"]);
+        assert_eq!(split(r#"C:\"b";""#), [r#"C:\"b"#]);
+        assert_eq!(split(r#""C:\a"#), [r"C:\a"]);
+        assert!(split("").is_empty() && split(";").is_empty());
     }
 
     #[test]

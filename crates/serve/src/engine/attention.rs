@@ -11,6 +11,7 @@ use crate::engine::{Engine, is_drained};
 use crate::entry::Entry;
 use crate::events::poller::Events;
 use crate::exchange::admission::{self, LATE};
+use crate::exchange::cached::departure;
 use crate::exchange::handler::{Absent, Exchange, Handler};
 use crate::exchange::http2::output;
 
@@ -45,6 +46,7 @@ impl Engine {
     /// Takes in what a wait has brought, and does what needs no handler.
     pub fn attend(&mut self, events: &mut Events) -> Attention {
         self.take(events);
+        departure::wake(&mut self.store);
         let mut is_busy = false;
         for _ in 0..TURNS_MAX {
             is_busy = self.turn_without_handler();
@@ -101,7 +103,9 @@ impl Engine {
 
     /// How long nothing is late, here or for what another worker could serve.
     fn rest(&mut self) -> Option<Duration> {
-        let deadline = self.next_deadline_ms().map(Duration::from_millis);
+        let look_ms = departure::look_ms(&self.store);
+        let deadline = [self.next_deadline_ms(), look_ms].into_iter().flatten().min();
+        let deadline = deadline.map(Duration::from_millis);
         if !self.has_waiting() {
             return deadline;
         }

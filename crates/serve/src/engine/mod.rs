@@ -25,6 +25,7 @@ use crate::events::clock::monotonic_us;
 use crate::events::poller::{Bell, Event, Events, Poller, Waiter, Waker};
 use crate::events::slab::EntryId;
 use crate::events::token::Token;
+use crate::exchange::cached::departure;
 use crate::exchange::closing;
 use crate::exchange::handler::Handler;
 use crate::exchange::handshake;
@@ -37,10 +38,12 @@ use crate::listen::listener::Listener;
 use crate::metrics::WorkerMetrics;
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::store::cache::ResponseCache;
 use crate::store::service_state::{ServiceState, ShutdownMode};
 use crate::store::tls_listeners::TlsListeners;
 use crate::workers::{
-    Siblings, WorkerHandle, new_client_turns, new_faulty_peers, new_metrics, new_ticket_keys,
+    Siblings, WorkerHandle, new_cache, new_client_turns, new_faulty_peers, new_metrics,
+    new_ticket_keys,
 };
 use crate::{Address, Error};
 
@@ -132,13 +135,8 @@ impl Engine {
         let tls = TlsListeners::new(&listeners, &ticket_keys, settings.has_http2)?;
         let mut store = Store::new(poller, settings, client_turns, faulty_peers, tls);
         store.metrics.clone_from(&metrics);
+        store.cache = cache_of(&store.settings, worker.as_ref())?.map(Box::new);
         store.observed_as = listeners.iter().map(host_of).collect();
-        if listeners.iter().any(|listener| listener.site().is_some()) {
-            store.sites = listeners.iter().map(|listener| listener.site().cloned()).collect();
-        }
-        if listeners.iter().any(|listener| listener.hsts_s().is_some()) {
-            store.hsts = listeners.iter().map(hsts_of).collect();
-        }
         store.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
             store,
@@ -178,6 +176,7 @@ impl Engine {
 
     /// Gives the next connection its turn; false if there is nothing to do.
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
+        departure::wake(&mut self.store);
         while let Some(slot) = self.store.turns.next() {
             let Some((id, whose)) = self.store.begin_turn(slot) else { continue };
             self.polls.note_turn(whose);
@@ -224,6 +223,7 @@ impl Engine {
     #[must_use]
     pub fn begin_wait(&mut self, timeout_ms: Option<u64>) -> Option<u64> {
         output::send_corked(&mut self.store);
+        departure::wake(&mut self.store);
         if self.has_waiting() {
             return Some(0);
         }
@@ -236,7 +236,11 @@ impl Engine {
         });
         let migration = self.migration.as_mut();
         let full_ms = shutdown::hand_over_ms(&mut self.store, migration, &mut self.is_woken);
-        [timeout_ms, look_ms, full_ms, self.next_deadline_ms()].into_iter().flatten().min()
+        let other_ms = departure::look_ms(&self.store);
+        [timeout_ms, look_ms, full_ms, other_ms, self.next_deadline_ms()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Milliseconds until the next deadline; none if there is none.
@@ -394,9 +398,23 @@ impl Engine {
             }
             State::Multiplexing(_) => input::go_on(entry, inbox),
             State::Upgraded(_) => upgraded::turn(entry, inbox, handler),
-            State::Handling | State::Streaming(_) | State::Responding => {}
+            State::AwaitingOther(_) | State::Handling | State::Streaming(_) | State::Responding => {
+            }
         }
     }
+}
+
+/// The cache of the group, or one of this engine alone.
+fn cache_of(
+    settings: &Settings,
+    worker: Option<&WorkerHandle>,
+) -> Result<Option<ResponseCache>, Error> {
+    if let Some(worker) = worker {
+        let shared = worker.cache();
+        return Ok(shared.map(|store| ResponseCache::new(store, worker.index())));
+    }
+    let store = settings.cache.map(new_cache).transpose()?;
+    Ok(store.map(|store| ResponseCache::new(store, 0)))
 }
 
 /// The host that a listener was configured with; a unix socket has none.
@@ -405,12 +423,6 @@ fn host_of(listener: &Listener) -> Option<String> {
         Address::Tcp { host, .. } => Some(host.clone()),
         Address::Unix { .. } => None,
     }
-}
-
-/// The field that a listener adds to its responses (RFC 6797).
-fn hsts_of(listener: &Listener) -> Option<Vec<u8>> {
-    let seconds = listener.hsts_s()?;
-    Some(format!("Strict-Transport-Security: max-age={seconds}\r\n").into_bytes())
 }
 
 /// Whether the server drains, and has no connection left.

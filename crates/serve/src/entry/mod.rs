@@ -4,10 +4,12 @@
 //!
 //! Reading order: this file is the entry of a connection in the store. `carrier` and `multiplexer` are the two sides
 //! of HTTP/2: a stream with its connection, and a connection with its streams. `transfer` moves bytes. `upload` is a
-//! request whose body comes in, `socket_state` an upgraded connection. `ticket` names one request, `activity` counts
+//! request whose body comes in, `socket_state` an upgraded connection.
+//! `cache_role` is the role of a request for the cache. `ticket` names one request, `activity` counts
 //! the turns of each connection.
 
 pub(crate) mod activity;
+pub(crate) mod cache_role;
 pub(crate) mod carrier;
 pub(crate) mod multiplexer;
 pub(crate) mod socket_state;
@@ -24,6 +26,7 @@ use thruway_sys::socket::queued_bytes;
 use thruway_tls::Session;
 
 use crate::entry::activity::Share;
+use crate::entry::cache_role::CacheRole;
 use crate::entry::carrier::{Carrier, Socket, StreamLink};
 use crate::entry::multiplexer::Multiplexer;
 use crate::entry::socket_state::UpgradedSocket;
@@ -96,6 +99,10 @@ pub(crate) struct Entry {
     pub(crate) share: Share,
     /// Its request, if requests are counted.
     pub(crate) observed: Option<Box<ObservedRequest>>,
+    /// The role of its request for the cache of responses, while a handler has the request.
+    pub(crate) cache_role: Option<CacheRole>,
+    /// Its request has waited in vain for the response to another one.
+    pub(crate) has_waited: bool,
 }
 
 /// The state of a connection.
@@ -107,6 +114,8 @@ pub(crate) enum State {
     Waiting,
     /// The head is there, the body is not.
     Receiving(Box<Upload>),
+    /// Its request is whole, and waits for the response to another one. A request with a head alone is in the input.
+    AwaitingOther(Option<Box<Upload>>),
     /// The handler has the request.
     Handling,
     /// The handler writes the response's body.
@@ -235,7 +244,9 @@ impl Entry {
                     || !self.input.is_empty()
                     || self.is_writable && multiplexer.has_work()
             }
-            State::Handling | State::Streaming(_) | State::Responding => false,
+            State::AwaitingOther(_) | State::Handling | State::Streaming(_) | State::Responding => {
+                false
+            }
             State::Upgraded(_) => has_socket_work(self),
         }
     }
@@ -386,6 +397,8 @@ fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Entry {
         held_bytes: 0,
         share: Share::default(),
         observed: None,
+        cache_role: None,
+        has_waited: false,
     }
 }
 

@@ -153,7 +153,7 @@ pub(crate) fn give_up(store: &mut Store, inbox: &mut [u8]) {
 fn give_up_one(mut entry: EntryMut<'_>, inbox: &mut [u8]) {
     let has_asked = match entry.state {
         State::Waiting => !entry.is_idle() || entry.has_bytes(),
-        State::Receiving(_) | State::Handling => true,
+        State::Receiving(_) | State::AwaitingOther(_) | State::Handling => true,
         State::Multiplexing(_) => return output::close(entry),
         State::Handshaking
         | State::Streaming(_)

@@ -124,6 +124,12 @@ fn readiness(store: &mut Store) -> (u16, &'static str) {
 
 /// Returns the counters of all workers.
 pub(crate) fn snapshot(store: &Store) -> Snapshot {
+    let mut snapshot = counted(store);
+    snapshot.cache = store.cache.as_ref().map(|cache| cache.store.totals());
+    snapshot
+}
+
+fn counted(store: &Store) -> Snapshot {
     let Some(metrics) = &store.metrics else { return Snapshot::default() };
     let here = Present {
         is_serving: store.service.accepts(),

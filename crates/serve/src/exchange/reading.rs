@@ -2,15 +2,13 @@
 
 use std::io;
 
-use thruway_http1::field::members;
 use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{
-    BodyDecoder, Head, KnownField, Limits, ParseError, Piece, Request, RequestFraming,
-};
+use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request, RequestFraming};
 
 use crate::entry::upload::{Body, Spool, Upload};
 use crate::entry::{Payload, ReadOutcome, State};
 use crate::exchange::admission::{self, LATE};
+use crate::exchange::cached::{departure, lookup};
 use crate::exchange::closing;
 use crate::exchange::counting;
 use crate::exchange::fairness;
@@ -19,7 +17,6 @@ use crate::exchange::http2::begin;
 use crate::exchange::observer;
 use crate::exchange::proxy_head;
 use crate::exchange::response::ResponseWriter;
-use crate::exchange::secure_site;
 use crate::output::QUANTUM_BYTES;
 use crate::store::entry_mut::EntryMut;
 
@@ -96,7 +93,7 @@ impl RequestReader {
         let entry = &mut *guard;
         if matches!(&entry.state, State::Receiving(upload) if upload.is_whole) {
             if fairness::has_turn(&mut guard) {
-                finish_upload(guard, handler);
+                depart(guard, handler);
             }
             return;
         }
@@ -126,7 +123,7 @@ impl RequestReader {
             Ok(Some(used)) => {
                 guard.keep(&bytes[used..], 0);
                 if handler.is_present() && fairness::has_turn(&mut guard) {
-                    finish_upload(guard, handler);
+                    depart(guard, handler);
                 } else {
                     admission::note_wait_of_body(&mut guard);
                 }
@@ -154,15 +151,24 @@ fn take_head<'a>(
         admission::tell_health(entry, &request, rest);
         return None;
     }
-    if let Some(own) = secure_site::response_to(&mut entry, &request) {
-        secure_site::respond(entry, &request, rest, &own);
-        return None;
+    if entry.store.cache.is_some() {
+        entry = lookup::respond(entry, &request, rest)?;
     }
     fairness::identify(&mut entry, &request);
     // A body comes before the turn.
-    let goes_on = has_body(&request) || handler.is_present() && fairness::has_turn(&mut entry);
-    if goes_on {
+    if has_body(&request) {
         return begin_request(entry, head, bytes, handler);
+    }
+    if handler.is_present() && fairness::has_turn(&mut entry) {
+        match departure::departs(&mut entry, &request) {
+            Ok(()) => return begin_request(entry, head, bytes, handler),
+            Err(tag) => {
+                entry.keep(bytes, 0);
+                entry.has_head = true;
+                departure::wait(entry, tag);
+                return None;
+            }
+        }
     }
     entry.keep(bytes, 0);
     entry.has_head = true;
@@ -242,6 +248,21 @@ fn begin_request<'a>(
     guard.has_work().then_some(guard)
 }
 
+/// Hands a request whose body is whole to its handler, or lets it wait for the response to another one.
+fn depart(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
+    if entry.store.cache.is_none() {
+        return finish_upload(entry, handler);
+    }
+    let upload = entry.take_upload();
+    let request = upload.head.request(&upload.head_bytes);
+    let departed = departure::departs(&mut entry, &request);
+    entry.state = State::Receiving(upload);
+    match departed {
+        Ok(()) => finish_upload(entry, handler),
+        Err(tag) => departure::wait(entry, tag),
+    }
+}
+
 /// Hands a request to its handler when its body is whole.
 fn finish_upload(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
     let upload = entry.take_upload();
@@ -262,6 +283,7 @@ fn hand_over(
     constraints.is_persistent &= !guard.closes_after_response();
     let now_ms = guard.store.clock.now_ms;
     let is_late = admission::is_late(&guard, request);
+    let validating = departure::validating(&guard, request);
     let ticket = guard.begin_request();
     counting::begin(&mut guard, request);
     let entry = &mut *guard;
@@ -269,7 +291,7 @@ fn hand_over(
     let (peer, listener, is_trusted) = (entry.peer, entry.listener, entry.is_trusted);
     let (store, _) = guard.into_parts();
     let source = store.settings.client_source;
-    let is_https = is_trusted && (source.is_https(request) || has_https_before(request));
+    let is_https = is_trusted && (source.is_https(request) || lookup::has_https_before(request));
     let peer = store.settings.client_of(request, peer, is_trusted);
     let writer = ResponseWriter::new(store, ticket);
     let mut exchange =
@@ -277,15 +299,11 @@ fn hand_over(
     if is_late {
         return exchange.respond_text(503, LATE);
     }
-    handler.handle(request, &mut exchange);
+    match &validating {
+        None => handler.handle(request, &mut exchange),
+        Some((head, bytes)) => handler.handle(&head.request(bytes), &mut exchange),
+    }
     if !exchange.is_taken {
         exchange.respond_text(500, "there is no response");
     }
-}
-
-/// Whether a proxy says that the client speaks TLS.
-fn has_https_before(request: &Request<'_>) -> bool {
-    let proto = request.known(KnownField::ForwardedProto);
-    let first = proto.and_then(|proto| members(proto).next());
-    first.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
 }

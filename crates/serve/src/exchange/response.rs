@@ -1,11 +1,11 @@
 //! Responses: whole ones, and those whose body is written piece by piece.
 
-use std::borrow::Cow;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use thruway_cache::StoredResponse;
 use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::{CHUNK_END, CHUNKS_END, ResponseConstraints, chunk_start, reason};
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
@@ -13,6 +13,8 @@ use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
 use crate::entry::carrier::Socket;
 use crate::entry::ticket::Ticket;
 use crate::entry::{Entry, Payload, State, Stream};
+use crate::exchange::cached::capture::{self, Passage};
+use crate::exchange::cached::reply::Reply;
 use crate::exchange::counting;
 use crate::exchange::http2::output;
 use crate::output::unchunk::Unchunk;
@@ -92,6 +94,12 @@ impl<'a> ResponseWriter<'a> {
         Some((parent.carrier.socket()?, direction))
     }
 
+    /// Whether the client can receive nothing more of the response, or the request is over.
+    #[must_use]
+    pub fn is_gone(&mut self) -> bool {
+        self.store.find_request(self.ticket).is_none()
+    }
+
     /// Whether the connection wants a turn, such as for its next request: that may be so after the response, too.
     #[must_use]
     pub fn has_work(&mut self) -> bool {
@@ -103,7 +111,10 @@ impl<'a> ResponseWriter<'a> {
     /// Sends a whole response. If the client is gone, so is the response.
     pub fn respond(&mut self, response: Response<'_>) {
         if !response.plan.framing.decodes() {
-            return self.send(response);
+            return match self.store.cache {
+                None => self.send(response),
+                Some(_) => self.pass_by_cache(response),
+            };
         }
         self.begin(response.head, response.plan);
         match response.payload {
@@ -155,11 +166,24 @@ impl<'a> ResponseWriter<'a> {
     /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
     pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> WriteOutcome {
+        if self.store.cache.is_none() {
+            return self.begin_body(head, plan);
+        }
+        match capture::begin(self.store, self.ticket, head, plan) {
+            Passage::AsItIs => self.begin_body(head, plan),
+            Passage::WithHead(head) => self.begin_body(&head, plan),
+            Passage::Replaced(found, reply) => {
+                self.send_stored(found, reply);
+                WriteOutcome::Gone
+            }
+        }
+    }
+
+    fn begin_body(&mut self, head: &[u8], plan: BodyPlan) -> WriteOutcome {
         let Some(mut guard) = self.store.find_request(self.ticket) else {
             return WriteOutcome::Gone;
         };
         let is_last = guard.closes_after_response();
-        let head = &secured(guard.store, guard.listener, head)[..];
         let entry = &mut *guard;
         if !matches!(entry.state, State::Handling) {
             return WriteOutcome::Gone;
@@ -219,6 +243,10 @@ impl<'a> ResponseWriter<'a> {
             return left;
         }
         entry.state = State::Responding;
+        if entry.cache_role.is_some() {
+            capture::finish(&mut guard);
+        }
+        let entry = &mut *guard;
         if framing.makes_chunks() {
             entry.push_bytes(CHUNKS_END);
         }
@@ -263,6 +291,26 @@ impl<'a> ResponseWriter<'a> {
         settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
     }
 
+    /// Sends a whole response after the cache has seen it, or a stored one in its place.
+    fn pass_by_cache(&mut self, response: Response<'_>) {
+        let Response { head, plan, ref payload } = response;
+        match capture::whole(self.store, self.ticket, (head, plan), payload) {
+            Passage::AsItIs => self.send(response),
+            Passage::WithHead(head) => self.send(Response { head: &head, ..response }),
+            Passage::Replaced(found, reply) => self.send_stored(found, reply),
+        }
+    }
+
+    /// Sends a stored response.
+    pub(crate) fn send_stored(&mut self, found: StoredResponse, reply: Reply) {
+        let body = &found.body()[reply.body.clone()];
+        let payload = Payload::Slices(&[body]);
+        self.send(Response { head: &reply.head, plan: reply.plan, payload });
+        self.store.keep_buffer(found);
+        self.store.scratch = reply.head;
+        self.store.scratch.clear();
+    }
+
     /// Sends a whole response, or its first quantum.
     fn send(&mut self, response: Response<'_>) {
         let turn_bytes = match &response.payload {
@@ -277,7 +325,6 @@ impl<'a> ResponseWriter<'a> {
         counting::note_status(&mut guard, response.head);
         counting::end(&mut guard);
         let is_last = guard.closes_after_response();
-        let head = secured(guard.store, guard.listener, response.head);
         let entry = &mut *guard;
         entry.state = State::Responding;
         entry.is_persistent = response.plan.is_persistent && !is_last;
@@ -285,29 +332,12 @@ impl<'a> ResponseWriter<'a> {
             ResponseFraming::Empty => Payload::Empty,
             _ => response.payload,
         };
-        let flushed = entry.deliver(&head, payload, turn_bytes);
+        let flushed = entry.deliver(response.head, payload, turn_bytes);
         if self.corks && output::parent_of(entry).is_some() {
             return output::cork(guard);
         }
         go_on(guard, flushed);
     }
-}
-
-/// Adds the field for browsers that are to use nothing but TLS, if the listener has one, and the head none of its own.
-/// A short body may follow the head.
-fn secured<'h>(store: &Store, listener: u16, head: &'h [u8]) -> Cow<'h, [u8]> {
-    const NAME: &[u8] = b"strict-transport-security:";
-    let line = store.hsts.get(usize::from(listener)).and_then(Option::as_ref);
-    let Some(line) = line else { return Cow::Borrowed(head) };
-    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
-    let status_bytes = lines.next().map_or(0, <[u8]>::len);
-    let is_own =
-        |line: &[u8]| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
-    if lines.take_while(|line| line.len() > 2).any(is_own) {
-        return Cow::Borrowed(head);
-    }
-    let (status, rest) = head.split_at(status_bytes);
-    Cow::Owned([status, line, rest].concat())
 }
 
 /// The backlog of the response, if the connection is still open.
@@ -357,6 +387,11 @@ fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> WriteOutcome {
     if piece.is_empty() || stream.framing == ResponseFraming::Empty {
         return WriteOutcome::Backlog(entry.backlog_bytes());
     }
+    if entry.cache_role.is_some() {
+        capture::note_piece(&mut guard, piece);
+    }
+    let entry = &mut *guard;
+    let State::Streaming(stream) = &mut entry.state else { return WriteOutcome::Gone };
     // As much as the client takes, so that the backlog does not grow before a fast client.
     let most = piece.len() + QUANTUM_BYTES;
     let flushed = if stream.framing.makes_chunks() {

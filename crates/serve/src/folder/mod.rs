@@ -9,7 +9,6 @@
 mod coding;
 mod listing;
 mod media;
-mod range;
 mod validators;
 
 use std::io;
@@ -25,9 +24,9 @@ use crate::entry::Payload;
 use crate::exchange::handler::{Exchange, Handler};
 use crate::exchange::response::Response;
 use crate::output::Part;
+use crate::range::{self, RequestedRange};
 use coding::ContentCoding;
 use media::{Media, MediaTypes};
-use range::RequestedRange;
 use validators::{Validators, Verdict};
 
 /// A listing needs its own style, and nothing else.

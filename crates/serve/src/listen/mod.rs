@@ -6,5 +6,4 @@
 pub(crate) mod address;
 pub(crate) mod bind;
 pub(crate) mod listener;
-pub(crate) mod secure_site;
 pub(crate) mod trust;

@@ -75,8 +75,19 @@ impl Snapshot {
             let (took, waited, status) = (request.took_us, request.waited_us, request.status);
             write!(out, ",\"took_us\":{took},\"waited_us\":{waited},\"status\":{status}}}")
         })?;
+        self.write_cache_json(out)?;
         out.push('}');
         Ok(())
+    }
+
+    fn write_cache_json(&self, out: &mut String) -> fmt::Result {
+        let Some(cache) = &self.cache else { return Ok(()) };
+        out.push_str(",\"cache\":{");
+        for (counter, name) in thruway_cache::Counter::ALL {
+            write!(out, "\"{name}\":{},", cache.count(counter))?;
+        }
+        let (items, bytes, bytes_max) = (cache.items, cache.bytes, cache.bytes_max);
+        write!(out, "\"items\":{items},\"bytes\":{bytes},\"bytes_max\":{bytes_max}}}")
     }
 }
 

@@ -79,7 +79,26 @@ impl Snapshot {
             header(out, name, "histogram", help)?;
             write_histogram(out, name, self.time(time))?;
         }
-        self.write_clients(out)
+        self.write_clients(out)?;
+        self.write_cache(out)
+    }
+
+    fn write_cache(&self, out: &mut String) -> fmt::Result {
+        let Some(cache) = &self.cache else { return Ok(()) };
+        let name = "thruway_cache_events_total";
+        header(out, name, "counter", "What the cache of responses has done.")?;
+        for (counter, event) in thruway_cache::Counter::ALL {
+            writeln!(out, "{name}{{event=\"{event}\"}} {}", cache.count(counter))?;
+        }
+        for (name, help, value) in [
+            ("thruway_cache_items", "Responses in the cache.", cache.items),
+            ("thruway_cache_bytes", "Bytes of the responses in the cache.", cache.bytes),
+            ("thruway_cache_limit_bytes", "Bytes that the cache may hold.", cache.bytes_max),
+        ] {
+            header(out, name, "gauge", help)?;
+            writeln!(out, "{name} {value}")?;
+        }
+        Ok(())
     }
 
     fn write_workers(&self, out: &mut String) -> fmt::Result {

@@ -46,6 +46,8 @@ pub(crate) struct Snapshot {
     pub(super) times: [Histogram; TIMES],
     pub(super) clients: Clients,
     pub(super) slowest: Vec<SlowRequest>,
+    /// The figures of the cache of responses, if there is one.
+    pub(crate) cache: Option<thruway_cache::Totals>,
 }
 
 impl Snapshot {

@@ -96,6 +96,8 @@ pub struct Settings {
     pub metrics_listener: Option<usize>,
     /// Whether there is a live page for people beside the metrics.
     pub has_status_page: bool,
+    /// The limits of a cache of responses that this engine has for itself. Workers of a group have that of the group.
+    pub cache: Option<thruway_cache::Limits>,
 }
 
 impl Default for Settings {
@@ -125,6 +127,7 @@ impl Default for Settings {
             counts: false,
             metrics_listener: None,
             has_status_page: false,
+            cache: None,
         }
     }
 }

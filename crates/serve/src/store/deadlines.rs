@@ -9,6 +9,10 @@ use crate::settings::{Settings, Timeouts};
 /// How long a client may go on sending after its connection was closed for writing.
 const LINGER_MS: u64 = 2_000;
 
+/// How long a stream may be silent once its client sends nothing more: most such clients are gone. One that has only
+/// closed its half reads a stream to its end as long as there is something to read.
+const DESERTED_MS: u64 = 500;
+
 /// How long a fresh connection may delay a drain: a client sends its first byte right after it has connected.
 const DRAIN_FIRST_BYTE_MS: u64 = 500;
 
@@ -110,7 +114,9 @@ impl Deadlines {
             State::Lingering { .. } => Some(since + LINGER_MS),
             State::Multiplexing(ref multiplexer) => self.multiplexing_ms(connection, multiplexer),
             State::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
-            State::Streaming(_) | State::Responding => None,
+            // Each piece that is written begins the time anew.
+            State::Streaming(_) if connection.is_ended => Some(now_ms + DESERTED_MS),
+            State::AwaitingOther(_) | State::Streaming(_) | State::Responding => None,
         }
     }
 

@@ -218,6 +218,16 @@ impl<'a> EntryMut<'a> {
         }
     }
 
+    /// Whether the client speaks TLS with this server. A stream's connection does it for the stream.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        let slab = &self.store.slab;
+        let connection = match self.carrier.stream() {
+            None => slab.get(self.id),
+            Some(link) => slab.get(link.parent),
+        };
+        connection.is_some_and(|connection| connection.session().is_some())
+    }
+
     /// Begins a request. Tickets of the connection's earlier requests end.
     pub(crate) fn begin_request(&mut self) -> Ticket {
         let number = self.store.next_request();

@@ -4,6 +4,7 @@
 //! order in which they are served, `deadlines` the time that each has left. `tls_listeners` holds the certificates of
 //! the listeners, `service_state` the state of the service, and `warnings` the text for the log.
 
+pub(crate) mod cache;
 pub(crate) mod deadlines;
 pub(crate) mod entry_mut;
 pub(crate) mod service_state;
@@ -14,15 +15,16 @@ pub(crate) mod warnings;
 use std::io;
 use std::sync::Arc;
 
+use thruway_cache::{Counter, Key, StoredResponse};
+use thruway_http1::Request;
 use thruway_websocket::Deflater;
 
-use crate::entry::Entry;
 use crate::entry::activity::Activity;
 use crate::entry::multiplexer::Multiplexer;
+use crate::entry::{Entry, State};
 use crate::events::clock::Clock;
 use crate::events::poller::{Event, Poller};
 use crate::events::slab::{EntryId, Slab};
-use crate::listen::secure_site::SecureSite;
 use crate::metrics::WorkerMetrics;
 use crate::output::QUANTUM_BYTES;
 use crate::queue::client_queue::ClientQueues;
@@ -31,6 +33,7 @@ use crate::queue::queue_position::QueuePosition;
 use crate::queue::waits::Waits;
 use crate::settings::Settings;
 use crate::settings::fair_by::FairBy;
+use crate::store::cache::ResponseCache;
 use crate::store::deadlines::Deadlines;
 use crate::store::service_state::ServiceState;
 use crate::store::tls_listeners::TlsListeners;
@@ -67,10 +70,8 @@ pub(crate) struct Store {
     pub(crate) metrics: Option<WorkerMetrics>,
     /// By listener: the host that it was told to listen as; none of a unix socket.
     pub(crate) observed_as: Vec<Option<String>>,
-    /// By listener: the site that belongs to TLS. Empty if there is none.
-    pub(crate) sites: Vec<Option<Arc<SecureSite>>>,
-    /// By listener: the field for browsers that are to use nothing but TLS. Empty if there is none.
-    pub(crate) hsts: Vec<Option<Vec<u8>>>,
+    /// The cache of responses, if there is one.
+    pub(crate) cache: Option<Box<ResponseCache>>,
     /// The loads of the other workers.
     pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
@@ -116,8 +117,7 @@ impl Store {
             held_bytes: 0,
             metrics: None,
             observed_as: Vec::new(),
-            sites: Vec::new(),
-            hsts: Vec::new(),
+            cache: None,
             siblings: None,
             scratch: Vec::new(),
             deflater: None,
@@ -129,16 +129,33 @@ impl Store {
         }
     }
 
-    /// Reads the certificates anew whose files have changed.
-    pub(crate) fn look_at_certificates(&mut self) {
-        if let Err(error) = self.tls.look(self.clock.now_ms) {
-            self.warn("take over changed certificates", io::Error::other(error));
-        }
-    }
-
     /// Notes what cannot be done, for the log; `doing` completes "cannot …".
     pub(crate) fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
         self.warnings.note(self.clock.now_ms, doing, source);
+    }
+
+    /// Finds the stored response for a request.
+    pub(crate) fn find_stored(
+        &mut self,
+        key: &Key,
+        request: &Request<'_>,
+    ) -> Option<StoredResponse> {
+        let cache = self.cache.as_mut()?;
+        cache.store.find(key, request.fields(), &mut cache.buffer)
+    }
+
+    /// Keeps the memory of a stored response for the next one.
+    pub(crate) fn keep_buffer(&mut self, found: StoredResponse) {
+        if let Some(cache) = &mut self.cache {
+            cache.buffer = found.into_buffer();
+        }
+    }
+
+    /// Counts what the cache does.
+    pub(crate) fn count_cached(&self, counter: Counter) {
+        if let Some(cache) = &self.cache {
+            cache.store.count(counter);
+        }
     }
 
     /// Open connections; streams are none.
@@ -164,6 +181,9 @@ impl Store {
         entry.is_readable |= event.is_readable;
         entry.is_writable |= event.is_writable;
         entry.is_ended |= event.is_ended;
+        if event.is_ended && matches!(entry.state, State::Streaming(_)) {
+            self.deadlines.update(id.slot(), entry, self.clock.now_ms);
+        }
         if entry.has_work() {
             self.turns.enqueue(id.slot(), entry, self.clock.now_us);
         }

@@ -35,6 +35,7 @@ pub struct WorkerHandle {
     metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
     ends: Arc<Ends>,
+    cache: Option<Arc<thruway_cache::Store>>,
     service: Service,
     /// Room for all loads.
     loads: Vec<Load>,
@@ -50,6 +51,7 @@ pub(super) struct SharedTables {
     pub(super) metrics: Arc<MetricsTable>,
     pub(super) ticket_keys: Arc<TicketKeys>,
     pub(super) ends: Arc<Ends>,
+    pub(super) cache: Option<Arc<thruway_cache::Store>>,
 }
 
 /// The service that this worker has given lately.
@@ -66,7 +68,8 @@ struct Service {
 
 impl WorkerHandle {
     pub(super) fn new(index: usize, shared: SharedTables) -> Self {
-        let SharedTables { table, client_turns, faulty_peers, metrics, ticket_keys, ends } = shared;
+        let SharedTables { table, client_turns, faulty_peers, metrics, ticket_keys, ends, cache } =
+            shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
@@ -77,6 +80,7 @@ impl WorkerHandle {
             metrics,
             ticket_keys,
             ends,
+            cache,
             service,
             loads: Vec::new(),
             views: Vec::new(),
@@ -88,6 +92,16 @@ impl WorkerHandle {
         let (turns, faulty_peers) =
             (Arc::clone(&self.client_turns), Arc::clone(&self.faulty_peers));
         (turns, faulty_peers, Arc::clone(&self.ticket_keys))
+    }
+
+    /// The number of this worker.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The cache of responses of the group.
+    pub(crate) fn cache(&self) -> Option<Arc<thruway_cache::Store>> {
+        self.cache.clone()
     }
 
     /// Where this worker counts its requests.

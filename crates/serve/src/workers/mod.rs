@@ -24,7 +24,7 @@ mod siblings;
 mod untaken;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
@@ -53,6 +53,7 @@ pub struct WorkerTable {
     faulty_peers: Arc<FaultyPeers>,
     metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
+    cache: OnceLock<Arc<thruway_cache::Store>>,
 }
 
 impl WorkerTable {
@@ -83,7 +84,24 @@ impl WorkerTable {
         let ends = Arc::new(Ends { mailboxes, handover });
         let metrics = new_metrics(workers)?;
         let table = Arc::new(table);
-        Ok(Self { table, ends, client_turns, faulty_peers, metrics, ticket_keys })
+        let cache = OnceLock::new();
+        Ok(Self { table, ends, client_turns, faulty_peers, metrics, ticket_keys, cache })
+    }
+
+    /// Makes a cache of responses for all workers whose handles are made later. There is one at most.
+    ///
+    /// # Errors
+    /// The system has no memory left.
+    pub fn make_cache(&self, limits: thruway_cache::Limits) -> Result<(), Error> {
+        let cache = new_cache(limits)?;
+        self.cache.get_or_init(|| cache);
+        Ok(())
+    }
+
+    /// Returns the cache of responses, if there is one.
+    #[must_use]
+    pub fn cache(&self) -> Option<&thruway_cache::Store> {
+        self.cache.get().map(Arc::as_ref)
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -96,6 +114,7 @@ impl WorkerTable {
             metrics: Arc::clone(&self.metrics),
             ticket_keys: Arc::clone(&self.ticket_keys),
             ends: Arc::clone(&self.ends),
+            cache: self.cache.get().map(Arc::clone),
         };
         WorkerHandle::new(index, shared)
     }
@@ -116,15 +135,19 @@ impl WorkerTable {
     #[must_use]
     pub fn stats(&self) -> String {
         let siblings = Siblings::new(None, Arc::clone(&self.table));
-        Snapshot::read(&self.metrics, monotonic_us(), |index| {
+        let mut snapshot = Snapshot::read(&self.metrics, monotonic_us(), |index| {
             siblings.present(index).unwrap_or_default()
-        })
-        .json()
+        });
+        snapshot.cache = self.cache().map(thruway_cache::Store::totals);
+        snapshot.json()
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
+        if let Some(cache) = self.cache() {
+            cache.release_worker(index);
+        }
         self.sweep();
     }
 
@@ -153,6 +176,12 @@ pub(crate) fn new_metrics(workers: usize) -> Result<Arc<MetricsTable>, Error> {
 pub(crate) fn new_ticket_keys() -> Result<Arc<TicketKeys>, Error> {
     let keys = TicketKeys::new();
     keys.map(Arc::new).map_err(|error| Error::system("make keys that workers share", error))
+}
+
+/// A cache of responses, for an engine alone or for a group.
+pub(crate) fn new_cache(limits: thruway_cache::Limits) -> Result<Arc<thruway_cache::Store>, Error> {
+    let cache = thruway_cache::Store::new(limits);
+    cache.map(Arc::new).map_err(|error| Error::system("make memory for the cache", error))
 }
 
 /// A table of clients' turns, for an engine alone or for a group.

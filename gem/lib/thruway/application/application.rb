@@ -5,6 +5,7 @@ require_relative "../support/failure"
 require_relative "../support/redirection"
 require_relative "builder"
 require_relative "middleware"
+require_relative "rails_isolation"
 require_relative "runtime"
 
 module Thruway
@@ -27,7 +28,9 @@ module Thruway
 
     # Loads the application, once. The pack is saved at once, since a server may be killed.
     def load
+      RailsIsolation.prepare(@configuration)
       @load ||= Middleware.around(@given || Builder.load(@rackup), @configuration).tap do
+        RailsIsolation.check(@configuration)
         Redirection.fill
         # Before workers are forked: until a worker has its traps, a signal would end it while it
         # loads these libraries.

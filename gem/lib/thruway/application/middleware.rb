@@ -16,7 +16,7 @@ module Thruway
       app = name_client(app, configuration.remote_address) if configuration.remote_address
       app = hint(app) if configuration.early_hints
       app = report(app, configuration.load_signal) if configuration.load_report
-      app = isolate(app) if configuration.fiber_per_request
+      app = isolate(app) if configuration.fiber_per_request && configuration.fibers.zero?
       app
     end
 

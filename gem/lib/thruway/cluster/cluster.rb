@@ -47,9 +47,16 @@ module Thruway
       @table_entries = Array.new((2 * count) + EXTRA_WORKERS_MAX)
       @slots_max = count + EXTRA_WORKERS_MAX
       @table = WorkerTable.create(@table_entries.size, previous&.handover)
+      make_cache
       @alive, @supervisor_alive = previous ? previous.alive : IO.pipe
       @slots = Array.new(count) { |index| WorkerSlot.new(index) }
       take_over(previous.workers) if previous
+    end
+
+    # Makes the cache that all workers share, if one is configured.
+    def make_cache
+      size = configuration.cache_bytes_max
+      @table.make_cache(size, configuration.cache_item_bytes_max) if size.positive?
     end
 
     # The part of an `Inheritance` with which the next program goes on with these processes.

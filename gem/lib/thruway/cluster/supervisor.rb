@@ -53,6 +53,12 @@ module Thruway
     # The counters of all workers, as JSON.
     def stats = @cluster.table.stats
 
+    # The processes that serve or boot.
+    def workers = @cluster ? @cluster.slots.filter_map(&:current) : []
+
+    # Removes what `pattern` names from the cache. Returns the number of removed responses.
+    def purge(pattern) = @cluster.table.purge(pattern)
+
     private
 
     def configuration = @launcher.configuration

@@ -13,6 +13,9 @@ module Thruway
                before_thread_start before_thread_exit before_restart before_refork
                after_refork].freeze
 
+    # Gems that use Puma's server like plugins, and that a configuration file starts in a hook.
+    PUMA_GEMS = /\b(?:PumaWorkerKiller|Barnes)\b/
+
     # A limit that no body reaches.
     NO_LIMIT = 1 << 62
 
@@ -36,12 +39,6 @@ module Thruway
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
       log_formatter: nil, early_hints: false, compress: nil, immutable_assets: nil,
-      # Automatic certificates: the names and what else the agent needs, and for how many seconds
-      # browsers are to use nothing but TLS.
-      acme_domains: [].freeze, acme_directory: nil, acme_ca: nil, acme_contacts: [].freeze,
-      acme_eab_kid: nil, acme_eab_key_file: nil, acme_key: nil, acme_storage: nil,
-      acme_challenges: [].freeze, https_port: nil, https_redirect: nil, hsts_seconds: nil,
-      program: nil,
       control: nil, state_path: nil, state_permission: nil,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
@@ -56,16 +53,10 @@ module Thruway
       # Client addresses, and the metrics.
       client_source: "socket", trusted_proxies: "",
       counts: false, metrics_listener: nil, status_page: false,
+      # The cache of responses that all workers share, and the longest body in it; 0 for no cache.
+      cache_bytes_max: 0, cache_item_bytes_max: 1 << 20,
       # The load reports for balancers: at an address, and in a field of each response.
       agent_check: nil, load_report: false
-    }.freeze
-
-    # Options of the agent that obtains certificates, and the settings of their values.
-    ACME_WORDS = {
-      "--acme-directory" => :acme_directory, "--acme-ca" => :acme_ca,
-      "--acme-eab-kid" => :acme_eab_kid, "--acme-eab-key-file" => :acme_eab_key_file,
-      "--acme-storage" => :acme_storage, "--https-port" => :https_port,
-      "--https-redirect" => :https_redirect
     }.freeze
 
     # The allowed ranges. More workers or threads are taken for a typing error. The parser has room
@@ -78,13 +69,16 @@ module Thruway
       head_fields_max: ["take heads of %d fields", 1..128]
     }.freeze
 
+    # The sizes that a cache may have.
+    CACHE_LIMITS = ((1 << 20)..(1 << 40))
+
     attr_reader :options, :hooks, :binds, :sendfile, :metrics
 
     # Puma plugins by name.
     attr_reader :plugins
 
-    # The `PumaOptions` of the configuration file, for plugins.
-    attr_accessor :plugin_options
+    # The options of plugins, by name.
+    attr_accessor :puma_options
 
     def initialize
       @options = {}
@@ -93,6 +87,7 @@ module Thruway
       @sendfile = []
       @metrics = []
       @plugins = {}
+      @puma_options = {}
     end
 
     (DEFAULTS.keys - %i[workers threads threads_min]).each do |name|
@@ -137,10 +132,18 @@ module Thruway
 
         raise Failure, "cannot #{format(text, count)}: it must be #{limits.min} to #{limits.max}"
       end
-      check_acme
+      check_cache
       return if !status_page || @metrics.any?
 
       raise Failure.new("--status needs a metrics listener", hint: "add --metrics URI")
+    end
+
+    # Raises `Failure` for a cache that is too small to be of use, or larger than any memory.
+    def check_cache
+      return if cache_bytes_max.zero? || CACHE_LIMITS.cover?(cache_bytes_max)
+
+      raise Failure.new("cannot make a cache of #{cache_bytes_max} bytes",
+                        hint: "give --cache a size from 1M to 1024G, or 0 for none")
     end
 
     # The environment. Variables are tried in Puma's order, which begins with that of Sinatra.
@@ -189,30 +192,9 @@ module Thruway
       addresses.empty? ? ["tcp://#{host}:#{port}"] : addresses
     end
 
-    # Whether certificates are obtained from an authority.
-    def acme? = acme_domains.any?
-
-    # The options of the agent that obtains certificates.
-    def acme_words
-      lists = { "--acme-domain" => acme_domains, "--acme-contact" => acme_contacts,
-                "--acme-challenge" => acme_challenges }
-      lists.flat_map { |option, values| values.flat_map { |value| [option, value.to_s] } } +
-        ACME_WORDS.flat_map do |option, name|
-          value = public_send(name)
-          value.nil? ? [] : [option, value.to_s]
-        end
-    end
-
-    # The addresses, of which those that speak TLS tell browsers to use nothing else.
-    def with_hsts(uris)
-      return uris unless hsts_seconds
-
-      uris.map do |uri|
-        next uri if !uri.start_with?("ssl://") || uri.match?(/[?&]hsts=/)
-
-        "#{uri}#{uri.include?("?") ? "&" : "?"}hsts=#{hsts_seconds}"
-      end
-    end
+    # Whether something may look into the server as Puma's plugins do: a plugin, or one of the
+    # `PUMA_GEMS` in the configuration file.
+    def shows_puma? = plugins.any? || source.any? { |text| PUMA_GEMS.match?(text) }
 
     # The load of the server, including all its workers.
     def load_signal = @load_signal ||= LoadSignal.new
@@ -248,7 +230,8 @@ module Thruway
         counts: counts?, metrics_listener: metrics_listener,
         has_status_page: status_page, has_http2: http2,
         has_http2_sockets: http2_sockets, client_source: client_source,
-        trusted_proxies: trusted_proxies
+        trusted_proxies: trusted_proxies,
+        cache_bytes_max: cache_bytes_max, cache_item_bytes_max: cache_item_bytes_max
       }
     end
 
@@ -260,15 +243,6 @@ module Thruway
     end
 
     private
-
-    # Options for certificates would have no effect without a name.
-    def check_acme
-      return if acme?
-
-      name = ACME_WORDS.values.find { |option| @options[option] } or return
-      raise Failure.new("#{name} needs a name to obtain a certificate for",
-                        hint: "add --acme-domain NAME, or acme_domain in the configuration file")
-    end
 
     # The value of the first variable that is set and not blank.
     def variable(*names)

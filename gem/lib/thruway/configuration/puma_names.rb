@@ -1,15 +1,20 @@
 # frozen_string_literal: true
 
+require_relative "../support/puma_version"
+
 module Thruway
   # The part of the module `Puma` that configuration files use. It is named `Puma` only in such
-  # files, so that no library takes the server for Puma.
+  # files, so that no library takes the server for Puma. With a plugin, `PumaLibrary` decides what
+  # the rest of the process finds under this name.
   module PumaNames
-    # The version of Puma that this server is compatible with.
     module Const
-      PUMA_VERSION = VERSION = "8.0.2"
+      PUMA_VERSION = VERSION = Thruway::PUMA_VERSION
       CODE_NAME = "Into the Arena"
       PUMA_SERVER_STRING = "puma #{VERSION} #{CODE_NAME}"
     end
+
+    # The parts that configuration files may use, and that are loaded for plugins only.
+    PLUGIN_PARTS = %i[Plugin Plugins PluginRegistry DSL Events LogWriter UnknownPlugin].freeze
 
     IS_JRUBY = IS_WINDOWS = IS_OSX = false
     IS_MRI = IS_LINUX = HAS_FORK = HAS_UNIX_SOCKET = HAS_SSL = HAS_NATIVE_IO_WAIT = true
@@ -29,10 +34,15 @@ module Thruway
       Thread.current.name = "puma #{name}"
     end
 
-    # Other constants come from Puma itself, if that is loaded too.
+    # Other constants come from Puma itself, or from what stands in for it.
     def self.const_missing(name)
+      require_relative "puma_library"
+      PumaLibrary.load if PLUGIN_PARTS.include?(name)
       is_other = Object.const_defined?(:Puma) && !::Puma.equal?(self)
-      is_other ? ::Puma.const_get(name) : super
+      return ::Puma.const_get(name) if is_other
+      return const_get(name, false) if const_defined?(name, false)
+
+      raise NameError.new(PumaLibrary.explain_missing(name), name, receiver: self)
     end
   end
 end

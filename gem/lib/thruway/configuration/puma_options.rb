@@ -17,6 +17,9 @@ module Thruway
       @added = {}
     end
 
+    # The options that only plugins use, by name.
+    attr_reader :added
+
     def [](key)
       case key.to_sym
       when :binds then @binds

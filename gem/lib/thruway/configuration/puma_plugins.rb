@@ -1,189 +1,92 @@
 # frozen_string_literal: true
 
-require_relative "../control/statistics"
 require_relative "../support/failure"
-require_relative "../support/json"
 require_relative "../support/signals"
-require_relative "puma_names"
+require_relative "puma_cluster"
+require_relative "puma_launcher"
+require_relative "puma_library"
 
-# The part of Puma that its plugins use. It is loaded when a configuration names a plugin, and
-# defines `Puma` globally.
 module Thruway
-  module PumaNames
-    # The base class of plugins. `create` makes a plugin from a block, in a file
-    # `puma/plugin/NAME.rb`.
-    class Plugin
-      PLACE = %r{puma/plugin/([^/]+)\.rb\z}
-
-      def self.create(&block)
-        name = caller_locations(1, 1).first.path[PLACE, 1]
-        Plugins.register(name, Class.new(self, &block))
-      end
-
-      def in_background(&block)
-        Plugins.add_background(block)
-      end
-    end
-
-    # The registry of plugin classes and of the blocks that they run in threads.
-    module Plugins
-      @classes = {}
-      @background = []
-
-      class << self
-        def register(name, plugin)
-          @classes[name] = plugin
-        end
-
-        def find(name) = @classes[name.to_s]
-
-        def add_background(block)
-          @background << block
-        end
-
-        # Starts the threads, once.
-        def fire_background
-          blocks, @background = @background, []
-          blocks.each_with_index do |block, index|
-            Thread.new do
-              PumaNames.set_thread_name("plgn bg #{index}")
-              block.call
-            end
-          end
-        end
-      end
-    end
-
-    # The events of the server, by the names of Puma 7 and later and by the older ones.
-    class Events
-      NAMES = { after_booted: :after_booted, on_booted: :after_booted,
-                after_stopped: :after_stopped, on_stopped: :after_stopped,
-                before_restart: :before_restart, on_restart: :before_restart }.freeze
-
-      def initialize
-        @hooks = Hash.new { |hooks, name| hooks[name] = [] }
-      end
-
-      NAMES.each { |word, name| define_method(word) { |&block| register(name, &block) } }
-
-      def register(name, object = nil, &block)
-        @hooks[NAMES.fetch(name, name)] << (object || block)
-      end
-
-      # Calls the hooks of an event. An exception is logged, and does not end the server.
-      def fire(name, *arguments)
-        @hooks[name].each do |hook|
-          hook.call(*arguments)
-        rescue StandardError => e
-          Signals.say("a plugin failed in #{name}: #{e.message.lines.first&.chomp} (#{e.class})")
-        end
-      end
-    end
-
-    # Writes the log lines of plugins to the server's log.
-    class LogWriter
-      def log(text) = Signals.say(text)
-
-      alias write log
-      alias error log
-
-      def debug(_text = nil) = nil
-
-      def debug? = false
-      def stdout = $stdout
-      def stderr = $stderr
-    end
-
-    # The interface to the server that plugins get.
-    class Launcher
-      attr_reader :events, :log_writer, :options
-
-      # The block returns the server's counters as JSON.
-      def initialize(options, clustered:, &counters)
-        @events = Events.new
-        @log_writer = LogWriter.new
-        @options = options
-        @clustered = clustered
-        @counters = counters
-        @started_at = Time.now
-      end
-
-      def stats
-        Statistics.as_puma(Json.parse(@counters.call), started_at: @started_at,
-                                                       clustered: @clustered)
-      end
-
-      def stop = Process.kill("TERM", Process.pid)
-      def restart = Process.kill("USR2", Process.pid)
-      def phased_restart = Process.kill("USR1", Process.pid)
-    end
-
-    class << self
-      attr_accessor :stats_object
-
-      def stats_hash = stats_object.stats
-      def stats = Json.generate(stats_hash)
-    end
-  end
-
-  # The plugins of a server. They start once, even if the configuration is read again.
+  # The plugins of a server, which are written for Puma. They start once, even if the configuration
+  # is read again.
   class PumaPlugins
-    # The features of Puma that plugins may require, and that this file replaces.
-    FEATURES = %w[puma puma/plugin puma/dsl puma/const puma/events puma/log_writer].freeze
+    # What the names of the threads of plugins begin with.
+    BACKGROUND = "puma plgn bg"
+
+    # The time for the `ensure` clauses of a plugin's thread.
+    END_SECONDS = 5
 
     # Creates the plugin of that name from a gem of the application's bundle.
     def self.create(name)
-      provide
-      require "puma/plugin/#{name}" unless PumaNames::Plugins.find(name)
-      PumaNames::Plugins.find(name)&.new or
-        raise LoadError, "its file registers no plugin"
+      PumaLibrary.load
+      ::Puma::Plugins.find(name).new
     end
 
-    def self.provide
-      return if @is_provided
-
-      @is_provided = true
-      set_up_bundle
-      # The bundle may contain Puma itself, which must not be loaded.
-      Object.const_set(:Puma, PumaNames) unless Object.const_defined?(:Puma)
-      (PumaNames.constants - ::Puma.constants).each do |name|
-        ::Puma.const_set(name, PumaNames.const_get(name))
-      end
-      ::Puma.const_set(:DSL, ConfigurationFile) unless ::Puma.const_defined?(:DSL, false)
-      $LOADED_FEATURES.concat(FEATURES.map { |feature| "#{feature}.rb" })
-    end
-
-    # Sets up the application's bundle, which contains the plugin's gem.
-    def self.set_up_bundle
-      return if defined?(Bundler) && ENV.key?("BUNDLE_BIN_PATH")
-
-      require "bundler/setup" if ENV.key?("BUNDLE_GEMFILE") || File.file?("Gemfile")
-    end
-
-    private_class_method :provide, :set_up_bundle
-
-    def initialize(configuration, &counters)
-      @launcher = PumaNames::Launcher.new(configuration.plugin_options,
-                                          clustered: configuration.workers.positive?, &counters)
-      PumaNames.stats_object = @launcher
+    # `server` is the `Launcher`.
+    def initialize(server)
+      @server = server
+      @launcher = PumaLauncher.new(server)
+      PumaLibrary.serve_with(@launcher)
+      configuration = server.configuration
+      @cluster = PumaCluster.create(@launcher) { handles } if configuration.workers.positive?
       attach(configuration)
       configuration.plugins.each { |name, plugin| start(name, plugin) }
     end
 
     # Passes the server's events on to the plugins. It is called for each new configuration.
     def attach(configuration)
-      %i[after_booted after_stopped before_restart].each do |name|
-        configuration.hooks[name] << ->(*) { @launcher.events.fire(name) }
+      hooks = configuration.hooks
+      hooks[:after_booted] << ->(*) { @launcher.events.fire(:after_booted) }
+      %i[after_stopped before_restart].each do |name|
+        hooks[name] << lambda do |*|
+          end_background
+          @launcher.events.fire(name)
+        end
       end
+      configuration.workers.positive? ? attach_to_workers(hooks) : attach_to_process(hooks)
     end
 
     # Starts the threads of plugins. The application must be loaded, since they may use it.
-    def fire_background = PumaNames::Plugins.fire_background
+    def fire_background
+      ::Puma::Plugins.fire_background
+    end
 
     private
 
+    # Ends the threads of plugins before the plugins end what these watch: a thread that finds its
+    # process gone stops the server, which may be about to restart.
+    def end_background
+      threads = Thread.list.select { |thread| thread.name&.start_with?(BACKGROUND) }
+      threads.each(&:kill).each { |thread| thread.join(END_SECONDS) }
+    end
+
+    # Puma's server reports its state in the process that serves.
+    def attach_to_workers(hooks)
+      hooks[:before_worker_boot] << ->(*) { fire_states(:booting, :running) }
+      hooks[:before_worker_shutdown] << ->(*) { fire_states(:stop, :done) }
+    end
+
+    def attach_to_process(hooks)
+      hooks[:after_booted].unshift(->(*) { fire_states(:booting, :running) })
+      hooks[:after_stopped].unshift(->(*) { fire_states(:stop, :done) })
+      hooks[:before_restart].unshift(->(*) { fire_states(:restart, :done) })
+    end
+
+    def fire_states(*states)
+      states.each { |state| @launcher.events.fire(:state, state) }
+    end
+
+    def handles
+      @server.workers.map do |process|
+        age = Process.clock_gettime(Process::CLOCK_MONOTONIC) - process.started_at
+        PumaCluster::WorkerHandle.new(process.index, process.pid, Time.now - age, process.ready)
+      end
+    end
+
     def start(name, plugin)
       plugin.start(@launcher) if plugin.respond_to?(:start)
+    rescue Failure
+      raise
     rescue ScriptError, StandardError => e
       raise Failure, "plugin #{name.to_sym.inspect} cannot start: #{e.message.lines.first&.chomp}"
     end

@@ -74,12 +74,29 @@ module Thruway
     def load_plugin(name)
       require_relative "puma_plugins"
       @configuration.plugins[name] ||= PumaPlugins.create(name)
-      @configuration.plugin_options = @options
+      @configuration.puma_options = @options.added
       @settings[:counts] = true
+      take_words_of_plugins
+    rescue Failure
+      raise
     rescue ScriptError, StandardError => e
-      reason = e.message.lines.first&.chomp
+      # Puma's registry raises an error of its own, whose cause names what is missing.
+      reason = (e.cause.is_a?(LoadError) ? e.cause : e).message.lines.first&.chomp
       refuse("plugin #{name.to_sym.inspect}", "the plugin cannot be loaded: #{reason}",
              "is its gem in the Gemfile?")
+    end
+
+    # Takes the directives that plugins add to `Puma::DSL`, also where Thruway has one of that name.
+    def take_words_of_plugins
+      replaced = PumaLibrary.replaced_words & ConfigurationFile::OPTION_WORDS
+      refuse("plugin", "a plugin replaces Puma's directive #{replaced.first}") if replaced.any?
+
+      words = PumaLibrary.words(self, @options, ConfigurationFile::OPTION_WORDS)
+      PumaLibrary.added_words.each do |word|
+        define_singleton_method(word) do |*values, **options, &block|
+          words.public_send(word, *values, **options, &block)
+        end
+      end
     end
 
     def ignore(word, instead)

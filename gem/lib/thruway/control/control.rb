@@ -55,8 +55,10 @@ module Thruway
     end
 
     # Starts to respond. The block returns the server's counters as JSON.
-    def start(&stats)
+    # `purge` removes what a pattern names from the cache, and returns how many responses that were.
+    def start(purge: nil, &stats)
       @stats = stats
+      @purge = purge
       @started_at = Time.now
       @busy = Thread::SizedQueue.new(CONNECTIONS_MAX)
       @sockets = @listeners.descriptors.map { |descriptor| server(descriptor) }
@@ -163,7 +165,7 @@ module Thruway
       path, query = target.split("?", 2)
       return ["403 Forbidden", "text/plain", "Invalid auth token"] unless knows_token?(query)
 
-      act(path.delete_prefix("/"))
+      act(path.delete_prefix("/"), query)
     end
 
     # Compares the token in constant time.
@@ -175,7 +177,7 @@ module Thruway
         given.bytes.zip(@token.bytes).inject(0) { |sum, (one, other)| sum | (one ^ other) }.zero?
     end
 
-    def act(name)
+    def act(name, query = nil)
       if @data_only && !DATA_COMMANDS.include?(name)
         return refuse("404 Not Found", "Command #{name.inspect} unavailable")
       end
@@ -186,9 +188,24 @@ module Thruway
       when "gc-stats" then json(GC.stat)
       when "thread-backtraces" then json(backtraces)
       when "halt" then halt
+      when "purge" then purge(parameter(query, "url"))
       when "reload-worker-directory", *SIGNALS.keys then order(name)
       else refuse("404 Not Found", "Unsupported action")
       end
+    end
+
+    # The decoded value of a parameter; nil if it is missing.
+    def parameter(query, name)
+      pair = query.to_s.split("&").find { |one| one.start_with?("#{name}=") } or return
+      pair.split("=", 2).last.gsub(/%\h\h/) { |code| [code[1..]].pack("H2") }
+    end
+
+    def purge(pattern)
+      return refuse("400 Bad Request", "purge needs a url") if pattern.to_s.empty?
+
+      json("purged" => @purge.call(pattern))
+    rescue ArgumentError => e
+      refuse("400 Bad Request", e.message)
     end
 
     def statistics

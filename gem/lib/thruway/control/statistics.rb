@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/puma_version"
 require_relative "../version"
 
 module Thruway
@@ -11,12 +12,14 @@ module Thruway
     # of a single process at the top level.
     def as_puma(counters, started_at:, clustered:)
       workers = counters.fetch("workers")
-      return single(workers.first || {}, started_at) unless clustered
+      # A server without a cache says what Puma says.
+      more = counters.slice("cache")
+      return { **single(workers.first || {}, started_at), **more } unless clustered
 
       { started_at: time(started_at), workers: workers.size, phase: 0,
         booted_workers: counters.fetch("booted_workers"),
         old_workers: workers.count { |worker| worker["draining"] },
-        worker_status: workers.map { |worker| status(worker) }, versions: versions }
+        worker_status: workers.map { |worker| status(worker) }, versions: versions, **more }
     end
 
     def single(worker, started_at)
@@ -42,7 +45,7 @@ module Thruway
     end
 
     def versions
-      { thruway: VERSION,
+      { thruway: VERSION, puma: PUMA_VERSION,
         ruby: { engine: RUBY_ENGINE, version: RUBY_VERSION, patchlevel: RUBY_PATCHLEVEL } }
     end
   end

@@ -9,7 +9,13 @@
 
 $LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/first") }
 
+# Since Ruby 4.0, RUBY_BOX=1 gives each box a load path, features and methods of its own. The boot
+# knows one of each, so it leaves boxes to Ruby.
+in_boxes = Object.const_defined?("Ruby::Box") && Ruby::Box.enabled?
+
 start = lambda do
+  next false if in_boxes
+
   version = RUBY_VERSION[/\A\d+\.\d+/]
   folders = ENV.fetch("THRUWAY_EXTENSIONS", File.dirname(__dir__)).split(":")
   suffix = RUBY_PLATFORM.include?("darwin") ? "bundle" : "so"
@@ -54,7 +60,8 @@ explain = lambda do
   is_second = $LOADED_FEATURES.any? { |path| path.end_with?("/thruway/first/rubygems.rb") }
   next if is_second || !ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
 
-  warn "thruway: Ruby boots without the pack: the gem is not built for #{RUBY_DESCRIPTION}"
+  reason = in_boxes ? "RUBY_BOX=1 is set" : "the gem is not built for #{RUBY_DESCRIPTION}"
+  warn "thruway: Ruby boots without the pack: #{reason}"
 end
 
 start.call || explain.call

@@ -7,7 +7,6 @@ require_relative "../control/control"
 require_relative "../server/listeners"
 require_relative "../support/hooks"
 require_relative "../support/redirection"
-require_relative "certificate_agent"
 require_relative "early_signals"
 require_relative "hot_restart"
 require_relative "inheritance"
@@ -63,9 +62,14 @@ module Thruway
       @listeners&.close
       @control&.close
       @agent_check&.close
-      @agent&.stop
       remove_pidfile
     end
+
+    # The counters of the server, as JSON.
+    def counters = @runner.stats
+
+    # The processes of the workers; none in a server without workers.
+    def workers = @runner ? @runner.workers : []
 
     # Stops the server, from another thread or a trap.
     def stop
@@ -110,7 +114,6 @@ module Thruway
     def become_next(**data, &is_stopping)
       Hooks.run(@configuration, :before_restart)
       @restart.words = @configuration.restart_words if @configuration.restart_words
-      @agent&.stop
       own, foreign = @listeners.inheritance
       @restart.become_next(listeners: own, kept: foreign, **data, &is_stopping)
     end
@@ -161,35 +164,28 @@ module Thruway
     def server_class = @configuration.workers.zero? ? Single : Supervisor
 
     def listen
-      uris = @configuration.with_hsts(addresses)
+      uris = @configuration.addresses(@activation)
       @listeners = Listeners.new(uris, metrics: @configuration.metrics,
                                        inherited: @previous&.listeners || {},
                                        activated: @activation)
     end
 
-    # The addresses to listen on. With automatic certificates, the agent says what they are.
-    def addresses
-      return @configuration.addresses(@activation) unless @configuration.acme?
-
-      port = @configuration.options[:port]
-      @agent = CertificateAgent.new(@configuration, binds: @configuration.binds, port: port)
-      @agent.addresses
-    end
-
     def serve
       watch_restart_file if @configuration.restart_file
-      start_plugins if @configuration.plugins.any?
+      start_plugins if @configuration.shows_puma?
       @runner = server_class.new(self, @previous)
       @runner.run do
-        @control&.start { @runner.stats }
+        @control&.start(purge: ->(pattern) { @runner.purge(pattern) }) { @runner.stats }
         @agent_check&.start { @runner.stats }
-        @agent&.begin
         announce
       end
     end
 
     def start_plugins
-      @plugins = PumaPlugins.new(@configuration) { @runner.stats }
+      require_relative "../configuration/puma_plugins"
+      PumaLibrary.load
+      @configuration.offer(:counts, true)
+      @plugins = PumaPlugins.new(self)
     end
 
     # Restarts the server whenever the restart file is touched, like Puma's plugin `tmp_restart`.

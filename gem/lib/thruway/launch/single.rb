@@ -51,6 +51,11 @@ module Thruway
     # The counters of the server, as JSON.
     def stats = @server.engine.stats
 
+    def workers = []
+
+    # Removes what `pattern` names from the cache. Returns the number of removed responses.
+    def purge(pattern) = @server.engine.purge(pattern)
+
     private
 
     def configuration = @launcher.configuration

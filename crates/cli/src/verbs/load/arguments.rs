@@ -10,6 +10,10 @@ use thruway_load::Arrivals;
 use super::class::{ClassText, arrivals};
 use super::limits::Limits;
 use super::number::{connections, duration, index, milliseconds, percentile, rate, weight};
+use super::tls::TlsOptions;
+
+/// The duration of a visit in a comparison, without other limits.
+pub(super) const VISIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Load a server and show each connection's share
 ///
@@ -130,9 +134,12 @@ pub(crate) struct Load {
     /// Print the whole report as JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// Compare with an earlier run, from a file written by --json
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    /// Compare with an earlier run, from a file written by --json; or with the server of another URL, in rounds
+    #[arg(long, value_name = "FILE|URL")]
     pub(super) compare: Option<PathBuf>,
+    /// Rounds of --compare URL. In each, both servers are loaded for -d or -n
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub(super) rounds: u32,
     /// A header of the request; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(super) headers: Vec<String>,
@@ -154,6 +161,11 @@ pub(crate) struct Load {
     /// Open a new connection for each request
     #[arg(long)]
     pub(super) no_keep_alive: bool,
+    #[command(flatten)]
+    pub(super) tls: TlsOptions,
+    /// Connect to this address instead of the URL's, which stays in the Host header and in SNI
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "unix_socket", help_heading = None)]
+    pub(super) connect_to: Option<String>,
     /// Connect to this unix socket instead of the URL's host
     #[arg(long, value_name = "PATH")]
     pub(super) unix_socket: Option<PathBuf>,

@@ -55,6 +55,13 @@ struct Fairness {
     index: Option<f64>,
 }
 
+/// The URL to compare with, if it is one and not a file.
+pub(super) fn url(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| {
+        text.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(char::is_alphanumeric))
+    })
+}
+
 /// Reads the totals of an earlier run's report.
 pub(super) fn read(path: &Path) -> Result<Value, Failure> {
     let shown = printable::path(&path);

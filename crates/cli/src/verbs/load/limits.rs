@@ -58,6 +58,22 @@ pub(super) struct Checked {
 }
 
 impl Limits {
+    /// Whether there is a limit.
+    pub(super) fn are_given(&self) -> bool {
+        let times = [
+            self.max_mean,
+            self.max_p50,
+            self.max_p75,
+            self.max_p90,
+            self.max_p95,
+            self.max_p99,
+            self.max_p999,
+            self.max_latency,
+        ];
+        let has_time = times.iter().any(Option::is_some);
+        has_time || self.max_error_rate.is_some() || self.min_rate.is_some()
+    }
+
     /// Compares a report with each limit that was given.
     #[expect(clippy::cast_precision_loss, reason = "2^53 ns are 104 days")]
     pub(super) fn check(&self, report: &Report) -> Vec<Checked> {

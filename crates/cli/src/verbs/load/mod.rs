@@ -11,9 +11,12 @@ mod number;
 mod page;
 mod plan;
 mod progress;
+mod rounds;
 mod source;
+mod statistics;
 mod svg;
 mod text;
+mod tls;
 mod unused;
 
 use std::fs;
@@ -39,6 +42,15 @@ const SILENT: &str = "no complete response";
 
 impl Load {
     pub(crate) fn run(self) -> Answer {
+        if let Some(other) = self.compare.as_deref().and_then(compare::url) {
+            self.refuse_of_one_run()?;
+            return self.compare_servers(other);
+        }
+        if self.json && self.compare.is_some() {
+            return Err(Failure::new("--json cannot be used with --compare FILE").hint(
+                "a comparison with a file is for people; both reports are there for programs",
+            ));
+        }
         let urls = self.parsed_urls()?;
         let earlier = self.compare.as_deref().map(compare::read).transpose()?;
         let plan = self.plan(&urls)?;
@@ -63,6 +75,28 @@ impl Load {
             print(page.into_text().as_bytes())?;
         }
         self.verdict(&urls[0], &report, &limits)
+    }
+
+    /// Refuses the options of a single run in a comparison.
+    fn refuse_of_one_run(&self) -> Result<(), Failure> {
+        let given = [
+            (self.per_connection, "--per-connection"),
+            (self.histogram, "--histogram"),
+            (!self.percentiles.is_empty(), "--percentiles"),
+            (self.svg.is_some(), "--svg"),
+            (self.csv.is_some(), "--csv"),
+            (self.fair.is_some(), "--fair"),
+            (self.limits.are_given(), "a limit such as --max-p99"),
+            (self.unix_socket.is_some(), "--unix-socket"),
+            (self.connect_to.is_some(), "--connect-to"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => {
+                Err(Failure::new(format_args!("{option} is not for comparisons of two servers"))
+                    .hint("it is for a run: run load on each server"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -117,12 +151,11 @@ impl Load {
     }
 
     /// The failure to report if there was no response at all.
-    fn no_answer(&self, url: &Url, report: &Report) -> Failure {
+    pub(super) fn no_answer(&self, url: &Url, report: &Report) -> Failure {
         let no_answer = |why: &str| Failure::new(format_args!("no response from {url}: {why}"));
         match (&report.connect_error, &report.tls_error) {
             (Some(why), _) => no_answer(why).hint("check that the right server listens there"),
-            (None, Some(why)) => no_answer(&format!("TLS failed: {why}"))
-                .hint("openssl s_client -connect HOST:PORT shows what the server agrees to"),
+            (None, Some(why)) => no_answer(&format!("TLS failed: {why}")).hint(tls_hint(why)),
             (None, None) if self.http2 => no_answer(SILENT)
                 .hint("check that the server speaks HTTP/2 with prior knowledge, without TLS"),
             (None, None) => {
@@ -130,6 +163,18 @@ impl Load {
             }
         }
     }
+}
+
+/// A cure for a failure of TLS.
+fn tls_hint(why: &str) -> &'static str {
+    if why.starts_with("certificate of the server") {
+        return "--cacert FILE trusts the server's certificate or its authority, --insecure any certificate; \
+                --sni NAME is the name to expect";
+    }
+    if why.contains("certificate_required") {
+        return "--cert FILE and --key FILE are the client's certificate";
+    }
+    "openssl s_client -connect HOST:PORT shows what the server agrees to"
 }
 
 /// The statuses of a run that had nothing but errors.

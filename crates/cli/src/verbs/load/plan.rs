@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use thruway_load::{
-    Address, Arrivals, Class, Error, Messages, Plan, Protocol, Request, Url, WeightedRequest,
+    Address, Arrivals, Class, ClientContext, Error, Messages, Plan, Protocol, Request, Url,
+    WeightedRequest,
 };
 
 use super::arguments::Load;
@@ -39,7 +40,7 @@ impl Load {
         let protocol = self.protocol(urls)?;
         Ok(Plan {
             address: self.address(&urls[0])?,
-            tls: urls[0].tls(protocol.alpn()).map_err(failure)?,
+            tls: self.client_context(&urls[0], protocol.alpn())?,
             protocol,
             urls: self.requests(urls)?,
             classes: self.classes(urls.len())?,
@@ -70,10 +71,26 @@ impl Load {
     }
 
     fn address(&self, url: &Url) -> Result<Address, Failure> {
-        match &self.unix_socket {
-            Some(path) => Ok(Address::Unix(path.clone())),
-            None => url.address(self.allow_remote).map_err(failure),
+        match (&self.unix_socket, &self.connect_to) {
+            (Some(path), _) => Ok(Address::Unix(path.clone())),
+            (None, Some(address)) if address.contains(['/', '@', '?', '#']) => {
+                Err(Failure::new(format_args!("--connect-to {address} is not HOST:PORT"))
+                    .hint("write it as in localhost:9292"))
+            }
+            (None, Some(address)) => {
+                let url = Url::parse(&format!(
+                    "{}://{address}",
+                    if url.is_tls() { "https" } else { "http" }
+                ));
+                url.and_then(|url| url.address(self.allow_remote)).map_err(failure)
+            }
+            (None, None) => url.address(self.allow_remote).map_err(failure),
         }
+    }
+
+    fn client_context(&self, url: &Url, protocol: &[u8]) -> Result<Option<ClientContext>, Failure> {
+        self.tls.check(url)?;
+        url.tls(protocol, self.tls.name(), &self.tls.client()).map_err(failure)
     }
 
     /// The protocol.

@@ -24,6 +24,8 @@ pub(super) struct Live {
     is_terminal: bool,
     /// The time between two lines where there is no terminal.
     interval: Duration,
+    /// What stands before each line.
+    name: String,
     /// Rows that are on the terminal.
     rows: usize,
     shown: Duration,
@@ -40,12 +42,18 @@ impl Live {
             is_shown: !is_quiet,
             is_terminal: io::stderr().is_terminal(),
             interval,
+            name: String::new(),
             rows: 0,
             shown: Duration::ZERO,
             requests: 0,
             errors: 0,
             latency: Histogram::default(),
         }
+    }
+
+    /// The progress of one visit of several.
+    pub(super) fn named(name: String, is_quiet: bool, interval: Duration) -> Self {
+        Self { name: name + "  ", ..Self::new(is_quiet, interval) }
     }
 
     /// Adds progress, and shows it when it is time.
@@ -80,9 +88,9 @@ impl Live {
         let (p50, p99) = (time(self.latency.quantile(0.5)), time(self.latency.quantile(0.99)));
         let index = jain(progress.shares.iter().copied())
             .map_or_else(String::new, |index| format!("  Jain {index:.3}"));
-        let errors = thousands(self.errors);
+        let (name, errors) = (&self.name, thousands(self.errors));
         format!(
-            "{elapsed:5.1} s  {warm_up}{rate:>8}/s  p50 {p50}  p99 {p99}  {errors} errors{index}"
+            "{name}{elapsed:5.1} s  {warm_up}{rate:>8}/s  p50 {p50}  p99 {p99}  {errors} errors{index}"
         )
     }
 

@@ -4,6 +4,7 @@ mod create;
 mod failure;
 pub(crate) mod helper;
 mod log;
+mod relocate;
 mod service;
 mod sources;
 mod status;
@@ -17,7 +18,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use failure::failure;
 use helper::Remount;
 use thruway_mount::{
-    AccessTimes, Changes, CreatePolicy, LogTarget, Manner, Missing, Mode, Plan, PolicyFile,
+    AccessTimes, Changes, CreatePolicy, LogTarget, Manner, Missing, Mode, OnFull, Plan, PolicyFile,
     Presence, Transport,
 };
 use thruway_sys::printable;
@@ -54,6 +55,8 @@ enum MountCommand {
     Add(sources::Add),
     Remove(sources::Remove),
     Reload(sources::Reload),
+    Where(relocate::Where),
+    Move(relocate::Move),
 }
 
 /// The options of a mount.
@@ -71,6 +74,10 @@ pub(super) struct Options {
     /// Create files in a source only while this much space is free there; a source's own limit replaces it
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = thruway_mount::parse_bytes)]
     free_min: u64,
+    /// What happens if a source is full in the middle of a write: fail, or move the file to the source with the most
+    /// free space. With move, written data goes through the daemon
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    on_full: WhenFull,
     /// Whether a hard link or a rename into a folder that the file's source lacks creates the folder there (on), or
     /// fails as between file systems (off)
     #[arg(long, value_name = "WHEN", default_value = "on")]
@@ -171,6 +178,12 @@ enum Way {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WhenFull {
+    Fail,
+    Move,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MissingSource {
     Fail,
     Wait,
@@ -207,6 +220,8 @@ impl Mount {
             (Some(MountCommand::Add(add)), _) => add.run(),
             (Some(MountCommand::Remove(remove)), _) => remove.run(),
             (Some(MountCommand::Reload(reload)), _) => reload.run(),
+            (Some(MountCommand::Where(command)), _) => command.run(),
+            (Some(MountCommand::Move(command)), _) => command.run(),
             (None, Some(target)) => self.options.mount(&self.folders, &target),
             (None, None) => Err(Failure::new("no target").hint("thruway help mount")),
         }
@@ -242,6 +257,10 @@ impl Options {
             mode: if self.frozen { Mode::Frozen } else { Mode::Live },
             create: self.create,
             free_min_bytes: self.free_min,
+            on_full: match self.on_full {
+                WhenFull::Fail => OnFull::Fail,
+                WhenFull::Move => OnFull::Move,
+            },
             make_folders: self.make_folders == Switch::On,
             allow_other: self.allow_other,
             read_only: self.read_only,

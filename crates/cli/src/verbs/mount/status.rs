@@ -41,7 +41,12 @@ impl Status {
 /// One object a line.
 fn json(mounts: &[MountStatus]) -> String {
     let line = |mount: &MountStatus| match &mount.status {
-        Ok(status) => serde_json::json!(status),
+        Ok(status) => {
+            let mut line = serde_json::json!(status);
+            // `sources` has the same as text.
+            line.as_object_mut().map(|fields| fields.remove("source_specs"));
+            line
+        }
         Err(error) => serde_json::json!({ "target": mount.target, "error": error }),
     };
     mounts.iter().map(|mount| format!("{}\n", line(mount))).collect()

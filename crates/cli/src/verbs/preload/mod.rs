@@ -152,6 +152,9 @@ fn objection(options: &Options) -> Option<String> {
     if options.portable {
         return Some("the portable mode does not see what a boot asks".to_owned());
     }
+    if variable("RUBY_BOX").is_some_and(|value| value == "1") {
+        return Some("RUBY_BOX=1 gives each box features that a template cannot have".to_owned());
+    }
     if variable("CI").is_some() {
         return Some("CI is set".to_owned());
     }

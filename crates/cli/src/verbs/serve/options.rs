@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use thruway_serve::{Bind, FairBy};
+use thruway_serve::{Address, Bind, FairBy};
 use thruway_sys::printable;
 
-use super::acme::AcmeOptions;
 use crate::output::Failure;
 
 /// Serve a folder or a Rack application
@@ -51,8 +50,13 @@ pub(crate) struct Serve {
     /// The most header fields of a request [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
     pub(super) head_fields_limit: Option<u16>,
-    #[command(flatten)]
-    pub(super) acme: AcmeOptions,
+    /// Keep responses that say they are public in memory that all workers share, and answer from there without Ruby:
+    /// its size, such as 64M [default: no cache]
+    #[arg(long, value_name = "SIZE", help_heading = "For applications")]
+    pub(super) cache: Option<Size>,
+    /// The longest body in the cache, such as 512K [default: 1M]
+    #[arg(long, value_name = "SIZE", help_heading = "For applications")]
+    pub(super) cache_item_limit: Option<Size>,
     /// Threads in each process; of MIN:MAX, threads beyond MIN start when they are needed [default: 5]
     #[arg(short, long, value_name = "N", help_heading = "For applications")]
     pub(super) threads: Option<String>,
@@ -94,6 +98,8 @@ impl Serve {
             (self.config.is_some(), "--config"),
             (self.pidfile.is_some(), "--pidfile"),
             (!self.sendfile.is_empty(), "--sendfile"),
+            (self.cache.is_some(), "--cache"),
+            (self.cache_item_limit.is_some(), "--cache-item-limit"),
         ];
         let Some((_, option)) = said.iter().find(|(is_said, _)| *is_said) else { return Ok(()) };
         let folder = printable::path(&self.target);
@@ -110,23 +116,34 @@ impl Serve {
         self.metrics.as_ref().map(|text| text.parse().map_err(Failure::new)).transpose()
     }
 
-    /// The addresses to listen on, as they are written, without automatic certificates.
-    pub(super) fn addresses(&self) -> Vec<String> {
+    /// The addresses to listen on.
+    pub(super) fn binds(&self) -> Result<Vec<Bind>, Failure> {
         let port = self.port.or(self.bind.is_empty().then_some(9292));
-        let port = port.map(|port| format!("tcp://127.0.0.1:{port}"));
-        port.into_iter().chain(self.bind.iter().cloned()).collect()
+        let port = port.map(|port| Ok(Address::Tcp { host: "127.0.0.1".into(), port }.into()));
+        let binds = self.bind.iter().map(|text| text.parse().map_err(Failure::new));
+        port.into_iter().chain(binds).collect()
     }
+}
 
-    /// How to listen at `addresses`.
-    pub(super) fn binds(&self, addresses: &[String]) -> Result<Vec<Bind>, Failure> {
-        let parse = |text: &String| {
-            let mut bind: Bind = text.parse().map_err(Failure::new)?;
-            if bind.tls.is_some() && bind.hsts_s.is_none() {
-                bind.hsts_s = self.acme.hsts;
-            }
-            Ok(bind)
+/// A size in bytes: a number, or one with K, M or G behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size(pub(super) u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let letters = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let digits = &text[..text.len() - letters.len()];
+        let shift = match letters.to_ascii_uppercase().as_str() {
+            "" => Some(0),
+            "K" | "KB" | "KIB" => Some(10),
+            "M" | "MB" | "MIB" => Some(20),
+            "G" | "GB" | "GIB" => Some(30),
+            _ => None,
         };
-        addresses.iter().map(parse).collect()
+        let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
+        bytes.map(Self).ok_or_else(|| "must be a size, such as 64M or 1048576".into())
     }
 }
 

@@ -102,6 +102,10 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
         ("--waiting-threads", serve.waiting_threads.map(u32::from)),
         ("--fibers", serve.fibers.map(u32::from)),
     ];
+    let sizes = [("--cache", serve.cache), ("--cache-item-limit", serve.cache_item_limit)];
+    for (option, size) in sizes.into_iter().filter_map(|(o, size)| Some((o, size?))) {
+        say(option, number(&size.0));
+    }
     for (option, limit) in limits.into_iter().filter_map(|(o, limit)| Some((o, limit?))) {
         say(option, number(&limit));
     }
@@ -120,10 +124,6 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     }
     serve.bind.iter().for_each(|uri| say("--bind", uri.into()));
     serve.sendfile.iter().for_each(|folder| say("--sendfile", folder.into()));
-    arguments.extend(serve.acme.words());
-    if let Ok(program) = std::env::current_exe() {
-        arguments.extend(["--program".into(), program.into_os_string()]);
-    }
     if serve.status {
         arguments.push("--status".into());
     }

@@ -1,7 +1,7 @@
 //! PROXY heads before a handshake.
 
 use thruway_http1::proxy::ProxyVersion;
-use thruway_tls::ClientContext;
+use thruway_tls::{ClientContext, ClientOptions, Trust};
 
 use super::*;
 use crate::{ClientSource, Peer};
@@ -23,7 +23,8 @@ fn rig(version: ProxyVersion, handshake_ms: u64) -> Rig {
 
 /// The first bytes of a client that speaks TLS.
 fn client_hello() -> Vec<u8> {
-    let mut session = ClientContext::new("localhost", b"http/1.1").unwrap().begin().unwrap();
+    let any = ClientOptions { trust: Trust::Anyone, certificate: None };
+    let mut session = ClientContext::new("localhost", b"http/1.1", &any).unwrap().begin().unwrap();
     let mut bytes = Vec::new();
     session.send(&mut bytes).unwrap();
     bytes

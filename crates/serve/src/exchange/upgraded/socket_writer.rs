@@ -36,6 +36,7 @@ impl ResponseWriter<'_> {
         counting::note_status(&mut guard, head);
         counting::end(&mut guard);
         let entry = &mut *guard;
+        entry.cache_role = None;
         entry.state = State::Upgraded(Box::new(UpgradedSocket::new(to, wants_drained)));
         entry.seen = 0;
         entry.since_ms = now_ms;

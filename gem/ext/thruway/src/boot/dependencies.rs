@@ -2,11 +2,18 @@
 //!
 //! A test traces the methods that are called, and checks that each is listed here.
 
+use super::called_names::{Place, Reading};
 use super::originals::{Constants, Dependencies, Methods, Side};
 
 macro_rules! methods {
     ($side:ident $($path:literal).+ : $($name:literal)+) => {
         Methods { path: &[$($path),+], side: Side::$side, names: &[$($name),+] }
+    };
+}
+
+macro_rules! place {
+    ($side:ident $($path:literal).+) => {
+        Place { path: &[$($path),+], side: Side::$side }
     };
 }
 
@@ -30,6 +37,33 @@ pub(super) const JSON: Dependencies = Dependencies {
     library: JSON_LIBRARY,
     core: JSON_CORE,
     constants: JSON_CONSTANTS,
+};
+
+/// How to find further methods in the code of JSON itself.
+pub(super) const JSON_READING: Reading = Reading {
+    entries: &[methods!(Own c"JSON": c"parse")],
+    modules: &[
+        place!(Own c"JSON"),
+        place!(Own c"JSON".c"ParserOptions"),
+        place!(Own c"JSON".c"Parser"),
+        place!(Instances c"JSON".c"Parser"),
+        place!(Own c"JSON".c"Ext".c"ParserConfig"),
+        place!(Instances c"JSON".c"Ext".c"ParserConfig"),
+    ],
+    core: &[
+        place!(Instances c"Hash"),
+        place!(Own c"Hash"),
+        place!(Instances c"Array"),
+        place!(Own c"Array"),
+        place!(Instances c"String"),
+        place!(Instances c"Symbol"),
+        place!(Instances c"NilClass"),
+        place!(Instances c"TrueClass"),
+        place!(Instances c"FalseClass"),
+        place!(Instances c"Proc"),
+    ],
+    // The pack does not answer where the program asks for additions.
+    unreached: &[c"create_additions_proc"],
 };
 
 const PSYCH: &[Methods] = &[

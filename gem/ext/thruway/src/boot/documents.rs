@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use rb_sys::VALUE;
 use thruway_boot::{Boot, CachedDocument, Part};
 
-use super::dependencies::{JSON, YAML};
+use super::dependencies::{JSON, JSON_READING, YAML};
 use super::library::LibrarySlot;
 use super::objects::{decode, encode};
 use super::{current, json_files, values, vm};
@@ -33,14 +33,15 @@ pub(super) fn install_yaml(gvl: Gvl) {
         (c"unsafe_load_file", Method::of_any(unsafe_load_file)),
     ];
     if current::boot().is_some_and(|boot| boot.options.has(Part::Yaml)) {
-        PSYCH.take(gvl, &[c"Psych"], &methods, &YAML);
+        PSYCH.take(gvl, &[c"Psych"], &methods, &YAML, None);
     }
 }
 
 /// Replaces the methods of JSON, which has just been loaded.
 pub(super) fn install_json(gvl: Gvl) {
     if current::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
-        JSON_LIBRARY.take(gvl, &[c"JSON"], &[(c"parse", Method::of_any(parse))], &JSON);
+        let methods = [(c"parse", Method::of_any(parse))];
+        JSON_LIBRARY.take(gvl, &[c"JSON"], &methods, &JSON, Some(&JSON_READING));
         json_files::note();
     }
 }

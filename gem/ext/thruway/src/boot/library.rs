@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rb_sys::VALUE;
 
+use super::called_names::Reading;
 use super::originals::{self, Dependencies, Originals};
 use super::vm;
 use crate::ruby::call::forward_to_method;
@@ -35,17 +36,20 @@ impl LibrarySlot {
     }
 
     /// Replaces methods of the object at that path of constants. The library has just been loaded. Methods that are
-    /// not the library's own are left in place.
+    /// not the library's own are left in place. `reading` finds further dependencies in the library's code.
     pub(super) fn take(
         &self,
         gvl: Gvl,
         path: &[&'static CStr],
         methods: &[(&'static CStr, Method)],
         dependencies: &Dependencies,
+        reading: Option<&Reading>,
     ) {
         let Some(receiver) = constant_at(gvl, path) else { return };
         let names = methods.iter().map(|(name, _)| *name);
-        let Some(library) = Library::new(gvl, receiver, names, dependencies) else { return };
+        let Some(library) = Library::new(gvl, receiver, names, dependencies, reading) else {
+            return;
+        };
         *self.library.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Box::leak(Box::new(library)));
         define::quietly(gvl, || {
@@ -87,8 +91,10 @@ impl Library {
         receiver: VALUE,
         names: impl Iterator<Item = &'static CStr>,
         dependencies: &Dependencies,
+        reading: Option<&Reading>,
     ) -> Option<Self> {
-        let originals = Originals::of(gvl, dependencies)?;
+        let mut originals = Originals::of(gvl, dependencies)?;
+        reading.map_or(Some(()), |reading| reading.follow(gvl, &mut originals))?;
         let mut methods = Vec::new();
         for name in names {
             let method = originals::own_method(gvl, receiver, name)?;

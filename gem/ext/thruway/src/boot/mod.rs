@@ -9,6 +9,7 @@
 
 mod allocations;
 pub(crate) mod answers;
+mod called_names;
 mod code;
 mod collector;
 mod compiler_output;

@@ -113,21 +113,35 @@ impl Originals {
         names.into_iter().try_for_each(|name| self.keep_method(gvl, class, methods.side, name))
     }
 
-    /// Adds core methods that are written in Ruby, which Ruby does not mark.
     fn keep_core(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
         let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
-        for name in methods.names.iter().map(|name| Symbol::new(gvl, name)) {
-            if looked_up_in(gvl, class, methods.side).is_basic(gvl, name) {
-                self.classes.array.push(gvl, class.value());
-                self.basics.push((methods.side, name));
-            } else {
-                self.keep_method(gvl, class, methods.side, name)?;
-            }
+        let names = methods.names.iter().map(|name| Symbol::new(gvl, name));
+        names.into_iter().try_for_each(|name| self.keep_core_method(gvl, class, methods.side, name))
+    }
+
+    /// Adds a core method. Ruby does not mark those that are written in Ruby.
+    pub(super) fn keep_core_method(
+        &mut self,
+        gvl: Gvl,
+        class: RModule,
+        side: Side,
+        name: Symbol,
+    ) -> Option<()> {
+        if !looked_up_in(gvl, class, side).is_basic(gvl, name) {
+            return self.keep_method(gvl, class, side, name);
         }
+        self.classes.array.push(gvl, class.value());
+        self.basics.push((side, name));
         Some(())
     }
 
-    fn keep_method(&mut self, gvl: Gvl, class: RModule, side: Side, name: Symbol) -> Option<()> {
+    pub(super) fn keep_method(
+        &mut self,
+        gvl: Gvl,
+        class: RModule,
+        side: Side,
+        name: Symbol,
+    ) -> Option<()> {
         if looked_up_in(gvl, class, side).has_method(gvl, name) {
             let method = gvl.protect(|ruby| method(ruby, class.value(), side, name))?;
             self.objects.array.push(gvl, class.value());
@@ -265,7 +279,7 @@ fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
     format!("{}{mark}{}", class.name(gvl).to_text(gvl), name.name(gvl).to_text(gvl))
 }
 
-fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
+pub(super) fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
     match side {
         Side::Instances => class,
         Side::Own => class.singleton_class(gvl),
@@ -273,7 +287,7 @@ fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
 }
 
 /// Raises NameError if there is no such method.
-fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
+pub(super) fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
     match side {
         Side::Own => method_of(ruby, class, name),
         Side::Instances => {

@@ -27,6 +27,12 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     if options.off || iseq::started(gvl).is_some() {
         return false;
     }
+    if vm::has_boxes(gvl) {
+        if options.explain {
+            write_to_stderr(b"thruway: Ruby boots without the pack: RUBY_BOX=1 is set\n");
+        }
+        return false;
+    }
     iseq::mark_as_started(gvl, module);
     ractor::mark_main(gvl);
     let identity = identity(gvl);

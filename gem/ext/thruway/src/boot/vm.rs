@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_int};
 
 use rb_sys::VALUE;
 
-use crate::ruby::call::{call, call_super, send};
-use crate::ruby::constants::constant;
+use crate::ruby::call::{ask, call, call_super, send};
+use crate::ruby::constants::{constant, constant_at};
 use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Symbol};
 
 /// Ruby's own `require`. Exceptions propagate.
@@ -109,6 +109,12 @@ pub(super) fn absolute_path_of(gvl: Gvl, path: VALUE) -> Option<RString> {
 /// `File.join(*paths)`; `None` if it raised.
 pub(super) fn join_paths(gvl: Gvl, paths: &[VALUE]) -> Option<RString> {
     RString::plain(gvl, send(gvl, RModule::named(gvl, c"File").value(), c"join", paths)?)
+}
+
+/// Whether the program may have boxes (`Ruby::Box`, since Ruby 4.0). Each box has a load path, features and methods of
+/// its own, and the boot knows one of each.
+pub(super) fn has_boxes(gvl: Gvl) -> bool {
+    constant_at(gvl, &[c"Ruby", c"Box"]).is_some_and(|class| ask(gvl, class, c"enabled?", &[]))
 }
 
 /// `ENV[name] = value`.

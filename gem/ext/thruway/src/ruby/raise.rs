@@ -69,6 +69,12 @@ pub(crate) fn new_runtime_error(_: Gvl, message: RString) -> VALUE {
     unsafe { rb_sys::rb_exc_new_str(class, message.value()) }
 }
 
+/// An Errno::EPIPE that is not raised yet.
+pub(crate) fn new_broken_pipe(_: Gvl) -> VALUE {
+    // SAFETY: a null pointer stands for no further text.
+    unsafe { rb_sys::rb_syserr_new(libc::EPIPE, std::ptr::null()) }
+}
+
 fn error(_: Protected, class: VALUE, message: RString) -> ! {
     // SAFETY: the callers pass classes of exceptions that Ruby defines.
     let error = unsafe { rb_sys::rb_exc_new_str(class, message.value()) };

@@ -23,6 +23,8 @@ pub(super) struct Context {
     pub(super) returned: Cell<VALUE>,
     /// The application's body, until it is closed.
     pub(super) body: Cell<VALUE>,
+    /// The exception that tells a waiting fiber that its client has gone; nil before that.
+    pub(super) desertion: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) constraints: Cell<ResponseConstraints>,
     /// Whether the thread leads, and polls soon after the response, which may then wait for others of its connection.
@@ -86,6 +88,7 @@ impl Context {
             input: Cell::new(NIL),
             returned: Cell::new(NIL),
             body: Cell::new(NIL),
+            desertion: Cell::new(NIL),
             ticket: Cell::new(None),
             constraints: Cell::new(ResponseConstraints::broken()),
             corks: Cell::new(false),
@@ -117,13 +120,15 @@ impl Context {
     }
 
     fn forget(&self) {
-        for value in [&self.env, &self.input, &self.returned, &self.body] {
+        let values = [&self.env, &self.input, &self.returned, &self.body, &self.desertion];
+        for value in values {
             value.set(NIL);
         }
     }
 
     pub(super) fn mark(&self, marker: Marker) {
         let values = [&self.thread, &self.env, &self.input, &self.returned, &self.body];
-        values.into_iter().for_each(|value| marker.mark(value.get()));
+        let values = values.into_iter().chain([&self.desertion]);
+        values.for_each(|value| marker.mark(value.get()));
     }
 }

@@ -6,11 +6,13 @@
 //! this one goes on with its fibers beside that leader.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use rb_sys::VALUE;
 use thruway_roles::{FollowerBell, Role, WaitOutcome};
 use thruway_serve::monotonic_us;
 
+use super::context::Stage;
 use super::fibers::pool::{FiberJob, FiberPool, Fibers};
 use super::fibers::scheduler::{FiberScheduler, TYPE as SCHEDULER_TYPE};
 use super::fibers::waiter::ReadyDescriptors;
@@ -22,6 +24,9 @@ use super::shared_engine::{ATTEND_INTERVAL_US, EventBuffer};
 use super::work::{ReadyRequest, Work};
 use crate::ruby::call::call;
 use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Raised, fiber, raise, thread};
+
+/// The time between two looks at the clients of streams that wait in fibers.
+const LOOK_US: u64 = 400_000;
 
 /// How often a fiber of an ending thread is made to raise an exception, if it goes on to wait.
 const ABANDON_ROUNDS: usize = 3;
@@ -37,6 +42,17 @@ struct OwnFibers<'a> {
     pool: &'a FiberPool,
     scheduler: &'a FiberScheduler,
     attended_us: &'a Cell<u64>,
+    /// When the clients of streams were looked at last.
+    looked_us: &'a Cell<u64>,
+}
+
+impl OwnFibers<'_> {
+    /// The time for which the thread may wait: until a fiber is ready, or until the clients of streams are looked at.
+    fn wait_limit(self) -> Option<Duration> {
+        let limit = self.scheduler.begin_wait();
+        let look = self.pool.has_tasks().then_some(Duration::from_micros(LOOK_US));
+        [limit, look].into_iter().flatten().min()
+    }
 }
 
 /// The buffers for what a wait finds.
@@ -57,8 +73,9 @@ impl RackEngine {
         let object = gvl.catch(|ruby| self.callbacks.scheduler(ruby))?;
         pool.enter(object);
         let scheduler = gvl.catch(|ruby| SCHEDULER_TYPE.get(ruby, &object))?;
-        let attended_us = Cell::new(0);
-        let own = OwnFibers { me, fibers, pool, scheduler, attended_us: &attended_us };
+        let (attended_us, looked_us) = (Cell::new(0), Cell::new(monotonic_us()));
+        let [attended_us, looked_us] = [&attended_us, &looked_us];
+        let own = OwnFibers { me, fibers, pool, scheduler, attended_us, looked_us };
         let waiter = std::sync::Arc::clone(scheduler.waiter());
         let ring = Box::new(move || waiter.ring());
         self.leadership.roles().add_bell(FollowerBell { number: me, ring });
@@ -110,6 +127,7 @@ impl RackEngine {
         while self.leadership.leads(own.me) && !self.is_over() {
             self.log_warnings(gvl)?;
             own.scheduler.look_if_due(&mut buffers.ready);
+            self.end_deserted_streams(gvl, own);
             let is_full = own.fibers.is_full();
             if self.is_fiber_next(own, is_full) {
                 self.run_next_fiber(gvl, own)?;
@@ -178,7 +196,7 @@ impl RackEngine {
             None => gvl.catch(|ruby| self.callbacks.fiber(ruby, own.me)),
         };
         let ran = fiber.and_then(|fiber| {
-            own.scheduler.begin(fiber);
+            own.pool.note_task(number, own.scheduler.begin(fiber));
             self.run_slice(gvl, own, fiber)
         });
         match own.pool.take_job() {
@@ -197,6 +215,7 @@ impl RackEngine {
         failed: Result<(), Raised>,
     ) -> Result<(), Raised> {
         own.scheduler.end_current();
+        own.pool.forget_task(job.context);
         let context = &self.contexts[job.context];
         match job.work {
             Work::Request(_) => Sender::new(&self.engine, context).send_bare_error(),
@@ -249,7 +268,7 @@ impl RackEngine {
         let (engine, roles) = (&*self.engine, self.leadership.roles());
         roles.dismiss_standby();
         // Corked responses leave before the wait.
-        let (waiter, limit) = (&**own.scheduler.waiter(), own.scheduler.begin_wait());
+        let (waiter, limit) = (&**own.scheduler.waiter(), own.wait_limit());
         let Buffers { events, ready } = buffers;
         let wait = || engine.wait_with_fibers(events, waiter, ready, limit, is_full);
         gvl.release(wait, || waiter.ring());
@@ -266,6 +285,7 @@ impl RackEngine {
         follows: bool,
     ) -> Result<(), Raised> {
         own.scheduler.look_if_due(&mut buffers.ready);
+        self.end_deserted_streams(gvl, own);
         if own.scheduler.ready_since_us().is_some() {
             return self.run_next_fiber(gvl, own);
         }
@@ -273,7 +293,7 @@ impl RackEngine {
         if follows {
             roles.add_follower();
         }
-        let (waiter, limit) = (&**own.scheduler.waiter(), own.scheduler.begin_wait());
+        let (waiter, limit) = (&**own.scheduler.waiter(), own.wait_limit());
         let ready = &mut buffers.ready;
         let wait = || {
             if !(follows && roles.take_call()) {
@@ -287,6 +307,26 @@ impl RackEngine {
         }
         own.scheduler.end_wait(ready);
         gvl.catch(thread::check_interrupts)
+    }
+
+    /// Raises Errno::EPIPE in the streams that wait while their clients are gone. It is called all the time, and looks
+    /// now and then.
+    fn end_deserted_streams(&self, gvl: Gvl, own: OwnFibers<'_>) {
+        let now_us = monotonic_us();
+        if now_us < own.looked_us.get() + LOOK_US {
+            return;
+        }
+        own.looked_us.set(now_us);
+        for (number, task) in own.pool.tasks() {
+            let context = &self.contexts[number];
+            let is_stream =
+                context.stage.get() == Stage::Streaming && context.desertion.get() == NIL;
+            let ticket = context.ticket.get().filter(|_| is_stream);
+            if ticket.is_some_and(|ticket| self.engine.lock().response(ticket).is_gone()) {
+                context.desertion.set(raise::new_broken_pipe(gvl));
+                own.scheduler.interrupt(task, context.desertion.get());
+            }
+        }
     }
 
     /// Ends the requests of a thread that ends early, each by an exception in its fiber.
@@ -335,6 +375,7 @@ impl RackEngine {
             if let Work::Event(event) = work {
                 self.end_event(me, event.ticket);
             }
+            pool.forget_task(context);
             fibers.free_context(context);
             scheduler.end_current();
             if let Err(raised) = ended {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rb_sys::VALUE;
 use thruway_roles::Limits;
 use thruway_serve::workers::WorkerHandle;
-use thruway_serve::{Bind, Engine, Listener, Settings};
+use thruway_serve::{Bind, Engine, Listener, Settings, TlsOptions};
 
 use super::callbacks::Callbacks;
 use super::collections::{self, Totals};
@@ -43,7 +43,7 @@ pub(super) struct Options {
     env: RHash,
     /// The class of the objects that take a request's connection.
     hijack: VALUE,
-    /// Descriptors; where TLS is spoken or belongs to the site, each in a pair with its URI.
+    /// Descriptors; where TLS is spoken, each in a pair with its URI.
     listeners: Option<RArray>,
     /// Pairs of a path prefix and the folder that it stands for.
     sendfile: Option<RArray>,
@@ -90,6 +90,9 @@ struct Numbers {
     head_fields_max: usize,
     /// Zero means none.
     queue_ms: u64,
+    /// Zero means no cache.
+    cache_bytes_max: usize,
+    cache_item_bytes_max: usize,
 }
 
 impl Options {
@@ -142,6 +145,8 @@ impl Options {
                 head_bytes_max: size(c"head_bytes_max"),
                 head_fields_max: size(c"head_fields_max"),
                 queue_ms: number(c"queue_ms"),
+                cache_bytes_max: size(c"cache_bytes_max"),
+                cache_item_bytes_max: size(c"cache_item_bytes_max"),
             },
         }
     }
@@ -208,8 +213,8 @@ impl Options {
 
     fn listeners(&self, gvl: Gvl) -> Result<Vec<Listener>, String> {
         let take = |value| {
-            let (value, bind) = match RArray::of(gvl, value) {
-                Some(pair) => (pair.get(gvl, 0).unwrap_or(NIL), Some(bind_of(gvl, pair)?)),
+            let (value, tls) = match RArray::of(gvl, value) {
+                Some(pair) => (pair.get(gvl, 0).unwrap_or(NIL), tls_of(gvl, pair)?),
                 None => (value, None),
             };
             let raw = number::small(value).and_then(|number| RawFd::try_from(number).ok());
@@ -218,10 +223,7 @@ impl Options {
             let listener = unsafe { BorrowedFd::borrow_raw(raw) };
             let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;
             let listener = Listener::from_socket(listener).map_err(|error| error.to_string())?;
-            Ok(match bind {
-                Some(bind) => listener.with_rules_of(&bind),
-                None => listener,
-            })
+            Ok(listener.with_tls(tls))
         };
         elements(gvl, self.listeners).map(take).collect()
     }
@@ -253,11 +255,11 @@ fn read_limits(number: impl Fn(&'static CStr) -> u64) -> Limits {
     }
 }
 
-/// The rules in the URI of a pair.
-fn bind_of(gvl: Gvl, pair: RArray) -> Result<Bind, String> {
+/// The TLS options in the URI of a pair.
+fn tls_of(gvl: Gvl, pair: RArray) -> Result<Option<Arc<TlsOptions>>, String> {
     let uri = pair.get(gvl, 1).and_then(|uri| RString::of(gvl, uri));
     let uri = uri.ok_or("a listener has no URI")?;
-    uri.to_text(gvl).parse()
+    uri.to_text(gvl).parse::<Bind>().map(|bind| bind.tls)
 }
 
 fn elements(gvl: Gvl, array: Option<RArray>) -> impl Iterator<Item = VALUE> {
@@ -286,6 +288,8 @@ impl Numbers {
         settings.limits.head_bytes_max = self.head_bytes_max;
         settings.limits.fields_max = self.head_fields_max;
         settings.queue_ms = (self.queue_ms > 0).then_some(self.queue_ms);
+        settings.cache =
+            worker_group::cache_limits(self.cache_bytes_max, self.cache_item_bytes_max);
         settings
     }
 }

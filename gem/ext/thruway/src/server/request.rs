@@ -106,6 +106,11 @@ impl<'a> Request<'a> {
             return Err(raised);
         }
         error.set(raised.error());
+        if raised.error() == context.desertion.get() {
+            // It is no failure of the application's.
+            sender.abort();
+            return Ok(());
+        }
         let failed = self.gvl.catch(|ruby| {
             let env = context.env.get();
             let returned = self.engine.callbacks.failed(ruby, raised.error(), env);

@@ -41,6 +41,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"connections", Method::of_0(connections));
     define::method(gvl, class, c"requests", Method::of_0(requests));
     define::method(gvl, class, c"stats", Method::of_0(stats));
+    define::method(gvl, class, c"purge", Method::of_1(purge));
     define::method(gvl, class, c"take_connection", Method::of_1(take_connection));
     define::method(gvl, class, c"inform", Method::of_2(inform));
     define::method(gvl, class, c"write", Method::of_2(write));
@@ -221,6 +222,13 @@ fn connections(ruby: Protected, this: VALUE) -> VALUE {
 /// `engine.requests`: returns the number of requests for which the application was called.
 fn requests(ruby: Protected, this: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), TYPE.get(ruby, &this).requests.get())
+}
+
+/// `engine.purge(pattern)`: removes responses from the cache. Returns how many.
+fn purge(ruby: Protected, this: VALUE, pattern: VALUE) -> VALUE {
+    let pattern = RString::convert(ruby, pattern).to_vec(ruby.gvl());
+    let removed = thruway_serve::purge(&TYPE.get(ruby, &this).engine.lock(), &pattern);
+    worker_group::purged(ruby, removed)
 }
 
 /// `engine.stats`: returns the statistics of all workers as JSON.

@@ -4,6 +4,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rb_sys::VALUE;
+use thruway_serve::CacheLimits;
 use thruway_serve::workers::{Handover, VERSION, WorkerHandle};
 
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
@@ -32,6 +33,8 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"sweep", Method::of_0(sweep));
     define::method(gvl, class, c"handover", Method::of_0(handover));
     define::method(gvl, class, c"stats", Method::of_0(stats));
+    define::method(gvl, class, c"make_cache", Method::of_2(make_cache));
+    define::method(gvl, class, c"purge", Method::of_1(purge));
 }
 
 /// The handle of worker `index` in the group that an object owns; `None` for nil.
@@ -115,6 +118,40 @@ fn mark_dead(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
 /// `table.accepts?(worker)`: whether the worker accepts connections.
 fn accepts(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
     boolean(TYPE.get(ruby, &this).0.accepts(number::small_count(worker)))
+}
+
+/// `table.make_cache(bytes_max, item_bytes_max)`: makes the cache of responses that the workers share.
+fn make_cache(ruby: Protected, this: VALUE, bytes_max: VALUE, item_bytes_max: VALUE) -> VALUE {
+    let size = |value| usize::try_from(number::to_u64(ruby, value)).unwrap_or(usize::MAX);
+    let limits = cache_limits(size(bytes_max), size(item_bytes_max));
+    let made = limits.map_or(Ok(()), |limits| TYPE.get(ruby, &this).0.make_cache(limits));
+    if let Err(error) = made {
+        let message = RString::binary(ruby.gvl(), error.to_string().as_bytes());
+        raise::runtime_error(ruby, message);
+    }
+    NIL
+}
+
+/// The limits of a cache of so many bytes; `None` without one.
+pub(super) fn cache_limits(bytes_max: usize, item_bytes_max: usize) -> Option<CacheLimits> {
+    (bytes_max > 0).then_some(CacheLimits { bytes_max, item_bytes_max })
+}
+
+/// `table.purge(pattern)`: removes responses from the cache. Returns how many.
+fn purge(ruby: Protected, this: VALUE, pattern: VALUE) -> VALUE {
+    let pattern = RString::convert(ruby, pattern).to_vec(ruby.gvl());
+    let removed = thruway_serve::purge_cache(TYPE.get(ruby, &this).0.cache(), &pattern);
+    purged(ruby, removed)
+}
+
+/// Returns the result of a purge to Ruby, or raises ArgumentError.
+pub(super) fn purged(ruby: Protected, removed: Result<usize, &'static str>) -> VALUE {
+    match removed {
+        Ok(count) => number::from_u64(ruby.gvl(), count as u64),
+        Err(text) => {
+            raise::argument_error(ruby, RString::binary(ruby.gvl(), text.as_bytes()));
+        }
+    }
 }
 
 /// `table.stats`: returns the statistics of all workers as JSON.

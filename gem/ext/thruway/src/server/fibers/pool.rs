@@ -1,15 +1,17 @@
 //! The fibers of one thread that run requests. A fiber that has finished a request runs another.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 
 use rb_sys::VALUE;
+use thruway_roles::TaskId;
 
 use crate::ruby::NIL;
 use crate::ruby::data_type::Marker;
 use crate::server::work::Work;
 
 /// Fibers without a request that are kept, each with its stack.
-const IDLE_MAX: usize = 64;
+const IDLE_MAX: usize = 256;
 
 /// Work for a fiber, and the context in which it runs.
 #[derive(Clone, Copy)]
@@ -23,13 +25,20 @@ pub(in crate::server) struct FiberPool {
     /// The thread's `Thruway::FiberScheduler`; nil before the thread has begun.
     scheduler: Cell<VALUE>,
     idle: RefCell<Vec<VALUE>>,
+    /// The requests of waiting fibers, by the numbers of their contexts.
+    tasks: RefCell<HashMap<usize, TaskId>>,
     /// The work of the fiber to which the thread transfers next.
     job: Cell<Option<FiberJob>>,
 }
 
 impl Default for FiberPool {
     fn default() -> Self {
-        Self { scheduler: Cell::new(NIL), idle: RefCell::default(), job: Cell::new(None) }
+        Self {
+            scheduler: Cell::new(NIL),
+            idle: RefCell::default(),
+            tasks: RefCell::default(),
+            job: Cell::new(None),
+        }
     }
 }
 
@@ -37,12 +46,33 @@ impl FiberPool {
     /// A new thread takes the place of the pool's.
     pub(in crate::server) fn enter(&self, scheduler: VALUE) {
         self.idle.borrow_mut().clear();
+        self.tasks.borrow_mut().clear();
         self.job.set(None);
         self.scheduler.set(scheduler);
     }
 
     pub(in crate::server) fn scheduler(&self) -> VALUE {
         self.scheduler.get()
+    }
+
+    /// Notes that the request in that context is `task`.
+    pub(in crate::server) fn note_task(&self, context: usize, task: TaskId) {
+        self.tasks.borrow_mut().insert(context, task);
+    }
+
+    /// Whether the thread has requests.
+    pub(in crate::server) fn has_tasks(&self) -> bool {
+        !self.tasks.borrow().is_empty()
+    }
+
+    /// Forgets the request in that context.
+    pub(in crate::server) fn forget_task(&self, context: usize) {
+        self.tasks.borrow_mut().remove(&context);
+    }
+
+    /// The requests of the thread, and the numbers of their contexts.
+    pub(in crate::server) fn tasks(&self) -> Vec<(usize, TaskId)> {
+        self.tasks.borrow().iter().map(|(context, task)| (*context, *task)).collect()
     }
 
     /// Takes an idle fiber.

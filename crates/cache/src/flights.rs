@@ -1,0 +1,210 @@
+//! Requests that are on their way to the application, so that others for the same page wait for their response.
+//!
+//! A flight is an entry in shared memory. It ends when its guard is dropped, when its worker is dead, or when it is too
+//! old. A request never depends on it: it waits for a limited time, and then asks the application itself.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use thruway_sys::shared_memory::Anonymous;
+
+/// Flights that may be found under one hash.
+const WAYS: usize = 8;
+
+/// Sets of entries.
+const SETS: usize = 128;
+
+/// Words of an entry: the tag, and the claim, which is zero while the entry is free.
+const WORDS: usize = 2;
+
+/// Bits of a claim: a number, the worker, and the time in the rest.
+const NUMBER_BITS: u32 = 12;
+const WORKER_BITS: u32 = 12;
+const WORKER_MASK: u64 = (1 << WORKER_BITS) - 1;
+const TIME_SHIFT: u32 = NUMBER_BITS + WORKER_BITS;
+
+/// A flight that has lasted longer is not waited for.
+const FLIGHT_MS_MAX: u64 = 30_000;
+
+/// Entries for names whose responses cannot be shared.
+const UNSHARED: usize = 1 << 13;
+
+/// For so long, requests for such a name do not wait for each other.
+const UNSHARED_S: u64 = 120;
+
+/// The flights of all workers.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    entries: Anonymous,
+    /// The upper half of a tag, and until when it is valid in seconds.
+    unshared: Anonymous,
+    next: AtomicU64,
+}
+
+/// The result of a request's wish to ask the application.
+#[derive(Debug)]
+pub enum Departure {
+    /// The request asks the application, and others wait for it.
+    Lead(Flight),
+    /// Another request asks already.
+    Wait,
+    /// The request asks the application, and no other request waits for it.
+    Alone,
+}
+
+/// The right to ask the application for a page. Others wait until it is dropped.
+#[derive(Debug)]
+pub struct Flight {
+    flights: Arc<Flights>,
+    at: usize,
+    claim: u64,
+}
+
+impl Flights {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            entries: Anonymous::new(SETS * WAYS * WORDS)?,
+            unshared: Anonymous::new(UNSHARED)?,
+            next: AtomicU64::new(1),
+        })
+    }
+
+    /// Whether another request asks for the page with this tag.
+    pub(crate) fn is_flying(&self, tag: u64, now_ms: u64) -> bool {
+        ways(tag).any(|at| self.is_at(at, tag, now_ms))
+    }
+
+    fn is_at(&self, at: usize, tag: u64, now_ms: u64) -> bool {
+        self.entries[at].load(Acquire) == tag
+            && is_valid(self.entries[at + 1].load(Acquire), now_ms)
+    }
+
+    /// Departs for the page with this tag, for worker `worker`.
+    pub(crate) fn depart(self: &Arc<Self>, tag: u64, worker: usize, now_ms: u64) -> Departure {
+        if self.is_unshared(tag, now_ms) {
+            return Departure::Alone;
+        }
+        if self.is_flying(tag, now_ms) {
+            return Departure::Wait;
+        }
+        let number = self.next.fetch_add(1, Relaxed);
+        let claim = claim(now_ms, worker, number);
+        for at in ways(tag) {
+            let current = self.entries[at + 1].load(Acquire);
+            if is_valid(current, now_ms) {
+                continue;
+            }
+            let taken = self.entries[at + 1].compare_exchange(current, claim, AcqRel, Acquire);
+            if taken.is_ok() {
+                self.entries[at].store(tag, Release);
+                return Departure::Lead(Flight { flights: Arc::clone(self), at, claim });
+            }
+        }
+        Departure::Alone
+    }
+
+    /// Ends the flights of a worker that is dead.
+    pub(crate) fn release_worker(&self, worker: usize) {
+        for at in (0..SETS * WAYS).map(|entry| entry * WORDS) {
+            let claim = self.entries[at + 1].load(Acquire);
+            if claim != 0 && claim >> NUMBER_BITS & WORKER_MASK == worker as u64 {
+                let _ = self.entries[at + 1].compare_exchange(claim, 0, AcqRel, Acquire);
+            }
+        }
+    }
+
+    /// Notes that responses to this name cannot be shared: for some time, requests for it do not wait.
+    pub(crate) fn note_unshared(&self, tag: u64, now_ms: u64) {
+        let until_s = (now_ms / 1000 + UNSHARED_S) & 0xffff_ffff;
+        self.unshared[bucket(tag)].store(tag & !0xffff_ffff | until_s, Relaxed);
+    }
+
+    fn is_unshared(&self, tag: u64, now_ms: u64) -> bool {
+        let word = self.unshared[bucket(tag)].load(Relaxed);
+        word >> 32 == tag >> 32 && now_ms / 1000 < word & 0xffff_ffff
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        // If another worker has taken the entry, it is not this flight's any more.
+        let claim = &self.flights.entries[self.at + 1];
+        let _ = claim.compare_exchange(self.claim, 0, AcqRel, Acquire);
+    }
+}
+
+/// The time of departure in milliseconds, the worker and a number, in one word.
+fn claim(now_ms: u64, worker: usize, number: u64) -> u64 {
+    let numbers = (worker as u64 & WORKER_MASK) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1);
+    now_ms << TIME_SHIFT | numbers
+}
+
+/// Whether a claim is one of a flight that is still waited for.
+fn is_valid(claim: u64, now_ms: u64) -> bool {
+    claim != 0 && now_ms < (claim >> TIME_SHIFT) + FLIGHT_MS_MAX
+}
+
+/// The places of the entries that a tag may have.
+fn ways(tag: u64) -> impl Iterator<Item = usize> {
+    let set = usize::try_from(tag % SETS as u64).unwrap_or(0);
+    (0..WAYS).map(move |way| (set * WAYS + way) * WORDS)
+}
+
+fn bucket(tag: u64) -> usize {
+    usize::try_from(tag % UNSHARED as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_leads_until_it_is_dropped() {
+        let flights = Arc::new(Flights::new().unwrap());
+        let Departure::Lead(first) = flights.depart(7, 0, 10) else { panic!("it is the first") };
+        assert!(matches!(flights.depart(7, 1, 11), Departure::Wait));
+        let Departure::Lead(_other) = flights.depart(8, 1, 11) else {
+            panic!("it is another page")
+        };
+        drop(first);
+        assert!(!flights.is_flying(7, 12) && flights.is_flying(8, 12));
+        assert!(matches!(flights.depart(7, 1, 12), Departure::Lead(_)));
+    }
+
+    #[test]
+    fn the_flights_of_a_dead_worker_and_old_ones_end() {
+        let flights = Arc::new(Flights::new().unwrap());
+        let Departure::Lead(lost) = flights.depart(7, 3, 10) else { panic!("it is the first") };
+        std::mem::forget(lost);
+        flights.release_worker(2);
+        assert!(flights.is_flying(7, 10));
+        flights.release_worker(3);
+        assert!(!flights.is_flying(7, 10));
+        let Departure::Lead(old) = flights.depart(7, 3, 10) else { panic!("it is free") };
+        let late_ms = 10 + FLIGHT_MS_MAX;
+        let Departure::Lead(_new) = flights.depart(7, 1, late_ms) else { panic!("it is free") };
+        drop(old);
+        assert!(flights.is_flying(7, late_ms), "an old flight does not end its successor");
+    }
+
+    #[test]
+    fn too_many_flights_are_not_waited_for() {
+        let flights = Arc::new(Flights::new().unwrap());
+        let tags = (1..=WAYS as u64 + 1).map(|number| number * SETS as u64);
+        let departures: Vec<_> = tags.map(|tag| flights.depart(tag, 0, 1)).collect();
+        assert!(departures[..WAYS].iter().all(|one| matches!(one, Departure::Lead(_))));
+        assert!(matches!(departures[WAYS], Departure::Alone));
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_shared_is_not_waited_for() {
+        let flights = Arc::new(Flights::new().unwrap());
+        let tag = 0x1234_5678_9abc_def0;
+        flights.note_unshared(tag, 5_000);
+        assert!(matches!(flights.depart(tag, 0, 6_000), Departure::Alone));
+        let later_ms = 5_000 + UNSHARED_S * 1000;
+        assert!(matches!(flights.depart(tag, 0, later_ms), Departure::Lead(_)));
+    }
+}

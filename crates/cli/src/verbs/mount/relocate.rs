@@ -1,0 +1,161 @@
+//! `thruway mount where` and `thruway mount move`: where files are, and moves between sources.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use thruway_mount::{MoveRequest, PlannedMove};
+use thruway_sys::printable;
+
+use super::failure::failure;
+use crate::output::{Answer, Failure, print, print_report};
+
+/// Show in which sources files are
+///
+/// Prints the paths in all sources that have the file, one a line. The first is the one in use.
+#[derive(Debug, Args)]
+pub(super) struct Where {
+    /// Print JSON, an object per file
+    #[arg(long)]
+    json: bool,
+    /// Files and folders of mounts
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+}
+
+/// Move files between the sources of a mount
+///
+/// Shows which files would be moved; --apply moves them. The files that were modified longest ago come first. Programs
+/// that use a file go on. A file that is open for writing stays where it is. Fails with status 1 if a file could not
+/// be moved.
+#[derive(Debug, Args)]
+pub(super) struct Move {
+    /// Move the files instead of only showing which
+    #[arg(long)]
+    apply: bool,
+    /// Move files from this source [default: all others than --to]
+    #[arg(long, value_name = "SOURCE")]
+    from: Vec<PathBuf>,
+    /// Move files to this source while it has room [default: to the one that is filled least]
+    #[arg(long, value_name = "SOURCE")]
+    to: Vec<PathBuf>,
+    /// Only files that were not modified for so many days
+    #[arg(long, value_name = "DAYS", value_parser = days)]
+    older_than: Option<Duration>,
+    /// Only files that take more space
+    #[arg(long, value_name = "BYTES", value_parser = thruway_mount::parse_bytes)]
+    larger_than: Option<u64>,
+    /// Only files that take less space
+    #[arg(long, value_name = "BYTES", value_parser = thruway_mount::parse_bytes)]
+    smaller_than: Option<u64>,
+    /// Only until the source is filled to so many percent
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    until_fill: Option<f64>,
+    /// From the fullest to the emptiest source, until all are filled alike
+    #[arg(long)]
+    balance: bool,
+    /// The folder of the mount
+    #[arg(value_name = "TARGET")]
+    target: PathBuf,
+}
+
+impl Where {
+    pub(super) fn run(self) -> Answer {
+        for path in &self.paths {
+            let copies = thruway_mount::locate(path).map_err(failure)?;
+            let text = match self.json {
+                true => {
+                    let copies: Vec<_> = copies.iter().map(|copy| copy.to_string_lossy()).collect();
+                    let line = serde_json::json!({ "path": path, "copies": copies });
+                    format!("{line}\n")
+                }
+                false => copies.iter().map(|copy| format!("{}\n", printable::path(copy))).collect(),
+            };
+            print(text.as_bytes())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Move {
+    pub(super) fn run(self) -> Answer {
+        if !self.balance && self.from.is_empty() && self.to.is_empty() {
+            return Err(Failure::new("no source to move files from or to")
+                .hint("give --from, --to or --balance; thruway help mount move"));
+        }
+        let target = thruway_mount::resolve_target(&self.target).map_err(failure)?;
+        let request = MoveRequest {
+            from: absolute(&self.from)?,
+            to: absolute(&self.to)?,
+            older_than: self.older_than,
+            larger_than: self.larger_than,
+            smaller_than: self.smaller_than,
+            until_fill: self.until_fill,
+            is_balance: self.balance,
+        };
+        let planned = thruway_mount::plan_moves(&target, &request).map_err(failure)?;
+        if self.apply {
+            return apply(&target, &planned);
+        }
+        let mut text: String = planned.iter().map(line).collect();
+        text.push_str(&sum("would be moved", &planned.iter().collect::<Vec<_>>()));
+        print_report(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn apply(target: &Path, planned: &[PlannedMove]) -> Answer {
+    let mut moved = Vec::new();
+    for planned in planned {
+        match thruway_mount::move_file(target, planned) {
+            Ok(()) => {
+                print(line(planned).as_bytes())?;
+                moved.push(planned);
+            }
+            Err(errno) => {
+                let reason = thruway_mount::move_error(errno);
+                let name = planned.names.first().cloned().unwrap_or_default();
+                print(format!("{} stays: {reason}\n", printable::path(&name)).as_bytes())?;
+            }
+        }
+    }
+    let is_complete = moved.len() == planned.len();
+    print(sum("moved", &moved).as_bytes())?;
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn line(planned: &PlannedMove) -> String {
+    let names: Vec<_> = planned.names.iter().map(|name| printable::path(name)).collect();
+    let (from, to) = (printable::path(&planned.from), printable::path(&planned.to));
+    format!("{}: {from} -> {to}\n", names.join(" = "))
+}
+
+fn sum(what: &str, all: &[&PlannedMove]) -> String {
+    let bytes: u64 = all.iter().map(|planned| planned.bytes).sum();
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{} files, {bytes} bytes {what}", all.len());
+    text
+}
+
+fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let one = |path: &PathBuf| {
+        let spec = super::sources::spec(path.as_os_str())?;
+        Ok(spec.path)
+    };
+    paths.iter().map(one).collect()
+}
+
+fn days(text: &str) -> Result<Duration, String> {
+    let days: f64 = text.parse().map_err(|_| "not a number of days".to_owned())?;
+    Duration::try_from_secs_f64(days * 86_400.0).map_err(|error| error.to_string())
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("not a percentage from 0 to 100".into()),
+    }
+}

@@ -1,0 +1,191 @@
+//! A request that a handler is to have: it leads, waits for another one, or validates what is stored.
+
+use thruway_cache::directives::RequestDirectives;
+use thruway_cache::flights::Departure;
+use thruway_cache::reuse::Reuse;
+use thruway_cache::{Counter, StoredResponse};
+use thruway_http1::response::ResponseConstraints;
+use thruway_http1::{Head, Limits, Request, Version};
+
+use crate::entry::State;
+use crate::entry::cache_role::{CacheRole, Fill, Stale};
+use crate::exchange::admission;
+use crate::exchange::cached::lookup::{CacheRequest, key_of};
+use crate::store::Store;
+use crate::store::cache::WaitingRequest;
+use crate::store::entry_mut::EntryMut;
+
+/// A request waits for so long for the response to another one, as nginx's lock does. Then it asks the application.
+const WAIT_MS_MAX: u64 = 5_000;
+
+/// Between two looks whether the response to a request of another worker is there.
+pub(crate) const LOOK_MS: u64 = 2;
+
+/// Fields that a request for validation has from the stored response, and not from its client.
+const REPLACED: [&[u8]; 4] = [b"if-none-match", b"if-modified-since", b"if-range", b"range"];
+
+/// Notes the role of a request that goes to the handler now.
+///
+/// # Errors
+/// The tag of the request for whose response it is to [`wait`].
+pub(crate) fn departs(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result<(), u64> {
+    entry.cache_role = None;
+    if entry.store.cache.is_none() || admission::is_late(entry, request) {
+        return Ok(());
+    }
+    let asked = CacheRequest::of(request);
+    let Some(key) = key_of(entry, request) else { return Ok(()) };
+    if !asked.is_candidate {
+        let is_safe = matches!(request.method(), b"GET" | b"HEAD" | b"OPTIONS");
+        entry.cache_role = (!is_safe).then_some(CacheRole::Change(Box::new(key)));
+        return Ok(());
+    }
+    if !asked.facts.is_get {
+        entry.store.count_cached(Counter::Misses);
+        return Ok(());
+    }
+    let now_ms = entry.store.clock.now_ms;
+    let found = entry.store.find_stored(&key, request);
+    let must_wait = std::mem::take(&mut entry.has_waited);
+    let Some(cache) = &entry.store.cache else { return Ok(()) };
+    let tag = cache.store.flight_tag(&key, request.fields());
+    // A client that wants a younger response than the stored one waits for nobody.
+    let is_alone = !asked.is_plain || must_wait || asked.directives.no_cache;
+    let departure =
+        if is_alone { Departure::Alone } else { cache.store.depart(tag, cache.worker, now_ms) };
+    let flight = match departure {
+        Departure::Wait => {
+            if let Some(found) = found {
+                entry.store.keep_buffer(found);
+            }
+            return Err(tag);
+        }
+        Departure::Lead(flight) => Some(flight),
+        Departure::Alone => None,
+    };
+    let moment = cache.store.moment();
+    cache.store.count(Counter::Misses);
+    let forwarded_for = match &found {
+        _ if asked.directives.no_cache => "request",
+        Some(_) => "stale",
+        None => "uri-miss",
+    };
+    let stale = found.and_then(|response| stale(response, asked.directives, now_ms));
+    let mut constraints = ResponseConstraints::of(request);
+    constraints.is_persistent &= !entry.closes_after_response();
+    entry.cache_role = Some(CacheRole::Fill(Box::new(Fill {
+        key,
+        facts: asked.facts,
+        lines: request.field_lines().to_vec(),
+        forwarded_for,
+        constraints,
+        moment,
+        tag,
+        is_plain: asked.is_plain,
+        flight,
+        stale,
+        gathered: None,
+    })));
+    Ok(())
+}
+
+/// What a request validates of a stored response, or may use after an error.
+fn stale(response: StoredResponse, directives: RequestDirectives, now_ms: u64) -> Option<Stale> {
+    let freshness = response.freshness();
+    let stale_if_error = match freshness.reuse(directives, response.resident_s(now_ms)) {
+        Reuse::Revalidate { stale_if_error, .. } => stale_if_error,
+        Reuse::Fresh { .. } | Reuse::StaleWhileRevalidating { .. } => {
+            freshness.stale_if_error_s > 0
+        }
+    };
+    let validators = response.validators();
+    let can_validate = validators.etag.is_some() || validators.last_modified.is_some();
+    (can_validate || stale_if_error).then_some(Stale { response, stale_if_error })
+}
+
+/// Lets a request wait for the response to another one. It is in no queue, and its client's others go before it.
+pub(crate) fn wait(entry: EntryMut<'_>, tag: u64) {
+    let (store, id) = entry.into_parts();
+    store.take_out(id.slot());
+    let entry = &mut store.slab[id];
+    let upload = match std::mem::replace(&mut entry.state, State::Waiting) {
+        State::Receiving(upload) => Some(upload),
+        _ => None,
+    };
+    entry.state = State::AwaitingOther(upload);
+    let until_ms = store.clock.now_ms + WAIT_MS_MAX;
+    if let Some(cache) = &mut store.cache {
+        cache.store.count(Counter::Collapsed);
+        cache.waiting.push(WaitingRequest { id, tag, until_ms });
+    }
+}
+
+/// Goes on with requests that have waited for a response that is there now, or that is not to come.
+pub(crate) fn wake(store: &mut Store) {
+    let Some(cache) = &mut store.cache else { return };
+    if cache.waiting.is_empty() {
+        return;
+    }
+    let now_ms = store.clock.now_ms;
+    let shared = std::sync::Arc::clone(&cache.store);
+    let is_due = |waiting: &mut WaitingRequest| {
+        now_ms >= waiting.until_ms || !shared.is_flying(waiting.tag, now_ms)
+    };
+    let due: Vec<_> = cache.waiting.extract_if(.., is_due).collect();
+    for waiting in due {
+        let Some(mut entry) = store.find(waiting.id) else { continue };
+        let State::AwaitingOther(upload) = &mut entry.state else { continue };
+        let upload = upload.take();
+        entry.state = upload.map_or(State::Waiting, State::Receiving);
+        entry.has_waited = now_ms >= waiting.until_ms;
+        entry.enqueue();
+    }
+}
+
+/// Milliseconds until [`wake`] is to be called, if requests wait.
+pub(crate) fn look_ms(store: &Store) -> Option<u64> {
+    let cache = store.cache.as_ref()?;
+    (!cache.waiting.is_empty()).then_some(LOOK_MS)
+}
+
+/// The head of the request that validates what is stored; `None` if there is nothing to validate.
+pub(crate) fn validating(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<(Head, Vec<u8>)> {
+    let Some(CacheRole::Fill(fill)) = &entry.cache_role else { return None };
+    let validators = fill.stale.as_ref()?.response.validators();
+    let mut bytes = Vec::with_capacity(request.field_lines().len() + 256);
+    let version: &[u8] = match request.version() {
+        Version::Http10 => b" HTTP/1.0\r\n",
+        Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
+    };
+    for part in [request.method(), b" ", request.target(), version] {
+        bytes.extend_from_slice(part);
+    }
+    let is_replaced = |name: &[u8]| REPLACED.iter().any(|own| own.eq_ignore_ascii_case(name));
+    for (name, value) in request.fields().filter(|(name, _)| !is_replaced(name)) {
+        thruway_cache::record::push_line(&mut bytes, name, value);
+    }
+    let own = [
+        (&b"If-None-Match"[..], validators.etag),
+        (b"If-Modified-Since", validators.last_modified),
+    ];
+    for (name, value) in own {
+        if let Some(value) = value {
+            thruway_cache::record::push_line(&mut bytes, name, value);
+        }
+    }
+    bytes.extend_from_slice(b"\r\n");
+    let limits = Limits {
+        request_line_bytes_max: bytes.len(),
+        head_bytes_max: bytes.len(),
+        fields_max: Limits::FIELDS_MAX,
+        ..Limits::default()
+    };
+    let mut head = Head::new();
+    if head.parse(&bytes, 0, &limits) != Ok(true) {
+        return None;
+    }
+    if request.version() == Version::Http2 {
+        head.set_http2();
+    }
+    Some((head, bytes))
+}

@@ -1,0 +1,292 @@
+//! Files that move from one disk to another: on request, and when a disk is full in the middle of a write.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use rustix::fs::XattrFlags;
+
+use super::fixture::{Mounted, kill, wait_until};
+use super::submounts::Disks;
+use crate::{stderr, stdout, thruway};
+
+const SOURCES: &[&str] = &["fast", "slow"];
+
+/// A mount of two disks of so many bytes.
+fn disks(sizes: [u64; 2], arguments: &[&str]) -> Option<(Mounted, Disks)> {
+    let mut disks = Disks::default();
+    let mut is_possible = true;
+    let mounted = Mounted::with_sources(SOURCES, arguments, |mounted| {
+        for (source, bytes) in SOURCES.iter().zip(sizes) {
+            is_possible &= disks.mount_of(bytes, &mounted.path(source));
+        }
+    })?;
+    is_possible.then_some((mounted, disks))
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn value(path: &Path, name: &str) -> String {
+    let mut value = vec![0; 4096];
+    let length = rustix::fs::getxattr(path, name, value.as_mut_slice()).unwrap();
+    String::from_utf8(value[..length].to_vec()).unwrap()
+}
+
+fn move_to(path: &Path, source: &Path) -> Result<(), rustix::io::Errno> {
+    let value = source.to_str().unwrap().as_bytes();
+    rustix::fs::setxattr(path, "user.thruway.source", value, XattrFlags::empty())
+}
+
+fn move_command(mounted: &Mounted, arguments: &[&str]) -> Output {
+    let mut command = thruway();
+    command.args(["mount", "move"]).args(arguments).arg(mounted.target("")).output().unwrap()
+}
+
+#[test]
+fn attributes_tell_where_a_file_is() {
+    let Some((mounted, _disks)) = disks([1 << 20; 2], &[]) else { return };
+    for source in SOURCES {
+        fs::create_dir(mounted.path(source).join("folder")).unwrap();
+        fs::write(mounted.path(source).join("folder/both"), source).unwrap();
+    }
+    fs::write(mounted.path("slow/folder/one"), "").unwrap();
+    let file = mounted.target("folder/one");
+    let path = |name: &str| mounted.path(name).to_str().unwrap().to_owned();
+    for (name, expected) in [
+        ("user.thruway.source", path("slow")),
+        ("user.thruway.path", path("slow/folder/one")),
+        ("user.thruway.copies", path("slow/folder/one")),
+        ("user.mergerfs.basepath", path("slow")),
+        ("user.mergerfs.relpath", "/folder/one".into()),
+        ("user.mergerfs.fullpath", path("slow/folder/one")),
+    ] {
+        assert_eq!(value(&file, name), expected, "{name}");
+    }
+    let both = format!("{}\0{}", path("fast/folder/both"), path("slow/folder/both"));
+    assert_eq!(value(&mounted.target("folder/both"), "user.mergerfs.allpaths"), both);
+    assert_eq!(value(&mounted.target(""), "user.thruway.source"), path("fast"));
+    // No program copies them.
+    let mut names = vec![0; 4096];
+    let length = rustix::fs::listxattr(&file, names.as_mut_slice()).unwrap();
+    assert!(!String::from_utf8_lossy(&names[..length]).contains("thruway"));
+    let refused = rustix::fs::setxattr(&file, "user.thruway.x", b"", XattrFlags::empty());
+    assert_eq!(refused, Err(rustix::io::Errno::PERM));
+    std::os::unix::fs::symlink("x", mounted.path("slow/folder/link")).unwrap();
+    let mut command = thruway();
+    command.args(["mount", "where"]);
+    let command =
+        command.args(["folder", "folder/both", "folder/link"].map(|name| mounted.target(name)));
+    let output = command.output().unwrap();
+    let lines: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
+    let expected =
+        ["fast/folder", "slow/folder", "fast/folder/both", "slow/folder/both", "slow/folder/link"];
+    assert_eq!(lines, expected.map(path));
+    let output = thruway().args(["mount", "where"]).arg(mounted.path("fast")).output().unwrap();
+    assert!(stderr(&output).contains("not on a thruway mount"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
+    let Some((mounted, _disks)) = disks([8 << 20; 2], &["--create", "first"]) else { return };
+    fs::create_dir_all(mounted.target("a/b")).unwrap();
+    fs::set_permissions(mounted.path("fast/a"), fs::Permissions::from_mode(0o750)).unwrap();
+    let file = mounted.target("a/b/file");
+    let mut content = vec![7u8; 100_000];
+    fs::write(&file, &content).unwrap();
+    // A hole in the middle.
+    let writer = File::options().write(true).open(&file).unwrap();
+    writer.write_all_at(b"end", 3_000_000).unwrap();
+    content.resize(3_000_000, 0);
+    content.extend(b"end");
+    let slow = mounted.path("slow");
+    assert_eq!(move_to(&file, &slow), Err(rustix::io::Errno::BUSY), "it is open for writing");
+    drop(writer);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::chown(&file, Some(12), Some(34)).unwrap();
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123);
+    File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    let before = fs::metadata(&file).unwrap();
+    let mut reader = File::open(&file).unwrap();
+    let mut start = [0; 10];
+    reader.read_exact(&mut start).unwrap();
+    move_to(&file, &slow).unwrap();
+    assert!(!is_there(&mounted.path("fast/a/b/file")) && is_there(&mounted.path("slow/a/b/file")));
+    assert_eq!(fs::read(&file).unwrap(), content);
+    let after = fs::metadata(&file).unwrap();
+    let facts =
+        |stat: &fs::Metadata| (stat.mode(), stat.uid(), stat.gid(), stat.mtime_nsec(), stat.len());
+    assert_eq!(facts(&after), facts(&before));
+    assert!(after.blocks() * 512 < 1_000_000, "the hole is one");
+    assert_eq!(fs::metadata(mounted.path("slow/a")).unwrap().mode() & 0o777, 0o750);
+    // The reader goes on, and a writer writes to the file in its new place.
+    reader.seek(SeekFrom::Start(3_000_000)).unwrap();
+    let mut end = String::new();
+    reader.read_to_string(&mut end).unwrap();
+    assert_eq!(end, "end");
+    File::options().append(true).open(&file).unwrap().write_all(b" more").unwrap();
+    assert!(fs::read(mounted.path("slow/a/b/file")).unwrap().ends_with(b"end more"));
+    drop(reader);
+    move_to(&file, &mounted.path("fast")).unwrap();
+    assert!(fs::read(mounted.path("fast/a/b/file")).unwrap().ends_with(b"end more"));
+    assert_eq!(fs::read_dir(mounted.target("a/b")).unwrap().count(), 1);
+    // Another file in its place stays.
+    fs::write(mounted.path("slow/a/b/file"), "another").unwrap();
+    assert_eq!(move_to(&file, &slow), Err(rustix::io::Errno::EXIST));
+    assert_eq!(move_to(&file, Path::new("/nowhere")), Err(rustix::io::Errno::INVAL));
+}
+
+#[test]
+fn files_move_by_age_with_their_hard_links_and_what_would_be_done_is_shown_first() {
+    let Some((mounted, _disks)) = disks([8 << 20; 2], &["--create", "first"]) else { return };
+    let day = std::time::Duration::from_secs(86_400);
+    fs::create_dir(mounted.target("folder")).unwrap();
+    for (name, days) in [("old", 40), ("older", 50), ("new", 1)] {
+        let file = File::create(mounted.target("folder").join(name)).unwrap();
+        file.write_all_at(&[1; 10_000], 0).unwrap();
+        file.set_modified(std::time::SystemTime::now() - day * days).unwrap();
+    }
+    fs::hard_link(mounted.target("folder/old"), mounted.target("import")).unwrap();
+    let (fast, slow) = (mounted.path("fast"), mounted.path("slow"));
+    let (fast, slow) = (fast.to_str().unwrap(), slow.to_str().unwrap());
+    let arguments = ["--from", fast, "--to", slow, "--older-than", "30"];
+    let shown = move_command(&mounted, &arguments);
+    let lines: Vec<_> = stdout(&shown).lines().collect();
+    assert!(lines[0].starts_with("folder/older: ") && lines[1].contains(" = "), "{lines:?}");
+    assert!(
+        lines[2].starts_with("2 files, ") && is_there(&mounted.path("fast/import")),
+        "{lines:?}"
+    );
+    let moved = move_command(&mounted, &[&arguments[..], &["--apply"]].concat());
+    assert!(moved.status.success(), "{}{}", stdout(&moved), stderr(&moved));
+    let inode = |name: &str| fs::metadata(mounted.path("slow").join(name)).unwrap().ino();
+    assert_eq!(inode("import"), inode("folder/old"));
+    assert!(is_there(&mounted.path("fast/folder/new")) && !is_there(&mounted.path("fast/import")));
+    let seen = |name: &str| fs::metadata(mounted.target(name)).unwrap();
+    assert_eq!((seen("import").ino(), seen("import").nlink()), (seen("folder/old").ino(), 2));
+    // By size, by fill, and a balance.
+    for (name, size) in [("large", 3_000_000), ("small", 100)] {
+        fs::write(mounted.target(name), vec![1; size]).unwrap();
+    }
+    let output =
+        move_command(&mounted, &["--to", slow, "--larger-than", "1M", "--until-fill", "30"]);
+    assert!(stdout(&output).starts_with("large: "), "{}", stdout(&output));
+    let output = move_command(&mounted, &["--balance", "--apply"]);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    for arguments in [&[][..], &["--to", "/nowhere"], &["--to", slow, "--until-fill", "101"]] {
+        assert!(!move_command(&mounted, arguments).status.success(), "{arguments:?}");
+    }
+}
+
+/// As `moveonenospc` of mergerfs: the writer notices nothing.
+#[test]
+fn a_file_moves_when_its_disk_is_full_in_the_middle_of_a_write() {
+    let arguments = ["--create", "first", "--on-full", "move"];
+    let Some((mounted, _disks)) = disks([1 << 20, 16 << 20], &arguments) else { return };
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(mounted.target("download"))
+        .unwrap();
+    let mut expected = Vec::new();
+    for piece in 0..40u8 {
+        let bytes = vec![piece; 100_000];
+        file.write_all(&bytes).unwrap();
+        expected.extend(bytes);
+        // A hash check reads what was written.
+        let mut start = [255];
+        file.read_exact_at(&mut start, u64::from(piece) * 100_000).unwrap();
+        assert_eq!(start, [piece]);
+    }
+    assert!(is_there(&mounted.path("slow/download")) && !is_there(&mounted.path("fast/download")));
+    assert_eq!(file.metadata().unwrap().len(), 4_000_000);
+    drop(file);
+    assert_eq!(fs::read(mounted.target("download")).unwrap(), expected);
+    // Space that is reserved in advance moves, too.
+    let file = File::create(mounted.target("reserved")).unwrap();
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 2 << 20).unwrap();
+    file.write_all_at(b"end", (2 << 20) - 3).unwrap();
+    assert!(is_there(&mounted.path("slow/reserved")) && !is_there(&mounted.path("fast/reserved")));
+    // If all disks are full, the error is that of a full disk.
+    let mut file = File::create(mounted.target("too large")).unwrap();
+    let error = (0..200).find_map(|_| file.write_all(&[1; 100_000]).err()).unwrap();
+    assert_eq!(error.raw_os_error(), Some(28));
+    drop(file);
+    fs::remove_file(mounted.target("too large")).unwrap();
+    assert_eq!(fs::read_dir(mounted.target("")).unwrap().count(), 2);
+}
+
+/// Each file is whole under its names, whatever is killed and when.
+#[test]
+fn nothing_is_lost_when_a_worker_is_killed_in_the_middle_of_a_move() {
+    let Some((mounted, _disks)) = disks([16 << 20; 2], &["--create", "first"]) else { return };
+    let content = |number: usize| vec![number as u8; 20_000 + number];
+    let name = |number: usize| format!("folder {}/file {number}", number % 7);
+    for number in 0..200 {
+        let path = mounted.target(&name(number));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content(number)).unwrap();
+    }
+    for number in (0..200).step_by(10) {
+        fs::hard_link(mounted.target(&name(number)), mounted.target(&format!("link {number}")))
+            .unwrap();
+    }
+    let check = || {
+        for number in 0..200 {
+            assert_eq!(
+                fs::read(mounted.target(&name(number))).unwrap(),
+                content(number),
+                "{number}"
+            );
+        }
+        for number in (0..200).step_by(10) {
+            let link = mounted.target(&format!("link {number}"));
+            assert_eq!(fs::read(link).unwrap(), content(number), "{number}");
+        }
+    };
+    for round in 0..4usize {
+        let (from, to) = if round % 2 == 0 { ("fast", "slow") } else { ("slow", "fast") };
+        let mut command = thruway();
+        command.args(["mount", "move", "--apply", "--from"]).arg(mounted.path(from));
+        command.arg("--to").arg(mounted.path(to)).arg(mounted.target(""));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // Somewhere in the next file.
+        let _ = lines.nth(3 + 17 * round);
+        let before = mounted.restarts();
+        kill(worker(&mounted));
+        wait_until("another worker", || mounted.restarts() > before);
+        lines.for_each(drop);
+        let _ = child.wait();
+        check();
+    }
+    // What a kill has left in both is put right by the next move.
+    let slow: PathBuf = mounted.path("slow");
+    let moved = move_command(&mounted, &["--to", slow.to_str().unwrap(), "--apply"]);
+    assert!(moved.status.success(), "{}{}", stdout(&moved), stderr(&moved));
+    check();
+    let left = files_below(&mounted.path("fast"));
+    assert!(left.is_empty(), "{left:?} {}", stdout(&moved));
+    assert_eq!(files_below(&mounted.path("slow")).len(), 220);
+}
+
+/// The process below the supervisor.
+fn worker(mounted: &Mounted) -> u32 {
+    let supervisor = mounted.status_of_any("process");
+    let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
+    children.unwrap().split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    let files = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
+        true => files_below(&entry.path()),
+        false => vec![entry.path()],
+    };
+    entries.flat_map(files).collect()
+}
