@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require "installed"
 require "json"
 require "minitest/autorun"
 require "tmpdir"
@@ -8,6 +9,8 @@ require "tmpdir"
 # Applications whose commands are run by Ruby as it is and as forks of a template, and must say the
 # same.
 module Preloading
+  include Installed
+
   THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
   EXAMPLE = File.expand_path("../../examples/rails_app", __dir__)
   # A command that takes longer is taken to hang.
@@ -220,6 +223,7 @@ module Preloading
 
   # An application for the length of a block.
   def application(kind = Application)
+    skip_without("rails") if kind == RailsApplication
     application = kind.new
     yield application
   ensure

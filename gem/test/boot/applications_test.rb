@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
 require "booting"
+require "installed"
 
 # Whole applications load the same features in the same order.
 class ApplicationsTest < Minitest::Test
   include Booting
+  include Installed
 
   RAILS = File.expand_path("../../../benches/boot/rails_all", __dir__)
   # Where Debian's package is; it is not installed for the tests alone.
@@ -12,9 +14,7 @@ class ApplicationsTest < Minitest::Test
   TELL = "puts $LOADED_FEATURES, $LOAD_PATH, Object.constants.sort"
 
   def test_rails
-    is_there = Gem::Specification.any? { |gem| gem.name == "rails" }
-    skip "Rails is not installed for this Ruby" unless is_there
-
+    skip_without("rails")
     names = %w[main.rb Gemfile config/database.yml config/storage.yml]
     files = names.to_h { |name| [name, File.read("#{RAILS}/#{name}")] }
     files["main.rb"] += TELL

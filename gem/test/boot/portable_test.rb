@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
 require "booting"
+require "installed"
 
 # `--portable`: libruby's calls are left alone, as on systems where they cannot be answered.
 class PortableTest < Minitest::Test
   include Booting
+  include Installed
 
   FILES = { "main.rb" => "require 'a'\nrequire 'yaml'\np YAML.load_file('c.yml')\n",
             "lib/a.rb" => "require 'b'\n", "lib/b.rb" => "puts __FILE__.size\n",
@@ -25,6 +27,7 @@ class PortableTest < Minitest::Test
 
   # Nothing tells that a C function has put it there. `lib` comes first in the load path.
   def test_a_change_that_is_not_told_is_seen_by_the_next_look_up
+    skip_without("fiddle")
     main = <<~'RUBY'
       require "fiddle"
       pointer = Fiddle::TYPE_VOIDP

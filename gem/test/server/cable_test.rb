@@ -1,10 +1,19 @@
 # frozen_string_literal: true
 
+require_relative "../installed"
 require_relative "../serving"
 require_relative "../websocketing"
 
 require "json"
 require "logger"
+
+unless Installed.gem?("actioncable")
+  class CableTest < Minitest::Test
+    def test_cable = skip("actioncable is not installed for this Ruby")
+  end
+  return
+end
+
 require "thruway/cable"
 
 # ActionCable on the server's WebSockets, with an adapter of Rails.

@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "../commands"
+require_relative "../installed"
 
 # `thruway serve` with an application, through the binary.
 class CommandTest < Minitest::Test
   include Commands
+  include Installed
 
   def test_a_rackup_file_is_served_until_a_signal_stops_it
     pid = start(target: write("hello.ru", HELLO))
@@ -279,6 +281,7 @@ class CommandTest < Minitest::Test
   end
 
   def test_rails_starts_the_server_by_its_name
+    skip_without("rails")
     application = File.expand_path("../../../examples/rails_app", __dir__)
     library = %w[../../../target/debug/gem ../../lib].map { |path| File.expand_path(path, __dir__) }
     out, said = IO.pipe

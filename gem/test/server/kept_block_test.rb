@@ -182,19 +182,29 @@ class KeptBlockTest < Minitest::Test
     verbose = $VERBOSE
     each = lambda do |block|
       $VERBOSE = nil
-      other = Ractor.new(Ractor.make_shareable(block)) do |shared|
-        shared.call("LATE")
-      rescue IOError => e
-        e.message
-      end
-      said << (other.respond_to?(:take) ? other.take : other.value)
+      said << told_by_another_ractor(block)
       block.call("first")
     end
     serve_body(each)
     assert_equal "first", get.body
-    assert_equal "the block is for the main Ractor only", said.pop
+    told = said.pop
+    skip "this Ruby shares no block of an extension" if told == "not supported yet"
+    assert_equal "the block is for the main Ractor only", told
   ensure
     $VERBOSE = verbose
+  end
+
+  # What another Ractor is told that calls the block; or what Ruby 4.0 says, which refuses to share
+  # the block.
+  def told_by_another_ractor(block)
+    other = Ractor.new(Ractor.make_shareable(block)) do |shared|
+      shared.call("LATE")
+    rescue IOError => e
+      e.message
+    end
+    other.respond_to?(:take) ? other.take : other.value
+  rescue RuntimeError => e
+    e.message
   end
 
   # Headers that are no Hash have an `each`, too.

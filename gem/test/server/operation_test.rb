@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
+require_relative "../installed"
 require_relative "../restarting"
 
 # The interfaces to service managers and load balancers, and the recycling of workers.
 class OperationTest < Minitest::Test
   include Restarting
+  include Installed
 
   KINDS = [[], %w[-w 2]].freeze
 
@@ -234,6 +236,7 @@ class OperationTest < Minitest::Test
 
   # It takes the interpreter's lock and gives it to no thread.
   def test_a_worker_that_hangs_is_killed_and_replaced
+    skip_without("fiddle")
     write("config/puma.rb", "worker_check_interval 0.1\nworker_timeout 1")
     write("config.ru", <<~'RUBY')
       require "fiddle"

@@ -1,0 +1,10 @@
+# frozen_string_literal: true
+
+# Gems that a test needs. A Ruby that was built for a trial has few of them.
+module Installed
+  def self.gem?(name) = Gem::Specification.any? { |gem| gem.name == name }
+
+  def skip_without(name)
+    skip "#{name} is not installed for this Ruby" unless Installed.gem?(name)
+  end
+end
