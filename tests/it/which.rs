@@ -57,6 +57,9 @@ mod linux {
         let denied = which(&["--path", &path, "note"]);
         assert_eq!(stderr(&denied), format!("thruway: {path}/note may not be run\n"));
         assert_eq!(denied.status.code(), Some(1));
+        std::fs::create_dir(folder.path().join("a/folder")).unwrap();
+        let denied = which(&["--path", &path, "folder"]);
+        assert_eq!(stderr(&denied), format!("thruway: {path}/folder is a folder\n"));
         let script = |name: &str, line: &str| {
             std::fs::write(folder.path().join("a").join(name), line).unwrap();
             make_runnable(&folder.path().join("a").join(name));
@@ -82,6 +85,42 @@ mod linux {
         let empty = which(&["--path", &path, ""]);
         assert_eq!(stderr(&empty), "thruway: an empty name is no command\n");
         assert_eq!(empty.status.code(), Some(1));
+    }
+
+    #[test]
+    fn a_program_on_a_disk_without_programs_is_told_from_others() {
+        let folder = tree(&["none/tool"]);
+        let none = folder.path().join("none");
+        let script = r#"mount -t tmpfs -o noexec,mode=755 none "$1" && cp -p /bin/true "$1/tool" &&
+            exec "$2" which --path "$1" tool"#;
+        let arguments = ["--mount", "--propagation=private", "sh", "-c", script, "sh"];
+        let mut unshare = std::process::Command::new("unshare");
+        let output = unshare.args(arguments).arg(&none).arg(env!("CARGO_BIN_EXE_thruway")).output();
+        let Ok(output) = output else { return thruway_testing::skipped("unshare is missing") };
+        if !stderr(&output).starts_with("thruway: ") {
+            return thruway_testing::skipped("a file system cannot be mounted here");
+        }
+        let expected =
+            format!("{}/tool is on a file system that is mounted noexec\n", none.display());
+        assert!(stderr(&output).ends_with(&expected), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1));
+    }
+
+    #[test]
+    fn go_refuses_what_is_in_a_relative_folder() {
+        let folder = tree(&["bin/tool.exe", "p/tool.exe"]);
+        let root = folder.path().display().to_string();
+        let go =
+            |arguments: &[&str]| which(&[&["--rules", "go", "--root", &root], arguments].concat());
+        let refused = go(&["--path", r"bin;C:\p", "tool"]);
+        assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), ""));
+        assert!(stderr(&refused).starts_with(r"thruway: Go does not start bin\tool.EXE, "));
+        let found = go(&["--path", r"C:\p;bin", "tool"]);
+        assert_eq!((found.status.code(), stdout(&found)), (Some(0), "C:\\p\\tool.EXE\n"));
+        let named = go(&["--path", r"C:\p", r"bin\tool"]);
+        assert_eq!((named.status.code(), stdout(&named)), (Some(0), "bin\\tool.EXE\n"));
+        let document = go(&["--json", "--path", "bin", "tool"]);
+        assert!(stdout(&document).contains(r#""refused": "bin\\tool.EXE""#));
     }
 
     #[test]
@@ -136,8 +175,10 @@ mod linux {
         let parsed: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
         let tool = format!("{path}/tool");
         let expected = serde_json::json!([
-            { "name": "tool", "found": [tool], "denied": [], "without_interpreter": [], "lookups": 1 },
-            { "name": "nothing", "found": [], "denied": [], "without_interpreter": [], "lookups": 1 },
+            { "name": "tool", "found": [tool], "denied": [], "refused": null, "without_interpreter": [],
+              "lookups": 1 },
+            { "name": "nothing", "found": [], "denied": [], "refused": null, "without_interpreter": [],
+              "lookups": 1 },
         ]);
         assert_eq!(parsed, expected);
     }

@@ -83,6 +83,8 @@ struct Outcome {
     lookups: u64,
     /// A file that was found in a relative folder, which ends the search of Go.
     refused: Option<Vec<u8>>,
+    /// Whether the paths are those of this machine, and not of a tree.
+    is_on_disk: bool,
 }
 
 impl Which {
@@ -165,6 +167,16 @@ impl Which {
         Ok(Box::new(Nt::of_this_process().map_err(failed)?))
     }
 
+    #[cfg(target_os = "linux")]
+    fn is_on_disk(&self) -> bool {
+        self.root.is_none()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_on_disk(&self) -> bool {
+        true
+    }
+
     fn search(
         &self,
         rules: &Rules,
@@ -201,8 +213,16 @@ impl Which {
         let denied = search.denied().to_vec();
         let lookups = lister.lookups() - before;
         let bases = plan.bases().len();
-        let name = name.to_vec();
-        Ok(Outcome { name, found, denied, without_interpreter, bases, lookups, refused })
+        Ok(Outcome {
+            name: name.to_vec(),
+            found,
+            denied,
+            without_interpreter,
+            bases,
+            lookups,
+            refused,
+            is_on_disk: self.is_on_disk(),
+        })
     }
 
     fn report(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
@@ -255,9 +275,11 @@ impl Outcome {
             (Some((path, why)), denied, _) if ended.is_some() || denied.is_none() => {
                 not_started(&printable::bytes(path), why)
             }
-            (_, Some(path), _) => {
-                Failure::new(format_args!("{} may not be run", printable::bytes(path)))
-            }
+            (_, Some(path), _) => Failure::new(format_args!(
+                "{} {}",
+                printable::bytes(path),
+                why_denied(path, self.is_on_disk)
+            )),
             (_, None, 0) => Failure::new(format_args!("no file can have the name {name}")),
             (_, None, 1) => Failure::new(format_args!("{name} not found in 1 folder")),
             (_, None, bases) => Failure::new(format_args!("{name} not found in {bases} folders")),
@@ -273,6 +295,27 @@ fn is_relative(path: &[u8], name: &[u8]) -> bool {
     let is_absolute =
         matches!(path, [_, b':', b'\\' | b'/', ..] | [b'\\' | b'/', b'\\' | b'/', ..]);
     !names_a_folder && !is_absolute
+}
+
+/// Says why a file may not be run, as the end of a sentence.
+#[cfg(target_os = "linux")]
+fn why_denied(path: &[u8], is_on_disk: bool) -> &'static str {
+    use rustix::fs::{Access, FileType, StatVfsMountFlags, access, stat, statvfs};
+    let Some(found) = stat(path).ok().filter(|_| is_on_disk) else { return "may not be run" };
+    if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+        return "is a folder";
+    }
+    let is_executable = found.st_mode & 0o111 != 0 && access(path, Access::EXEC_OK).is_err();
+    let forbids = |flags: StatVfsMountFlags| flags.contains(StatVfsMountFlags::NOEXEC);
+    if is_executable && statvfs(path).is_ok_and(|space| forbids(space.f_flag)) {
+        return "is on a file system that is mounted noexec";
+    }
+    "may not be run"
+}
+
+#[cfg(not(target_os = "linux"))]
+fn why_denied(_: &[u8], _: bool) -> &'static str {
+    "may not be run"
 }
 
 /// The reason why an executable file does not start.
