@@ -320,3 +320,96 @@ fn ctrl_c_ends_a_comparison_with_its_rounds() {
     assert!(stdout(&output).contains("  too few rounds to tell\n"), "{output:?}");
     assert_eq!(output.status.signal(), Some(2));
 }
+
+/// A server that records the requests it reads, each with its body.
+fn recorder() -> (String, std::sync::mpsc::Receiver<String>) {
+    let (send, requests) = std::sync::mpsc::channel();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let send = send.clone();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                // Requests of the tests fit into one segment, and only one is pending.
+                while let Ok(read @ 1..) = stream.read(&mut buffer) {
+                    let _ = send.send(String::from_utf8_lossy(&buffer[..read]).into_owned());
+                    let _ = std::io::Write::write_all(&mut stream, HELLO.as_bytes());
+                }
+            });
+        }
+    });
+    (url, requests)
+}
+
+#[test]
+fn urls_headers_and_bodies_differ_from_request_to_request() {
+    let (url, requests) = recorder();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("names");
+    fs::write(&file, "ann\nbob\n\ncid\n").unwrap();
+    let names = format!("name=@{}", file.display());
+    let target = format!("{url}/items/{{id}}");
+    let options = ["--var", "id=1-30", "--var", &names, "-H", "X-Name: {name}", "--body", "<{id}>"];
+    let output =
+        thruway().args(["load", &target, "-c", "2", "-n", "60"]).args(options).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let asked: Vec<_> = requests.try_iter().collect();
+    assert_eq!(asked.len(), 60);
+    for id in 1..=30 {
+        let of_id: Vec<_> =
+            asked.iter().filter(|text| text.starts_with(&format!("POST /items/{id} "))).collect();
+        assert!(!of_id.is_empty(), "{id} was never asked");
+        assert!(of_id.iter().all(|text| text.ends_with(&format!("\r\n\r\n<{id}>"))), "{of_id:?}");
+    }
+    for name in ["ann", "bob", "cid"] {
+        assert!(
+            asked.iter().any(|text| text.contains(&format!("\r\nX-Name: {name}\r\n"))),
+            "{name}"
+        );
+    }
+    for (options, part) in [
+        (&["--var", "id=1-3"][..], "--var has no effect in this run"),
+        (&["--var", "id=3-1", "--body", "{id}"], "3-1 is no range of 1 to 100000 numbers"),
+        (&["--var", "id=@/none", "--body", "{id}"], "cannot read /none: "),
+        (&["--chunked", "5"], "--body"),
+    ] {
+        let output = thruway().args(["load", &url]).args(options).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(stderr(&output).contains(part), "{options:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn urls_come_from_a_file_and_a_body_from_stdin() {
+    let (url, requests) = recorder();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("urls");
+    let lines: Vec<_> = (0..20).map(|number| format!("{url}/{number}")).collect();
+    fs::write(&file, format!("# of the log\n{}\n", lines.join("\n"))).unwrap();
+    let mut load = thruway();
+    load.args(["load", "--urls"]).arg(&file).args(["-c", "1", "-n", "20", "--json"]);
+    let mut load = load
+        .args(["--body", "@-", "--chunked", "4"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut load.stdin.take().unwrap(), b"hello").unwrap();
+    let output = load.wait_with_output().unwrap();
+    let json = json(&output);
+    assert_eq!(
+        (json["urls"].as_array().unwrap().len(), &json["urls"][0]["requests"]),
+        (1, &20.into())
+    );
+    assert!(json["urls"][0]["url"].as_str().unwrap().ends_with(" and 19 more"), "{json:#}");
+    let mut asked: Vec<_> = requests.try_iter().collect();
+    let body = "\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhell\r\n1\r\no\r\n0\r\n\r\n";
+    assert!(asked.iter().all(|text| text.ends_with(body)), "{asked:?}");
+    asked.sort();
+    asked.dedup();
+    assert_eq!(asked.len(), 20, "each URL is asked once");
+    fs::write(&file, "#\n").unwrap();
+    let output = thruway().args(["load", "--urls"]).arg(&file).output().unwrap();
+    assert!(stderr(&output).contains(" has 0 URLs\n"), "{output:?}");
+}

@@ -34,6 +34,8 @@ pub(crate) struct Client {
     depth: usize,
     /// When the client begins.
     start_ns: u64,
+    /// The number within the class.
+    number: usize,
     socket: Socket,
     conversation: Conversation,
     pace: Pace,
@@ -64,6 +66,7 @@ impl Client {
             schedule: plan.classes[class].schedule(number, plan.ramp),
             rotation: Rotation::new(plan, &plan.classes[class], number),
             depth,
+            number: number as usize,
             start_ns: u64::try_from(start).unwrap_or(u64::MAX),
             socket: Socket::Closed { retry_ns: 0 },
             conversation,
@@ -168,7 +171,7 @@ impl Client {
             self.account.waiting_ns = now_ns;
         }
         self.account.asked += 1;
-        self.conversation.push(PendingRequest { due_ns, url: 0, number });
+        self.conversation.push(PendingRequest { due_ns, url: 0, request: 0, number });
     }
 
     /// Sends the broadcast with this number to the server.
@@ -194,7 +197,8 @@ impl Client {
                         self.account.waiting_ns = now_ns;
                     }
                     let url = self.rotation.next();
-                    self.conversation.push(PendingRequest { due_ns, url, number: 0 });
+                    let request = context.pick(url, self.account.asked, self.number);
+                    self.conversation.push(PendingRequest { due_ns, url, request, number: 0 });
                     self.schedule.advance();
                     self.account.asked += 1;
                 }

@@ -73,6 +73,7 @@ impl<'a> Engine<'a> {
             plan,
             epoll,
             requests: PreparedRequest::of(plan),
+            ranges: PreparedRequest::ranges(plan),
             buffer: vec![0; BUFFER_BYTES],
             timers: Timers::default(),
             broadcasts: broadcasts(plan, clients.len()),

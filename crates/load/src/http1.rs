@@ -41,13 +41,17 @@ impl Http1 {
 
     /// Returns the bytes that can be sent at once.
     pub(crate) fn unsent<'a>(&self, requests: &'a [PreparedRequest]) -> &'a [u8] {
-        let part = self.pending.next_part(|url| requests[url].one_bytes);
-        part.map_or(&[], |(url, part)| &requests[url].bytes[part])
+        let part = self.pending.next_part(|request| requests[request].one_bytes);
+        part.map_or(&[], |(request, part)| {
+            let bytes = &requests[request].bytes;
+            &bytes[part.start..part.end.min(bytes.len())]
+        })
     }
 
     pub(crate) fn count_sent(&mut self, bytes: usize, requests: &[PreparedRequest]) {
-        if let Some((url, _)) = self.pending.next_part(|url| requests[url].one_bytes) {
-            self.pending.count_sent(bytes, requests[url].one_bytes);
+        let part = self.pending.next_part(|request| requests[request].one_bytes);
+        if let Some((request, _)) = part {
+            self.pending.count_sent(bytes, requests[request].one_bytes);
         }
     }
 

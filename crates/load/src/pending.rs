@@ -10,6 +10,8 @@ pub(crate) struct PendingRequest {
     pub(crate) due_ns: u64,
     /// The index of the URL in the plan.
     pub(crate) url: usize,
+    /// The index among all prepared requests.
+    pub(crate) request: usize,
     /// The number of the broadcast; 0 for other requests.
     pub(crate) number: u64,
 }
@@ -66,16 +68,16 @@ impl PendingRequests {
         self.sent < self.requests.len()
     }
 
-    /// Returns the next part to send: a URL, and a range of its request repeated. `bytes` returns the length
-    /// of a URL's request.
+    /// Returns the next part to send: a request, and a range of its repetition. `bytes` returns the length
+    /// of a request.
     pub(crate) fn next_part(
         &self,
         bytes: impl Fn(usize) -> usize,
     ) -> Option<(usize, Range<usize>)> {
-        let mut unsent = self.requests.iter().skip(self.sent).map(|request| request.url);
-        let url = unsent.next()?;
-        let alike = 1 + unsent.take_while(|other| *other == url).count();
-        Some((url, self.sent_bytes..alike * bytes(url)))
+        let mut unsent = self.requests.iter().skip(self.sent).map(|pending| pending.request);
+        let request = unsent.next()?;
+        let alike = 1 + unsent.take_while(|other| *other == request).count();
+        Some((request, self.sent_bytes..alike * bytes(request)))
     }
 
     /// Records that `bytes` of that part were sent; a request for its URL has `request_bytes`.
@@ -107,8 +109,9 @@ mod tests {
 
     fn pending(urls: &[usize]) -> PendingRequests {
         let mut pending = PendingRequests::default();
-        urls.iter()
-            .for_each(|url| pending.push(PendingRequest { due_ns: 0, url: *url, number: 0 }));
+        urls.iter().for_each(|url| {
+            pending.push(PendingRequest { due_ns: 0, url: *url, request: *url, number: 0 })
+        });
         pending
     }
 

@@ -76,6 +76,8 @@ pub struct Messages {
 pub struct WeightedRequest {
     /// The request.
     pub request: Request,
+    /// Further requests that are asked in turn with it, and counted together with it.
+    pub others: Vec<Request>,
     /// The number of requests for this URL among each `sum of all weights` requests of a client; at least 1.
     pub weight: u32,
 }

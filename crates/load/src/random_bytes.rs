@@ -42,7 +42,7 @@ fn plan(protocol: Protocol) -> Plan {
         address: Address::Unix("/none".into()),
         tls: None,
         protocol,
-        urls: vec![WeightedRequest { request, weight: 1 }],
+        urls: vec![WeightedRequest { request, others: Vec::new(), weight: 1 }],
         classes: vec![Class { depth: 4, ..Class::new(ClientKind::Greedy, 1) }],
         duration: None,
         requests: None,
@@ -56,7 +56,7 @@ fn read(plan: &Plan, bytes: &[u8], random: &mut Random) -> (usize, bool) {
     let requests = PreparedRequest::of(plan);
     let mut conversation = Conversation::new(plan, REQUESTS, &Marker::new(1));
     for number in 0..REQUESTS as u64 {
-        conversation.push(PendingRequest { due_ns: 0, url: 0, number });
+        conversation.push(PendingRequest { due_ns: 0, url: 0, request: 0, number });
     }
     conversation.restart(&requests);
     let (mut responses, mut rest) = (0, bytes);

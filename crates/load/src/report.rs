@@ -9,7 +9,7 @@ use crate::broadcast::Broadcasts;
 use crate::client::Client;
 use crate::failures::Failures;
 use crate::latency::{Latency, per_second};
-use crate::plan::{ClientKind, Plan};
+use crate::plan::{ClientKind, Plan, WeightedRequest};
 use crate::tally::{Tally, Trouble};
 use crate::timeline::TimelineRow;
 use crate::{Histogram, is_starved, jain};
@@ -243,7 +243,7 @@ fn url_report(url: usize, classes: &[Group<'_>]) -> UrlReport {
     };
     let (plan, elapsed) = (classes[0].plan, classes[0].elapsed.counted);
     UrlReport {
-        url: plan.urls[url].request.path().to_owned(),
+        url: name(&plan.urls[url]),
         weight: plan.urls[url].weight,
         requests: tally.completed,
         requests_per_second: per_second(tally.completed, elapsed),
@@ -253,6 +253,15 @@ fn url_report(url: usize, classes: &[Group<'_>]) -> UrlReport {
         index: judged.filter_map(index).min_by(f64::total_cmp),
         status: occurred(STATUS_CLASSES.into_iter().zip(tally.classes())),
         statuses: tally.statuses(),
+    }
+}
+
+/// The path of a URL, and how many others count with it.
+fn name(url: &WeightedRequest) -> String {
+    let path = url.request.path();
+    match url.others.len() {
+        0 => path.to_owned(),
+        others => format!("{path} and {others} more"),
     }
 }
 
@@ -292,7 +301,7 @@ impl<'a> Group<'a> {
 
     /// The path of that URL.
     fn path(&self) -> Option<String> {
-        self.url().map(|url| self.plan.urls[url].request.path().to_owned())
+        self.url().map(|url| name(&self.plan.urls[url]))
     }
 
     /// Whether a class asks the URL, alone or besides others.

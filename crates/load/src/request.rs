@@ -56,6 +56,23 @@ impl Request {
         Ok(Self { path, bytes, fields, body, is_head, keeps_alive: keep_alive })
     }
 
+    /// Sends the body in chunks of `chunk_bytes`, without a length, as programs do that stream it. HTTP/2 has
+    /// frames instead, and no length then.
+    #[must_use]
+    pub fn in_chunks(self, chunk_bytes: usize) -> Self {
+        let head_bytes = self.bytes.len() - self.body.len();
+        let head = String::from_utf8_lossy(&self.bytes[..head_bytes]);
+        let length = format!("Content-Length: {}\r\n", self.body.len());
+        let mut bytes = head.replacen(&length, "Transfer-Encoding: chunked\r\n", 1).into_bytes();
+        for chunk in self.body.chunks(chunk_bytes.max(1)) {
+            bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            bytes.extend_from_slice(chunk);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"0\r\n\r\n");
+        Self { bytes, ..self }
+    }
+
     /// Encodes the handshake of a WebSocket, with the given headers.
     ///
     /// # Errors
@@ -189,6 +206,17 @@ mod tests {
         };
         assert!(length("POST", Some(b"")) && length("DELETE", Some(b"")) && length("PUT", None));
         assert!(!length("GET", None) && !length("DELETE", None));
+    }
+
+    #[test]
+    fn a_body_in_chunks_has_no_length() {
+        let url = Url::parse("localhost").unwrap();
+        let request = Request::new(&url, "POST", &[], Some(b"0123456789abcdefg"), true).unwrap();
+        assert_eq!(
+            String::from_utf8(request.in_chunks(16).bytes).unwrap(),
+            "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\
+             10\r\n0123456789abcdef\r\n1\r\ng\r\n0\r\n\r\n"
+        );
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
 
 /// Returns a single URL.
 fn only(request: Request) -> Vec<WeightedRequest> {
-    vec![WeightedRequest { request, weight: 1 }]
+    vec![WeightedRequest { request, others: Vec::new(), weight: 1 }]
 }
 
 /// Sets the number of requests that each greedy client keeps pending.
@@ -226,7 +226,7 @@ fn asking(server: &HttpServer, paths: &[(&str, u32)], plan: Plan) -> Plan {
     let weighted = |(path, weight): &(&str, u32)| {
         let url = Url::parse(&server.url(path)).expect("it is a URL");
         let request = Request::new(&url, "GET", &[], None, true).expect("it is a request");
-        WeightedRequest { request, weight: *weight }
+        WeightedRequest { request, others: Vec::new(), weight: *weight }
     };
     Plan { urls: paths.iter().map(weighted).collect(), ..plan }
 }

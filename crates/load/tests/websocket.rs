@@ -112,7 +112,7 @@ fn plan(address: SocketAddr, connections: u32, requests: u64) -> Plan {
         address: url.address(false).expect("it is loopback"),
         tls: None,
         protocol: Protocol::WebSocket(messages),
-        urls: vec![WeightedRequest { request, weight: 1 }],
+        urls: vec![WeightedRequest { request, others: Vec::new(), weight: 1 }],
         classes: vec![Class::new(ClientKind::Greedy, connections)],
         duration: None,
         requests: Some(requests),

@@ -69,6 +69,8 @@ pub(crate) struct Http2 {
     /// Whether the connection takes no further stream.
     is_leaving: bool,
     keeps_alive: bool,
+    /// Whether a request with a body was opened.
+    has_bodies: bool,
 }
 
 impl Http2 {
@@ -85,6 +87,7 @@ impl Http2 {
             unacknowledged: 0,
             is_leaving: false,
             keeps_alive,
+            has_bodies: false,
         }
     }
 
@@ -138,12 +141,12 @@ impl Http2 {
     pub(crate) fn prepare(&mut self, requests: &[PreparedRequest], now_ns: u64) {
         while !self.is_leaving && self.streams.open() < self.allowed.streams {
             let Some(placed) = self.queue.pop_front() else { break };
-            let url = placed.request.url;
+            let request = placed.request.request;
             let id = self.next_id;
             self.next_id += 2;
             self.is_leaving |= self.next_id > STREAM_MAX || !self.keeps_alive;
             self.streams.begin(id, placed, now_ns, self.allowed.window);
-            self.write_request(id, &requests[url]);
+            self.write_request(id, &requests[request]);
         }
         self.write_bodies(requests);
     }
@@ -202,6 +205,7 @@ impl Http2 {
     }
 
     fn write_request(&mut self, id: u32, request: &PreparedRequest) {
+        self.has_bodies |= !request.body.is_empty();
         let end = if request.body.is_empty() { frames::END_STREAM } else { 0 };
         let mut pieces = request.fields.chunks(frames::PAYLOAD_BYTES_MAX).peekable();
         let (mut kind, mut flags) = (frames::HEADERS, end);
@@ -214,12 +218,12 @@ impl Http2 {
 
     /// Encodes as much of the bodies as the server's windows allow.
     fn write_bodies(&mut self, requests: &[PreparedRequest]) {
-        if requests.iter().all(|request| request.body.is_empty()) {
+        if !self.has_bodies {
             return;
         }
         let Self { streams, allowed, outgoing, .. } = self;
         for stream in streams.iter_mut() {
-            let body = &requests[stream.placed.request.url].body;
+            let body = &requests[stream.placed.request.request].body;
             while stream.body_sent < body.len() && outgoing.unsent().len() < AHEAD_BYTES_MAX {
                 let room = allowed.connection_window.min(stream.window);
                 let room = usize::try_from(room).unwrap_or(0).min(frames::PAYLOAD_BYTES_MAX);
@@ -308,7 +312,7 @@ impl Http2 {
     /// Completes a stream whose response has ended.
     fn finish(&mut self, id: u32, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
         let Some(stream) = self.streams.find(id) else { return Ok(Event::Partial) };
-        let verdict = judge(stream, requests[stream.placed.request.url].is_head);
+        let verdict = judge(stream, requests[stream.placed.request.request].is_head);
         let (fields, request) = (stream.fields, stream.placed.request);
         self.streams.end(id, verdict.is_ok());
         if let Err(trouble) = verdict {

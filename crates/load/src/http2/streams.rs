@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn request(due_ns: u64) -> PendingRequest {
-        PendingRequest { due_ns, url: 0, number: 0 }
+        PendingRequest { due_ns, url: 0, request: 0, number: 0 }
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Trial {
         let mut trial =
             Self { http2: Http2::new(4, true), requests: vec![prepared], came: Vec::new() };
         (0..requests).for_each(|at| {
-            trial.http2.push(PendingRequest { due_ns: at, url: 0, number: 0 });
+            trial.http2.push(PendingRequest { due_ns: at, url: 0, request: 0, number: 0 });
         });
         trial.http2.restart();
         trial.send(0);
@@ -148,7 +148,9 @@ fn frames_that_break_the_protocol_are_trouble() {
 fn no_more_streams_are_open_than_the_server_allows() {
     let mut trial = Trial::new(0, b"");
     trial.frame(frames::SETTINGS, 0, 0, b"\0\x03\0\0\0\x02").expect("it is a setting");
-    (0..4).for_each(|at| trial.http2.push(PendingRequest { due_ns: at, url: 0, number: 0 }));
+    (0..4).for_each(|at| {
+        trial.http2.push(PendingRequest { due_ns: at, url: 0, request: 0, number: 0 })
+    });
     trial.send(0);
     assert_eq!((trial.asked(), trial.http2.len()), (vec![1, 3], 4));
     trial.whole(1).expect("it is a response");
@@ -174,7 +176,7 @@ fn a_refused_stream_is_asked_again_and_a_reset_is_lost() {
 fn a_server_that_leaves_is_asked_again_for_the_rest() {
     let mut trial = Trial::new(3, b"");
     assert_eq!(trial.frame(frames::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]), is(""));
-    trial.http2.push(PendingRequest { due_ns: 9, url: 0, number: 0 });
+    trial.http2.push(PendingRequest { due_ns: 9, url: 0, request: 0, number: 0 });
     trial.send(0);
     assert_eq!(trial.asked(), [1, 3, 5], "nothing new is asked");
     assert_eq!(trial.whole(1), is("200 of 0"));
@@ -226,7 +228,7 @@ fn a_body_waits_for_room_of_the_stream_and_of_the_connection() {
 #[test]
 fn a_stream_that_waits_too_long_is_given_up_alone() {
     let mut trial = Trial::new(1, b"");
-    trial.http2.push(PendingRequest { due_ns: 5, url: 0, number: 0 });
+    trial.http2.push(PendingRequest { due_ns: 5, url: 0, request: 0, number: 0 });
     trial.send(100);
     assert_eq!(trial.http2.expire(99, 100), None);
     assert_eq!(trial.http2.expire(100, 100).map(|request| request.due_ns), Some(0));

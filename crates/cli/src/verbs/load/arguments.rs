@@ -11,6 +11,7 @@ use super::class::{ClassText, arrivals};
 use super::limits::Limits;
 use super::number::{connections, duration, index, milliseconds, percentile, rate, weight};
 use super::tls::TlsOptions;
+use super::variables::VariableText;
 
 /// The duration of a visit in a comparison, without other limits.
 pub(super) const VISIT_DEFAULT: Duration = Duration::from_secs(1);
@@ -27,8 +28,15 @@ pub(super) const VISIT_DEFAULT: Duration = Duration::from_secs(1);
 pub(crate) struct Load {
     /// The URL: http://HOST[:PORT][/PATH], or https, ws, wss. The host is this machine, unless --allow-remote is given.
     /// Several URLs must be of one server
-    #[arg(required = true, value_name = "URL")]
+    #[arg(required_unless_present = "url_file", value_name = "URL")]
     pub(super) urls: Vec<String>,
+    /// URLs in a file instead, one a line, asked in random order and reported together
+    #[arg(long = "urls", value_name = "FILE", conflicts_with_all = ["urls", "weights"])]
+    pub(super) url_file: Option<String>,
+    /// Values that take the place of {NAME} in URLs, headers and the body, in random order: id=1-1000, id=one,two or
+    /// id=@FILE with one a line; may be repeated
+    #[arg(long = "var", value_name = "NAME=VALUES")]
+    pub(super) variables: Vec<VariableText>,
     /// The weight of each URL, in the order of the URLs: numbers from 1 to 1000
     /// [default: 1 each]
     #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = weight)]
@@ -155,9 +163,13 @@ pub(crate) struct Load {
     /// The request's method [default: GET, or POST with --body]
     #[arg(long)]
     pub(super) method: Option<String>,
-    /// The request's body, or @FILE
+    /// The request's body, or @FILE, or @- for stdin
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(super) body: Option<String>,
+    /// Send the body in chunks of this many bytes, without a length, as programs do that stream it
+    #[arg(long, value_name = "BYTES", requires = "body", conflicts_with = "http2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub(super) chunked: Option<u32>,
     /// Open a new connection for each request
     #[arg(long)]
     pub(super) no_keep_alive: bool,

@@ -18,6 +18,7 @@ mod svg;
 mod text;
 mod tls;
 mod unused;
+mod variables;
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -53,7 +54,7 @@ impl Load {
         }
         let urls = self.parsed_urls()?;
         let earlier = self.compare.as_deref().map(compare::read).transpose()?;
-        let plan = self.plan(&urls)?;
+        let plan = self.plan(&urls, &self.urls)?;
         self.check_files()?;
         let interrupt = Interrupt::new().map_err(failure)?;
         let mut live = Live::new(self.quiet, self.progress);
@@ -87,6 +88,8 @@ impl Load {
             (self.csv.is_some(), "--csv"),
             (self.fair.is_some(), "--fair"),
             (self.limits.are_given(), "a limit such as --max-p99"),
+            (self.url_file.is_some(), "--urls"),
+            (self.urls.len() > 1, "a second URL"),
             (self.unix_socket.is_some(), "--unix-socket"),
             (self.connect_to.is_some(), "--connect-to"),
         ];

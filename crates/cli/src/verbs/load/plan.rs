@@ -11,19 +11,38 @@ use thruway_load::{
 use super::arguments::Load;
 use super::class::{ClassText, Defaults, PAUSE_DEFAULT};
 use super::source;
+use super::variables::{self, REQUESTS_MAX, Variable};
 use crate::output::Failure;
 
 /// The message that is sent over WebSockets.
 const MESSAGE_DEFAULT: &str = "load: 32 bytes, that come back.\n";
 /// A body or a message is kept whole, for each URL and more than once if several are pending.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// The most bytes of all requests of a URL that has several.
+const REQUESTS_BYTES_MAX: usize = 64 << 20;
 /// The duration of a run without other limits.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 impl Load {
-    /// The URLs, all of one server.
+    /// The URLs, all of one server. Those of a file come in random order.
     pub(super) fn parsed_urls(&self) -> Result<Vec<Url>, Failure> {
-        let parsed = self.urls.iter().map(|url| Url::parse(url).map_err(failure));
+        let mut texts = self.urls.clone();
+        if let Some(file) = &self.url_file {
+            texts = variables::lines(file)?;
+            texts.retain(|line| !line.starts_with('#'));
+            if texts.is_empty() || texts.len() > REQUESTS_MAX {
+                let count = texts.len();
+                return Err(Failure::new(format_args!("{file} has {count} URLs"))
+                    .hint(format_args!("a file has 1 to {REQUESTS_MAX}, one a line")));
+            }
+            variables::shuffle(&mut texts, 0);
+        }
+        // A place of a variable may stand where a URL cannot have it, so one that is filled is looked at.
+        let filled = variables::read(&self.variables)?;
+        let parsed = texts.iter().enumerate().map(|(place, text)| {
+            let number = if self.url_file.is_some() { place } else { 0 };
+            Url::parse(&variables::filled(&filled, text, number)).map_err(failure)
+        });
         let urls = parsed.collect::<Result<Vec<_>, _>>()?;
         let is_other = |url: &&Url| !url.has_same_server(&urls[0]);
         match urls.iter().find(is_other).filter(|_| self.unix_socket.is_none()) {
@@ -36,14 +55,15 @@ impl Load {
         }
     }
 
-    pub(super) fn plan(&self, urls: &[Url]) -> Result<Plan, Failure> {
+    /// The plan of a run on these URLs, which are `texts` as they are written.
+    pub(super) fn plan(&self, urls: &[Url], texts: &[String]) -> Result<Plan, Failure> {
         let protocol = self.protocol(urls)?;
         Ok(Plan {
             address: self.address(&urls[0])?,
             tls: self.client_context(&urls[0], protocol.alpn())?,
             protocol,
-            urls: self.requests(urls)?,
-            classes: self.classes(urls.len())?,
+            urls: self.requests(urls, texts)?,
+            classes: self.classes(if self.url_file.is_some() { 1 } else { urls.len() })?,
             duration: self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT)),
             requests: self.requests,
             timeout: self.timeout,
@@ -53,8 +73,8 @@ impl Load {
         })
     }
 
-    /// The request for each URL.
-    fn requests(&self, urls: &[Url]) -> Result<Vec<WeightedRequest>, Failure> {
+    /// The request for each URL; those of a file are asked in turn, as one.
+    fn requests(&self, urls: &[Url], texts: &[String]) -> Result<Vec<WeightedRequest>, Failure> {
         let (weights, count) = (self.weights.len(), urls.len());
         if weights > 0 && weights != count {
             return Err(Failure::new(format_args!(
@@ -63,11 +83,42 @@ impl Load {
             .hint("give one for each URL, in their order"));
         }
         let body = self.body.as_deref().map(text_or_file).transpose()?;
-        let weighted = |(place, url)| {
+        let variables = variables::read(&self.variables)?;
+        self.check_variables(&variables, body.as_deref())?;
+        if self.url_file.is_some() {
+            let requests = urls
+                .iter()
+                .enumerate()
+                .map(|(place, url)| self.request(url, body.as_deref(), &variables, place));
+            return weighted(requests.collect::<Result<Vec<_>, _>>()?, 1).map(|one| vec![one]);
+        }
+        let of_url = |(place, text): (usize, &String)| {
+            let requests = (0..variables::count(&variables)).map(|number| {
+                let url =
+                    Url::parse(&variables::filled(&variables, text, number)).map_err(failure)?;
+                if !url.has_same_server(&urls[0]) && self.unix_socket.is_none() {
+                    return Err(Failure::new("a variable stands in the server's name")
+                        .hint("a run loads one server: variables are for paths"));
+                }
+                self.request(&url, body.as_deref(), &variables, number)
+            });
             let weight = self.weights.get(place).copied().unwrap_or(1);
-            Ok(WeightedRequest { request: self.request(url, body.as_deref())?, weight })
+            weighted(requests.collect::<Result<Vec<_>, _>>()?, weight)
         };
-        urls.iter().enumerate().map(weighted).collect()
+        texts.iter().enumerate().map(of_url).collect()
+    }
+
+    /// Refuses variables that stand nowhere.
+    fn check_variables(&self, variables: &[Variable], body: Option<&[u8]>) -> Result<(), Failure> {
+        let body = body.map(String::from_utf8_lossy).unwrap_or_default();
+        let mut texts: Vec<_> = self.urls.iter().chain(&self.headers).map(String::as_str).collect();
+        let lines = self.url_file.as_deref().map(variables::lines).transpose()?.unwrap_or_default();
+        texts.extend(lines.iter().map(String::as_str).chain([&*body]));
+        if variables::are_used(variables, &texts) {
+            return Ok(());
+        }
+        Err(Failure::new("--var has no effect in this run")
+            .hint("write {NAME} in a URL, in a header (-H) or in the body"))
     }
 
     fn address(&self, url: &Url) -> Result<Address, Failure> {
@@ -108,6 +159,7 @@ impl Load {
             (self.method.is_some(), "--method"),
             (self.no_keep_alive, "--no-keep-alive"),
             (urls.len() > 1, "a second URL"),
+            (!self.variables.is_empty(), "--var"),
         ];
         let of_requests = of_requests.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name);
         match (urls[0].is_websocket(), of_sockets, of_requests) {
@@ -142,14 +194,34 @@ impl Load {
         Ok(Messages { message, subscribe, confirmed, is_broadcast: self.broadcast })
     }
 
-    fn request(&self, url: &Url, body: Option<&[u8]>) -> Result<Request, Failure> {
-        let headers = self.all_headers(url)?;
+    /// Request number `number` of a URL, whose variables have other values than that before.
+    fn request(
+        &self,
+        url: &Url,
+        body: Option<&[u8]>,
+        variables: &[Variable],
+        number: usize,
+    ) -> Result<Request, Failure> {
+        let filled = |text: &String| variables::filled(variables, text, number);
+        let headers: Vec<_> = self.all_headers(url)?.iter().map(filled).collect();
+        let filled_body =
+            body.filter(|_| !variables.is_empty()).map(|body| match std::str::from_utf8(body) {
+                Ok(text) => filled(&text.to_owned()).into_bytes(),
+                // Bytes that are no text have no places.
+                Err(_) => body.to_vec(),
+            });
+        let body = filled_body.as_deref().or(body);
         if url.is_websocket() {
             return Request::websocket(url, &headers).map_err(failure);
         }
         let default = if self.body.is_some() { "POST" } else { "GET" };
         let method = self.method.as_deref().unwrap_or(default);
-        Request::new(url, method, &headers, body, !self.no_keep_alive).map_err(failure)
+        let request =
+            Request::new(url, method, &headers, body, !self.no_keep_alive).map_err(failure)?;
+        Ok(match self.chunked {
+            Some(bytes) => request.in_chunks(bytes as usize),
+            None => request,
+        })
     }
 
     /// The headers of -H, and those that other options stand for.
@@ -205,10 +277,24 @@ impl Load {
     }
 }
 
+/// Requests that count together.
+fn weighted(requests: Vec<Request>, weight: u32) -> Result<WeightedRequest, Failure> {
+    let bytes: usize = requests.iter().map(|request| request.bytes().len()).sum();
+    if requests.len() > 1 && bytes > REQUESTS_BYTES_MAX {
+        return Err(Failure::new(format_args!("the requests have {bytes} bytes in all"))
+            .hint(format_args!("they are kept in memory: {REQUESTS_BYTES_MAX} at most")));
+    }
+    let mut requests = requests.into_iter();
+    let request = requests.next().ok_or_else(|| Failure::new("there is no URL"))?;
+    Ok(WeightedRequest { request, others: requests.collect(), weight })
+}
+
 /// A text, or what is in the file that it names.
 fn text_or_file(text: &str) -> Result<Vec<u8>, Failure> {
     match text.strip_prefix('@') {
         None => Ok(text.as_bytes().to_vec()),
+        Some("-") => source::read(Path::new("/dev/stdin"), TEXT_BYTES_MAX)
+            .map_err(|error| Failure::new(format_args!("cannot read stdin: {error}"))),
         Some(file) => source::read(Path::new(file), TEXT_BYTES_MAX)
             .map_err(|error| Failure::new(format_args!("cannot read {file}: {error}"))),
     }

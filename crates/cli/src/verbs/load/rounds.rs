@@ -87,7 +87,8 @@ impl Load {
     pub(super) fn compare_servers(&self, other: &str) -> Answer {
         let first = vec![Url::parse(other).map_err(failure)?];
         let second = self.parsed_urls()?;
-        let plans = [self.round_plan(&first)?, self.round_plan(&second)?];
+        let plans =
+            [self.round_plan(&first, &[other.to_owned()])?, self.round_plan(&second, &self.urls)?];
         let urls = [first[0].to_string(), second[0].to_string()];
         let interrupt = Interrupt::new().map_err(failure)?;
         let mut runs = [Vec::new(), Vec::new()];
@@ -115,8 +116,8 @@ impl Load {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn round_plan(&self, urls: &[Url]) -> Result<Plan, Failure> {
-        let mut plan = self.plan(urls)?;
+    fn round_plan(&self, urls: &[Url], texts: &[String]) -> Result<Plan, Failure> {
+        let mut plan = self.plan(urls, texts)?;
         if self.duration.is_none() && self.requests.is_none() {
             plan.duration = Some(super::arguments::VISIT_DEFAULT);
         }

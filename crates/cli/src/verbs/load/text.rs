@@ -235,7 +235,7 @@ fn histogram(page: &mut Page, histogram: &Histogram) {
 fn asked(urls: &[Url]) -> String {
     match urls {
         [only] => only.to_string(),
-        _ => format!("{}, {} URLs", urls[0].origin(), urls.len()),
+        _ => format!("{}, {} URLs", urls[0].origin(), thousands(urls.len() as u64)),
     }
 }
 
