@@ -95,10 +95,13 @@ module Serving
     super
   end
 
+  # The options of the mode in which requests run, unless a test sets them.
+  def mode = {}
+
   # Serves `app` and answers with the server; `connect` reaches the last one.
   def serve(app = nil, binds: ["tcp://127.0.0.1:0"], sendfile: [], **options, &block)
     configuration = Thruway::Configuration.new
-    options = { threads: 2, environment: "production" }.merge(options)
+    options = { threads: 2, environment: "production", **mode }.merge(options)
     options.each { |name, value| configuration.offer(name, value) }
     configuration.sendfile.concat(sendfile)
     listeners = Thruway::Listeners.new(binds)

@@ -414,4 +414,39 @@ mod tests {
             assert!(!shared.is_leader_blocked(), "it is another call");
         });
     }
+
+    #[test]
+    fn a_limit_is_noted_once_all_threads_wait_and_none_may_start() {
+        let test = || {
+            let limits = Limits { threads_min: 1, threads_max: 1, io_max: 0, waiting_max: 1 };
+            let shared = SharedRoles::new(Silent, (), limits);
+            shared.load.set_reported();
+            let (leadership, activities) =
+                (Leadership::default(), [Activity::new(), Activity::new()]);
+            for (me, thread, activity) in [(0, 10, &activities[0]), (1, 11, &activities[1])] {
+                if me == 1 {
+                    let Decision::Look(look) = leadership.role(&shared, me, thread) else {
+                        panic!("a thread leads");
+                    };
+                    let role = leadership.role_after_look(&shared, me, thread, look, true);
+                    assert_eq!(role, Some(Role::Lead));
+                }
+                let _ = leadership.role(&shared, me, thread);
+                leadership.enter_application(&shared, activity, true);
+                shared.set_awaited(true);
+                let _ = shared.wants_successor();
+                assert!(!shared.take_at_limit(), "thread {me} computes");
+                shared.note_suspension(true, activity, thread, || 1);
+                if me == 0 {
+                    assert!(shared.wants_successor());
+                    shared.call_successor();
+                    shared.arrive();
+                    assert!(!shared.take_at_limit(), "one more may start");
+                }
+            }
+            assert!(!shared.wants_successor());
+            assert!(shared.take_at_limit() && !shared.take_at_limit());
+        };
+        shuttle::check_random(test, 1);
+    }
 }

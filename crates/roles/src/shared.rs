@@ -52,6 +52,8 @@ pub struct SharedRoles<B, O> {
     is_gathering: AtomicBool,
     /// The standby looks at the leader again soon, without being woken.
     is_watched: AtomicBool,
+    /// A thread was wanted, and no more were allowed. It is for the log.
+    is_at_limit: AtomicBool,
 }
 
 impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
@@ -69,6 +71,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
             is_awaited: AtomicBool::new(false),
             is_gathering: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
+            is_at_limit: AtomicBool::new(false),
         }
     }
 
@@ -102,6 +105,12 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
     pub fn call_successor(&self) {
         let waiting = if self.counts_waiting() { self.load.waiting() } else { 0 };
         self.roster.call(waiting);
+    }
+
+    /// Whether a thread was wanted since the last call, and no more were allowed.
+    pub fn take_at_limit(&self) -> bool {
+        // A load is cheaper than a swap, which is rarely needed.
+        self.is_at_limit.load(Ordering::Relaxed) && self.is_at_limit.swap(false, Ordering::Relaxed)
     }
 
     /// Calls every follower, so that each looks which role it has.
@@ -266,7 +275,21 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
     pub fn wants_successor(&self) -> bool {
         let is_wanted =
             self.is_awaited.load(Ordering::SeqCst) || self.is_gathering.load(Ordering::SeqCst);
-        is_wanted && self.is_calling() && self.roster.has_successor(self.maybe_waiting())
+        if !is_wanted || !self.is_calling() {
+            return false;
+        }
+        let has_successor = self.roster.has_successor(self.maybe_waiting());
+        if !has_successor && self.limits().are_elastic() {
+            self.note_limit();
+        }
+        has_successor
+    }
+
+    /// A thread is wanted, and no more are allowed. That is worth a line of the log if all others wait.
+    fn note_limit(&self) {
+        if self.load.maybe_waiting() >= self.threads() {
+            self.is_at_limit.store(true, Ordering::Relaxed);
+        }
     }
 
     /// How long the leader may wait before a successor is called, in microseconds.

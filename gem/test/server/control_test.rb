@@ -50,7 +50,8 @@ class ControlTest < Minitest::Test
     load = status.map { |worker| worker["last_status"] }
     assert_equal(3, load.sum { |worker| worker["requests_count"] })
     assert_equal({ "backlog" => 0, "running" => 3, "pool_capacity" => 3, "busy_threads" => 0,
-                   "max_threads" => 3 }, load[0].except("requests_count"))
+                   "max_threads" => 3, "computing_requests" => 0, "waiting_requests" => 0,
+                   "streaming_requests" => 0 }, load[0].except("requests_count"))
     assert_equal RUBY_VERSION, stats.dig("versions", "ruby", "version")
   end
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require "monitor"
 require "net/http"
 
@@ -208,17 +209,23 @@ class FibersTest < Minitest::Test
 
   def test_no_more_requests_run_than_there_may_be_fibers
     inside, most, gate = 0, 0, Queue.new
-    serve(fibers: 3) do
+    server = serve(fibers: 3, counts: true) do
       most = [most, inside += 1].max
       gate.pop
       inside -= 1
       [200, {}, ["done"]]
     end
-    clients = Array.new(10) { ask("/") }
-    eventually { inside == 3 }
-    10.times { gate << true }
-    clients.each { |client| assert_equal "done", client.response.body }
+    said = stderr_of do
+      clients = Array.new(10) { ask("/") }
+      eventually do
+        worker = JSON.parse(server.engine.stats).fetch("workers")[0]
+        worker.values_at("waiting_requests", "waiting") == [3, 7]
+      end
+      10.times { gate << true }
+      clients.each { |client| assert_equal "done", client.response.body }
+    end
     assert_equal 3, most
+    assert_includes said, "all fibers are in use while requests wait"
   end
 
   def test_requests_that_compute_leave_the_road_to_others

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::snapshot::{Snapshot, Worker};
+use super::snapshot::{RequestsInside, Snapshot, Worker};
 use super::table::Time;
 
 /// Clients that are told of.
@@ -120,6 +120,9 @@ impl Worker {
             present.connections, present.active, present.waiting
         )?;
         write!(out, "\"requests\":{},\"aborted\":{},", self.requests, self.aborted)?;
+        let RequestsInside { computing, waiting, streaming } = self.inside;
+        write!(out, "\"computing_requests\":{computing},\"waiting_requests\":{waiting},")?;
+        write!(out, "\"streaming_requests\":{streaming},")?;
         let [a, b, c, d, e] = self.statuses;
         write!(out, "\"responses\":[{a},{b},{c},{d},{e}],")?;
         write!(out, "\"memory_bytes\":{}}}", self.memory_bytes.unwrap_or(0))
@@ -176,6 +179,7 @@ mod tests {
         for part in [
             r#""booted_workers":1,"workers":[{"index":0,"pid":"#,
             r#""threads":5,"busy_threads":1,"connections":7,"active":3,"waiting":2,"requests":2"#,
+            r#""computing_requests":1,"waiting_requests":4,"streaming_requests":3,"#,
             r#""queue":{"count":3,"sum_us":900,"p50_us":500,"p95_us":500,"p99_us":500}"#,
             r#""gc_pause":{"count":0,"sum_us":0,"p50_us":null"#,
             r#""lately":{"requests":3,"served_us":21300,"waited_us":2700,"clients":2,"#,

@@ -14,7 +14,14 @@ pub(crate) const MEDIA_TYPE: &[u8] = b"text/plain; version=0.0.4; charset=utf-8"
 /// Gauges and counters of each worker: the name, the type, what it says, and its value.
 type WorkerMetric = (&'static str, &'static str, &'static str, fn(&Worker) -> u64);
 
-const OF_EACH_WORKER: [WorkerMetric; 12] = [
+const OF_EACH_WORKER: [WorkerMetric; 15] = [
+    ("thruway_computing_requests", "gauge", "Requests that compute.", |w| w.inside.computing),
+    ("thruway_waiting_requests", "gauge", "Requests that wait in the application.", |w| {
+        w.inside.waiting
+    }),
+    ("thruway_streaming_requests", "gauge", "Requests in fibers that send their bodies.", |w| {
+        w.inside.streaming
+    }),
     ("puma_backlog", "gauge", "Requests that wait for their turn.", |w| w.present.waiting),
     ("puma_running", "gauge", "Threads.", |w| w.threads),
     ("puma_busy_threads", "gauge", "Threads in the application, and requests that wait.", |w| {

@@ -32,11 +32,32 @@ pub(super) struct Worker {
     pub(super) started_at: u64,
     pub(super) threads: u64,
     pub(super) busy_threads: u64,
+    pub(super) inside: RequestsInside,
     pub(super) requests: u64,
     pub(super) statuses: [u64; 5],
     pub(super) aborted: u64,
     /// The resident memory of its process; none if another worker of the same process has reported it.
     pub(super) memory_bytes: Option<u64>,
+}
+
+/// The requests in the application, by their activity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct RequestsInside {
+    /// They compute, or wait for the interpreter lock.
+    pub(super) computing: u64,
+    /// They wait for anything else, in a thread or in a fiber, before or between the pieces of their bodies.
+    pub(super) waiting: u64,
+    /// Those in fibers of which a part of the body was sent.
+    pub(super) streaming: u64,
+}
+
+impl RequestsInside {
+    fn of(row: Counts<'_>) -> Self {
+        // The numbers may be a moment apart.
+        let computing = row.computing_threads().min(row.busy_threads());
+        let waiting = row.busy_threads() - computing + row.waiting_fibers();
+        Self { computing, waiting, streaming: row.streaming_fibers() }
+    }
 }
 
 /// The whole server.
@@ -95,6 +116,7 @@ impl Snapshot {
             started_at: row.started_at(),
             threads: row.threads(),
             busy_threads: if is_alive { row.busy_threads() } else { 0 },
+            inside: if is_alive { RequestsInside::of(row) } else { RequestsInside::default() },
             requests: row.requests(),
             statuses: row.statuses(),
             aborted: row.aborted(),
@@ -145,6 +167,8 @@ pub(super) mod tests {
             let worker = WorkerMetrics::enter(Arc::clone(&table), index);
             worker.set_threads(5);
             worker.set_busy_threads(1);
+            worker.set_computing_threads(1);
+            worker.set_fibers(4, 3);
             worker
         });
         for (at, name, status) in [(0, "192.0.2.1", 200), (0, "192.0.2.1", 404), (1, "a\"b", 500)] {

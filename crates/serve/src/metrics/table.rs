@@ -27,6 +27,12 @@ const REQUESTS: usize = 5;
 /// Responses by the first digit of their status, 1 to 5.
 const STATUSES: usize = 6;
 const ABORTED: usize = STATUSES + 5;
+/// Threads that compute in the application, or wait for the interpreter lock.
+const COMPUTING_THREADS: usize = ABORTED + 1;
+/// Requests that wait in fibers.
+const WAITING_FIBERS: usize = ABORTED + 2;
+/// Those of them whose bodies have begun.
+const STREAMING_FIBERS: usize = ABORTED + 3;
 const HISTOGRAMS: usize = 16;
 const CLIENTS: usize = HISTOGRAMS + TIMES * histogram::WORDS;
 const SLOWEST: usize = CLIENTS + clients::WORDS;
@@ -108,7 +114,9 @@ impl WorkerMetrics {
         let metrics = Self { table, index, start };
         metrics.set(PID, std::process::id().into());
         metrics.set(STARTED_AT, unix_seconds());
-        metrics.set(BUSY_THREADS, 0);
+        for gauge in [BUSY_THREADS, COMPUTING_THREADS, WAITING_FIBERS, STREAMING_FIBERS] {
+            metrics.set(gauge, 0);
+        }
         metrics
     }
 
@@ -125,6 +133,17 @@ impl WorkerMetrics {
     /// How many of them are in the application.
     pub fn set_busy_threads(&self, threads: u32) {
         self.set(BUSY_THREADS, threads.into());
+    }
+
+    /// How many threads compute in the application.
+    pub fn set_computing_threads(&self, threads: u32) {
+        self.set(COMPUTING_THREADS, threads.into());
+    }
+
+    /// How many requests wait in fibers, and how many of them are in the midst of a body.
+    pub fn set_fibers(&self, waiting: u32, streaming: u32) {
+        self.set(WAITING_FIBERS, waiting.into());
+        self.set(STREAMING_FIBERS, streaming.into());
     }
 
     /// A request has its turn.
@@ -217,6 +236,18 @@ impl<'a> Counts<'a> {
 
     pub(super) fn busy_threads(self) -> u64 {
         self.at(BUSY_THREADS)
+    }
+
+    pub(super) fn computing_threads(self) -> u64 {
+        self.at(COMPUTING_THREADS)
+    }
+
+    pub(super) fn waiting_fibers(self) -> u64 {
+        self.at(WAITING_FIBERS)
+    }
+
+    pub(super) fn streaming_fibers(self) -> u64 {
+        self.at(STREAMING_FIBERS)
     }
 
     pub(super) fn requests(self) -> u64 {

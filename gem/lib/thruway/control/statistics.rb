@@ -37,6 +37,7 @@ module Thruway
       threads, busy, waiting = worker.values_at("threads", "busy_threads", "waiting").map(&:to_i)
       { backlog: waiting, running: threads, pool_capacity: [threads - busy, 0].max,
         busy_threads: busy + waiting, max_threads: threads,
+        **worker.slice("computing_requests", "waiting_requests", "streaming_requests"),
         requests_count: worker["requests"].to_i }
     end
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rb_sys::VALUE;
 use thruway_http1::{Request as Head, RequestFraming};
 use thruway_roles::{Role, WaitOutcome};
-use thruway_serve::{Exchange, Handler, SocketEvent, Ticket, tls};
+use thruway_serve::{Exchange, Handler, SocketEvent, Ticket, monotonic_us, tls};
 
 use super::context::Stage;
 use super::rack_engine::RackEngine;
@@ -15,6 +15,13 @@ use super::shared_engine::EventBuffer;
 use super::work::{Input, ReadyEvent, ReadyRequest};
 use crate::ruby::call::call;
 use crate::ruby::{Gvl, NIL, RString, Raised, is_true, number, thread};
+
+/// The line of the log for requests that wait while no thread is free.
+const NO_MORE_THREADS: &str =
+    "no more threads may start while requests wait: see `threads` in the configuration";
+
+/// The shortest time between two lines of the log about a limit.
+const LIMIT_LOG_INTERVAL_US: u64 = 10_000_000;
 
 /// Creates the environments of requests. The application is called after the engine is unlocked.
 struct Receive<'a> {
@@ -169,6 +176,16 @@ impl RackEngine {
         self.contexts.iter().for_each(|context| context.corks.set(false));
     }
 
+    /// Logs that a limit is reached, once in an interval.
+    pub(super) fn log_limit(&self, gvl: Gvl, text: &'static str) -> Result<(), Raised> {
+        let now_us = monotonic_us();
+        if now_us < self.next_limit_log_us.get() {
+            return Ok(());
+        }
+        self.next_limit_log_us.set(now_us + LIMIT_LOG_INTERVAL_US);
+        gvl.catch(|ruby| self.callbacks.log(ruby, RString::binary(gvl, text.as_bytes())))
+    }
+
     /// Runs between two calls of the application, if this thread still leads.
     pub(super) fn after_call(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) {
         if self.leadership.leads(me) {
@@ -187,8 +204,11 @@ impl RackEngine {
         }
     }
 
-    /// Logs failures of the engine.
+    /// Logs failures of the engine, and limits that were reached.
     pub(super) fn log_warnings(&self, gvl: Gvl) -> Result<(), Raised> {
+        if self.leadership.roles().take_at_limit() {
+            self.log_limit(gvl, NO_MORE_THREADS)?;
+        }
         loop {
             let warning = self.engine.lock().warning();
             let text = warning.map(|warning| RString::binary(gvl, warning.to_string().as_bytes()));

@@ -12,7 +12,7 @@ use rb_sys::VALUE;
 use thruway_roles::{FollowerBell, Role, WaitOutcome};
 use thruway_serve::monotonic_us;
 
-use super::context::Stage;
+use super::context::{Context, Stage};
 use super::fibers::pool::{FiberJob, FiberPool, Fibers};
 use super::fibers::scheduler::{FiberScheduler, TYPE as SCHEDULER_TYPE};
 use super::fibers::waiter::ReadyDescriptors;
@@ -30,6 +30,10 @@ const LOOK_US: u64 = 400_000;
 
 /// How often a fiber of an ending thread is made to raise an exception, if it goes on to wait.
 const ABANDON_ROUNDS: usize = 3;
+
+/// The line of the log for requests that wait while no fiber is free.
+const ALL_IN_USE: &str =
+    "all fibers are in use while requests wait: see `fibers` in the configuration";
 
 /// The exception in requests whose thread was killed.
 const ABANDONED: &str = "the thread that served this request has ended";
@@ -138,12 +142,16 @@ impl RackEngine {
                 continue;
             }
             if is_full {
+                if self.engine.lock().has_waiting() {
+                    self.log_limit(gvl, ALL_IN_USE)?;
+                }
                 self.wait_with_fibers(gvl, own, buffers, is_full)?;
                 continue;
             }
             self.ask_for_older(gvl, &mut buffers.events);
             match self.turn(gvl) {
                 Turn::Nothing if own.scheduler.task_count() == 0 => {
+                    self.tell_fibers(own);
                     self.wait(gvl, &mut buffers.events)?;
                 }
                 Turn::Nothing => self.wait_with_fibers(gvl, own, buffers, is_full)?,
@@ -309,6 +317,16 @@ impl RackEngine {
         gvl.catch(thread::check_interrupts)
     }
 
+    /// Counts the requests that wait in fibers, for the metrics.
+    fn tell_fibers(&self, own: OwnFibers<'_>) {
+        let threads = own.fibers.pools.len();
+        let in_use = own.fibers.in_use(self.contexts.len() - threads);
+        let of_fibers = if in_use == 0 { &[][..] } else { &self.contexts[threads..] };
+        let is_streaming = |context: &&Context| context.stage.get() == Stage::Streaming;
+        let streaming = of_fibers.iter().filter(is_streaming).count();
+        self.leadership.roles().load.observer().set_fibers(in_use, streaming);
+    }
+
     /// Raises Errno::EPIPE in the streams that wait while their clients are gone. It is called all the time, and looks
     /// now and then.
     fn end_deserted_streams(&self, gvl: Gvl, own: OwnFibers<'_>) {
@@ -317,6 +335,7 @@ impl RackEngine {
             return;
         }
         own.looked_us.set(now_us);
+        self.tell_fibers(own);
         for (number, task) in own.pool.tasks() {
             let context = &self.contexts[number];
             let is_stream =

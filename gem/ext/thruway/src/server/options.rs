@@ -183,6 +183,7 @@ impl Options {
             contexts: (0..threads + self.fibers).map(Context::new).collect(),
             fibers: (self.fibers > 0).then(|| Fibers::new(threads, threads..threads + self.fibers)),
             gathers: Cell::new(false),
+            next_limit_log_us: Cell::new(0),
             files,
             is_stopping: Cell::new(false),
             home: HomeProcess::current(),

@@ -39,6 +39,8 @@ pub(super) struct RackEngine {
     pub(super) fibers: Option<Fibers>,
     /// Whether a request in a fiber has gathered pieces since its fiber went on.
     pub(super) gathers: Cell<bool>,
+    /// The time before which the log tells of no limit again.
+    pub(super) next_limit_log_us: Cell<u64>,
     /// `None` without metrics, and where Ruby reports its pauses.
     pub(super) collections: Option<Totals>,
     pub(super) contexts: Vec<Context>,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use thruway_roles::{Activity, Bell, LoadObserver, SharedRoles};
+use thruway_roles::{Activity, Bell, LoadObserver, SharedRoles, UNSURE};
 use thruway_serve::{Board, Time, WorkerMetrics, monotonic_us};
 
 thread_local! {
@@ -60,6 +60,14 @@ impl Figures {
         }
     }
 
+    /// Sets how many requests wait in fibers, and how many of these are in the midst of a body.
+    pub(super) fn set_fibers(&self, waiting: usize, streaming: usize) {
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        if let Some(metrics) = &self.metrics {
+            metrics.set_fibers(count(waiting), count(streaming));
+        }
+    }
+
     /// Records the duration of a call of the application.
     pub(super) fn note_call(&self, took_us: u64) {
         if let Some(metrics) = &self.metrics {
@@ -87,6 +95,10 @@ impl Figures {
 
 impl LoadObserver for Figures {
     fn computing(&self, threads: u32) {
+        if let Some(metrics) = &self.metrics {
+            // Where that would have to be looked up, the leader counts.
+            metrics.set_computing_threads(if threads == UNSURE { 1 } else { threads });
+        }
         if let Some(board) = &self.board {
             board.set_computing(threads);
         }

@@ -129,6 +129,11 @@ impl Fibers {
         self.free.borrow().is_empty()
     }
 
+    /// The number of contexts in use, of `all`.
+    pub(in crate::server) fn in_use(&self, all: usize) -> usize {
+        all - self.free.borrow().len()
+    }
+
     pub(in crate::server) fn take_context(&self) -> Option<usize> {
         self.free.borrow_mut().pop()
     }
