@@ -21,6 +21,8 @@ mod handles;
 #[cfg(test)]
 mod locks;
 #[cfg(test)]
+mod media_model;
+#[cfg(test)]
 mod moves;
 #[cfg(test)]
 mod policy;

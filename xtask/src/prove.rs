@@ -2,6 +2,7 @@
 //! runs a few cases of each.
 
 mod mount_freshness;
+mod mount_media;
 mod policy;
 mod queue;
 
@@ -45,6 +46,8 @@ enum Proof {
     Preload,
     /// Changes behind a mount are seen through the mount
     MountFreshness,
+    /// A simulated media server on a mount of three disks loses nothing
+    MountMedia,
     /// No sequence of operations on a mount gives what its policy refuses
     Policy,
     /// An application that does what Ruby allows is served right, whatever the collector moves meanwhile
@@ -57,6 +60,9 @@ impl Prove {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         if let Proof::MountFreshness = self.what {
             return mount_freshness::prove(root, self.cases, self.seed);
+        }
+        if let Proof::MountMedia = self.what {
+            return mount_media::prove(root, self.cases, self.seed);
         }
         if let Proof::Policy = self.what {
             return policy::run(root, self.cases, self.seed);

@@ -47,7 +47,7 @@ impl Disks {
         is_done
     }
 
-    fn bind(&mut self, what: &Path, at: &Path) -> bool {
+    pub(super) fn bind(&mut self, what: &Path, at: &Path) -> bool {
         self.0.push(at.to_owned());
         call("mount", &[Path::new("--bind"), what, at])
     }

@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::foreign_words::{self, ForeignWord};
+
 /// The names under which the binary is this helper: of the type that users write, and of the type
 /// that the kernel shows.
 const NAMES: [&str; 2] = ["mount.thruway", "mount.fuse.thruway"];
@@ -159,8 +161,17 @@ impl<'a> Words<'a> {
         }
         translated.extend(self.access_times().map(|when| format!("--atime={when}").into()));
         for option in &self.options {
-            match translate_option(option) {
-                Some(word) => translated.extend(word),
+            if let Some(word) = translate_option(option) {
+                translated.extend(word);
+                continue;
+            }
+            let (name, value) = split_value(option);
+            match foreign_words::translate(name, value) {
+                Some(ForeignWord::Argument(word)) => translated.push(word),
+                Some(ForeignWord::Needless) => {}
+                Some(ForeignWord::Refused(instead)) => {
+                    return Err(format!("option {option}: {instead}"));
+                }
                 None if self.is_sloppy => {}
                 None => return Err(format!("unknown option {option}")),
             }
@@ -180,12 +191,16 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Our argument for an option, if it takes one; `None` is "not known".
-fn translate_option(option: &str) -> Option<Option<OsString>> {
-    let (name, value) = match option.split_once('=') {
+fn split_value(option: &str) -> (&str, Option<&str>) {
+    match option.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (option, None),
-    };
+    }
+}
+
+/// Our argument for an option, if it takes one; `None` is "not known".
+fn translate_option(option: &str) -> Option<Option<OsString>> {
+    let (name, value) = split_value(option);
     Some(match (name, value) {
         _ if name.starts_with("x-") || name.starts_with("X-") => None,
         ("remount", None) => None,
@@ -195,10 +210,14 @@ fn translate_option(option: &str) -> Option<Option<OsString>> {
         }
         ("ro", None) => Some("--read-only".into()),
         ("noexec", None) => Some("--no-exec".into()),
-        ("frozen" | "allow_other", None) => Some(format!("--{}", name.replace('_', "-")).into()),
+        ("xattr", Some(value)) => Some(format!("--xattr={}", foreign_words::xattr(value)?).into()),
+        ("frozen" | "allow_other" | "require_mount_point", None) => {
+            Some(format!("--{}", name.replace('_', "-")).into())
+        }
         (
-            "create" | "passthrough" | "transport" | "xattr" | "locks" | "changes"
-            | "entry_timeout" | "attribute_timeout" | "log" | "policy",
+            "create" | "passthrough" | "transport" | "locks" | "changes" | "entry_timeout"
+            | "attribute_timeout" | "log" | "policy" | "free_min" | "on_full" | "make_folders"
+            | "missing" | "missing_timeout" | "require_marker" | "sources",
             Some(value),
         ) => Some(format!("--{}={value}", name.replace('_', "-")).into()),
         _ => return None,
@@ -269,6 +288,25 @@ mod tests {
             "mount --internal-only -o remount,rw,noatime /a /b and /p.toml",
         );
         assert_translated("/a /b -o remount,frozen", "mount --internal-only -o remount,ro /a /b");
+    }
+
+    #[test]
+    fn a_line_of_mergerfs_becomes_one_of_ours() {
+        assert_translated(
+            "/mnt/disk*:/mnt/old=NC,50G /all -o category.create=mfs,minfreespace=2G,moveonenospc=true,\
+             cache.files=off,func.getattr=newest,xattr=passthrough,fsname=pool",
+            "thruway mount --nonempty --suid --dev --create=most-free --free-min=2G --on-full=move \
+             --xattr=on -- /mnt/disk* /mnt/old=NC,50G /all",
+        );
+        assert_translated(
+            "/a:/b /c -o nosuid,nodev,missing=wait,missing_timeout=5,require_mount_point",
+            "thruway mount --nonempty --missing=wait --missing-timeout=5 --require-mount-point -- /a /b /c",
+        );
+        let refused = translated("/a:/b /c -s -o category.search=newest").unwrap_err();
+        assert!(
+            refused.starts_with("option category.search=newest: the first source"),
+            "{refused}"
+        );
     }
 
     #[test]

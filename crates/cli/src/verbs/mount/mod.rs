@@ -2,6 +2,7 @@
 
 mod create;
 mod failure;
+mod foreign_words;
 pub(crate) mod helper;
 mod log;
 mod relocate;

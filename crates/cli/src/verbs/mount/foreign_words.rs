@@ -1,0 +1,303 @@
+//! The words of mergerfs and bindfs in fstab: what they become here, or the word that replaces them.
+
+use std::ffi::OsString;
+
+/// The meaning of an option of another program.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ForeignWord {
+    /// The same as this argument of ours.
+    Argument(OsString),
+    /// What it asks for is always so here, or it tunes what is not there.
+    Needless,
+    /// Not possible, or named otherwise: what to do.
+    Refused(String),
+}
+
+/// Create policies of mergerfs, and ours.
+const POLICIES: [(&str, &str); 18] = [
+    ("ff", "first"),
+    ("mfs", "most-free"),
+    ("lfs", "least-free"),
+    ("lus", "least-used"),
+    ("rand", "random"),
+    ("pfrd", "random-by-free"),
+    ("epff", "parent-first"),
+    ("epmfs", "parent-most-free"),
+    ("eplfs", "parent-least-free"),
+    ("eplus", "parent-least-used"),
+    ("eprand", "parent-random"),
+    ("eppfrd", "parent-random-by-free"),
+    ("mspmfs", "near-most-free"),
+    ("msplfs", "near-least-free"),
+    ("msplus", "near-least-used"),
+    ("msppfrd", "near-random-by-free"),
+    ("erofs", "none"),
+    ("mspff", "near-first"),
+];
+
+/// Options without a value, and options with any value, that have nothing to change here.
+const NEEDLESS: [&str; 46] = [
+    "async_read",
+    "atomic_o_trunc",
+    "auto_cache",
+    "auto_unmount",
+    "big_writes",
+    "cache.attr",
+    "cache.entry",
+    "cache.files",
+    "cache.files.process-names",
+    "cache.negative_entry",
+    "cache.readdir",
+    "cache.statfs",
+    "cache.symlinks",
+    "cache.writeback",
+    "direct-io-allow-mmap",
+    "direct_io",
+    "dropcacheonclose",
+    "export-support",
+    "flush-on-close",
+    "fsname",
+    "fuse_msg_size",
+    "handle-killpriv",
+    "handle-killpriv-v2",
+    "hard_remove",
+    "inodecalc",
+    "kernel_cache",
+    "kernel-permissions-check",
+    "lazy-umount-mountpoint",
+    "max_readahead",
+    "multithreaded",
+    "nonempty",
+    "parallel-direct-writes",
+    "pin-threads",
+    "posix_acl",
+    "process-thread-count",
+    "process-thread-queue-depth",
+    "read-thread-count",
+    "readahead",
+    "readdir",
+    "scheduling-priority",
+    "security_capability",
+    "splice_move",
+    "splice_read",
+    "splice_write",
+    "threads",
+    "use_ino",
+];
+
+/// Options with these values ask for what is always so here.
+const ALREADY_SO: [(&str, &[&str]); 12] = [
+    ("branches-mount-timeout", &["0"]),
+    ("branches-mount-timeout-fail", &["true", "false"]),
+    ("category.action", &["all", "epall"]),
+    ("category.search", &["ff"]),
+    ("follow-symlinks", &["never"]),
+    ("func.getattr", &["newest", "combined"]),
+    ("link-exdev", &["passthrough"]),
+    ("link_cow", &["false"]),
+    ("nullrw", &["false"]),
+    ("rename-exdev", &["passthrough"]),
+    ("statfs", &["base"]),
+    ("symlinkify", &["false"]),
+];
+
+/// Names of options that are refused, the first one that matches, and what replaces them.
+const REFUSED: [(&[&str], &str); 13] = [
+    (
+        &[
+            "category.search",
+            "func.access",
+            "func.getattr",
+            "func.getxattr",
+            "func.listxattr",
+            "func.open",
+            "func.readlink",
+        ],
+        "the first source that has a name wins, and folders have the newest times: order the sources",
+    ),
+    (
+        &["category.action", "func."],
+        "a change is made in every source that has the name; new files go where create= says",
+    ),
+    (&["branches-mount-timeout"], "missing=wait,missing_timeout=SECONDS,require_mount_point"),
+    (&["branches", "srcmounts"], "name the sources in the first field of fstab"),
+    (&["statfs_ignore"], "df leaves out sources that take no new files by itself"),
+    (&["statfs"], "df shows the sum of all file systems (statfs=base)"),
+    (
+        &["follow-symlinks", "resolve-symlinks"],
+        "links are shown as links; bind-mount the folders that they lead to",
+    ),
+    (
+        &["rename-exdev", "link-exdev"],
+        "a rename or link makes the folder on the file's disk instead (make_folders=on)",
+    ),
+    (
+        &["umask", "uid", "gid"],
+        "owners and modes are those of the sources; chmod and chown change them",
+    ),
+    (&["allow_root"], "allow_other"),
+    (&["delete-deny", "rename-deny"], "a policy with the verdict read-only"),
+    (
+        &[
+            "map",
+            "force-user",
+            "force-group",
+            "mirror",
+            "mirror-only",
+            "perms",
+            "create-for-user",
+            "create-for-group",
+            "create-with-perms",
+            "chown-",
+            "chgrp-",
+            "chmod-",
+            "uid-offset",
+            "gid-offset",
+            "realistic-permissions",
+        ],
+        "owners and modes are those of the sources",
+    ),
+    (
+        &[
+            "symlinkify",
+            "nullrw",
+            "link_cow",
+            "hide-hard-links",
+            "block-devices-as-files",
+            "enable-lock-forwarding",
+            "disable-lock-forwarding",
+            "ctime-from-mtime",
+            "enable-ioctl",
+        ],
+        "there is nothing of the kind; for locks: locks=shared",
+    ),
+];
+
+/// Translates an option of mergerfs or bindfs; `None` if it is one of neither.
+pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> {
+    use ForeignWord::{Argument, Needless, Refused};
+    let is_so = |(known, values): &(&str, &[&str])| {
+        *known == name && value.is_some_and(|value| values.contains(&value))
+    };
+    if NEEDLESS.contains(&name) || ALREADY_SO.iter().any(is_so) {
+        return Some(Needless);
+    }
+    let is_on = !matches!(value, Some("false" | "0" | "off" | "no" | "none"));
+    let argument = |text: String| Some(Argument(text.into()));
+    match (name, value) {
+        (
+            "category.create" | "func.create" | "func.mkdir" | "func.mknod" | "func.symlink",
+            Some(policy),
+        ) => {
+            return Some(create(policy));
+        }
+        (
+            "func.getattr" | "func.getxattr" | "func.listxattr" | "func.open" | "func.readlink"
+            | "func.access",
+            Some("ff"),
+        )
+        | ("statfs_ignore", Some("none"))
+        | ("no-allow-other", None) => return Some(Needless),
+        (name, Some("all" | "epall")) if name.starts_with("func.") => return Some(Needless),
+        ("minfreespace", Some(bytes)) => return argument(format!("--free-min={bytes}")),
+        ("moveonenospc", _) => {
+            return argument(format!("--on-full={}", if is_on { "move" } else { "fail" }));
+        }
+        ("ignorepponrename", _) => {
+            return argument(format!("--make-folders={}", if is_on { "on" } else { "off" }));
+        }
+        ("passthrough.io", Some("off")) => return argument("--passthrough=off".into()),
+        ("passthrough.io", Some("ro" | "wo" | "rw")) => return argument("--passthrough=on".into()),
+        ("xattr-none", None) => return argument("--xattr=off".into()),
+        _ => {}
+    }
+    // A name that ends in a dot or a dash stands for all that begin with it.
+    let matches =
+        |known: &&str| *known == name || known.ends_with(['.', '-']) && name.starts_with(*known);
+    let refused = REFUSED.iter().find(|(names, _)| names.iter().any(matches))?;
+    Some(Refused(refused.1.into()))
+}
+
+fn create(policy: &str) -> ForeignWord {
+    match POLICIES.iter().find(|(theirs, _)| *theirs == policy) {
+        Some((_, ours)) => ForeignWord::Argument(format!("--create={ours}").into()),
+        None => ForeignWord::Refused(format!(
+            "there is no policy {policy}: a new file is made in one source (create=, thruway help mount)"
+        )),
+    }
+}
+
+/// Translates a value of `xattr`.
+pub(super) fn xattr(value: &str) -> Option<&'static str> {
+    match value {
+        "on" | "passthrough" => Some("on"),
+        "off" | "nosys" | "noattr" => Some("off"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_mergerfs_become_ours() {
+        let argument = |text: &str| Some(ForeignWord::Argument(text.into()));
+        for (theirs, ours) in POLICIES {
+            assert_eq!(
+                translate("category.create", Some(theirs)),
+                argument(&format!("--create={ours}"))
+            );
+        }
+        assert_eq!(translate("minfreespace", Some("50G")), argument("--free-min=50G"));
+        assert_eq!(translate("moveonenospc", Some("true")), argument("--on-full=move"));
+        assert_eq!(translate("moveonenospc", Some("pfrd")), argument("--on-full=move"));
+        assert_eq!(translate("moveonenospc", Some("false")), argument("--on-full=fail"));
+        assert_eq!(translate("ignorepponrename", Some("false")), argument("--make-folders=off"));
+        assert_eq!(translate("cache.files", Some("off")), Some(ForeignWord::Needless));
+        assert_eq!(translate("sync", None), None);
+    }
+
+    #[test]
+    fn each_row_of_the_page_is_so() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto/from_mergerfs.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let table = page.split("| option of mergerfs | here |").nth(1).unwrap();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let mut count = 0;
+        for row in rows {
+            let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let (name, value) = cells[0].trim_matches('`').split_once('=').unwrap();
+            match (translate(name, Some(value)), cells[1]) {
+                (Some(ForeignWord::Needless), "always so")
+                | (Some(ForeignWord::Refused(_)), "refused") => {}
+                (Some(ForeignWord::Argument(argument)), ours) => {
+                    assert_eq!(argument, format!("--{}", ours.trim_matches('`')).as_str(), "{row}");
+                }
+                (word, _) => panic!("{row}: {word:?}"),
+            }
+            count += 1;
+        }
+        assert!(count > 40, "{count} rows");
+    }
+
+    #[test]
+    fn what_would_change_the_meaning_is_refused_with_what_replaces_it() {
+        for (name, value) in [
+            ("category.create", Some("all")),
+            ("category.create", Some("newest")),
+            ("category.search", Some("newest")),
+            ("func.rename", Some("ff")),
+            ("follow-symlinks", Some("all")),
+            ("symlinkify", Some("true")),
+            ("nullrw", Some("true")),
+            ("force-user", Some("jo")),
+            ("map", Some("a/b")),
+            ("umask", Some("022")),
+            ("statfs", Some("full")),
+            ("branches-mount-timeout", Some("30")),
+        ] {
+            assert!(matches!(translate(name, value), Some(ForeignWord::Refused(_))), "{name}");
+        }
+    }
+}
