@@ -61,6 +61,25 @@ class HooksTest < Minitest::Test
     false
   end
 
+  def test_a_hook_may_send_requests_to_the_server_that_has_booted
+    KINDS.each do |arguments|
+      write("config.ru", HELLO)
+      write("config/puma.rb", <<~RUBY)
+        bind "unix://#{@folder}/own.sock"
+        after_booted do
+          client = UNIXSocket.new("#{@folder}/own.sock")
+          client.write("GET / HTTP/1.0\\r\\n\\r\\n")
+          File.write("warm", client.wait_readable(#{PATIENCE_SECONDS}) ? client.gets : "no answer")
+        end
+      RUBY
+      pid = start(*arguments, port: [])
+      eventually { File.exist?("#{@folder}/warm") && !File.empty?("#{@folder}/warm") }
+      assert_equal "HTTP/1.1 200 OK\r\n", File.read("#{@folder}/warm")
+      assert_predicate stop(pid), :success?
+      File.delete("#{@folder}/warm")
+    end
+  end
+
   def test_a_hook_after_the_end_does_not_change_the_status
     KINDS.product(DEEDS.values).each do |arguments, deed|
       misbehave(%w[after_stopped], deed)

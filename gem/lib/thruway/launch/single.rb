@@ -25,10 +25,11 @@ module Thruway
       @server.engine.import(@previous.connections) if @previous&.connections
       Signals.trap_stop { stop }
       Signals.trap_orders { |order| take_order(order) }
+      serving = serve
       yield
       @launcher.notifier.ready
       follow_orders
-      @launcher.notifier.while_alive { @server.run }
+      @launcher.notifier.while_alive { serving.join }
       become_next if @next
     end
 
@@ -57,6 +58,17 @@ module Thruway
     def purge(pattern) = @server.engine.purge(pattern)
 
     private
+
+    # Serves in a thread: hooks of the start run in the main one, and may send requests to the
+    # server.
+    def serve
+      Thread.new do
+        Thread.current.name = "thruway-server"
+        # `join` raises it again.
+        Thread.current.report_on_exception = false
+        @server.run
+      end
+    end
 
     def configuration = @launcher.configuration
 
