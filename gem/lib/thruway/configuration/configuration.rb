@@ -194,7 +194,7 @@ module Thruway
 
     # Whether something may look into the server as Puma's plugins do: a plugin, or one of the
     # `PUMA_GEMS` in the configuration file.
-    def shows_puma? = plugins.any? || source.any? { |text| PUMA_GEMS.match?(text) }
+    def shows_puma? = plugins.any? || source.any? { |text| PUMA_GEMS.match?(text.b) }
 
     # The load of the server, including all its workers.
     def load_signal = @load_signal ||= LoadSignal.new
