@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod acme;
+#[cfg(target_os = "linux")]
 mod browser;
 #[cfg(target_os = "linux")]
 mod cable;

@@ -23,6 +23,24 @@ pub fn localhost(folder: &Path) -> Pair {
     make(folder, "localhost", "DNS:localhost,DNS:*.a.example,IP:127.0.0.1,IP:::1")
 }
 
+/// Creates an authority, and a certificate for `localhost` that the authority has issued. The authority's own
+/// certificate is `ca.pem`.
+///
+/// # Panics
+/// If openssl is missing, or the folder is not writable.
+#[must_use]
+pub fn issued_for_localhost(folder: &Path) -> Pair {
+    let script = "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=tests
+        openssl req -newkey rsa:2048 -nodes -keyout key.pem -out request.pem -subj /CN=localhost
+        printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\\nbasicConstraints=CA:FALSE\\n' >extensions
+        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -out cert.pem -days 2 \\
+            -extfile extensions";
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-euc", script]).current_dir(folder).output().expect("sh starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Pair { certificate: folder.join("cert.pem"), key: folder.join("key.pem") }
+}
+
 /// Creates a certificate for `b.example`.
 ///
 /// # Panics

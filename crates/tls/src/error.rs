@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use thruway_sys::printable;
 
 /// The file or the setting that cannot be used, and the reason.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Error {
     file: Option<PathBuf>,
     reason: String,

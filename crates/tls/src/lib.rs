@@ -7,11 +7,13 @@
 //!
 //! 1. [`Options`]: the TLS parameters in a listener's address.
 //! 2. `server`: the [`ServerContext`], which creates sessions, and reloads its files when they change.
-//! 3. `certificates`: the choice of a certificate for a client. `files`: loading and checking files.
-//! 4. `tickets`: the keys of session tickets, in memory that workers share.
-//! 5. `session`: the state of a connection. `client`: the sessions of a load generator.
+//! 3. [`AcmeFolder`]: where certificates are that an ACME agent keeps.
+//! 4. `certificates`: the choice of a certificate for a client. `files`: loading and checking files.
+//! 5. `tickets`: the keys of session tickets, in memory that workers share.
+//! 6. `session`: the state of a connection. `client`: the sessions of a load generator.
 #![forbid(unsafe_code)]
 
+mod acme_folder;
 mod certificates;
 mod client;
 mod error;
@@ -22,9 +24,11 @@ mod server;
 mod session;
 mod tickets;
 
+pub use acme_folder::AcmeFolder;
+pub use certificates::{checked_certificate, install_provider};
 pub use client::{ClientContext, ClientOptions, Trust};
 pub use error::Error;
-pub use options::{Options, Verify};
+pub use options::{Automatic, Options, Verify, percent_decoded};
 pub use server::ServerContext;
 pub use session::{OpenError, RECORD_BYTES_MAX, Session};
 pub use tickets::TicketKeys;

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use crate::AcmeFolder;
+
 /// The maximum number of certificates of a listener, since each handshake may check all of them.
 pub(crate) const CERTIFICATES_MAX: usize = 256;
 
@@ -19,11 +21,22 @@ pub enum Verify {
     ForcePeer,
 }
 
+/// Certificates that an ACME agent obtains and renews. Each of them may be missing at first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Automatic {
+    /// The folder in which the agent keeps them.
+    pub folder: AcmeFolder,
+    /// The names, in lower case. The certificate of the first one is for clients that request no name.
+    pub names: Vec<String>,
+}
+
 /// The certificates of a listener, and the requirements on clients. The parameters have the names that Puma uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// The file of each certificate and the file of its key. The first pair is for clients that request no name.
     pub certificates: Vec<(PathBuf, PathBuf)>,
+    /// The certificates that an ACME agent keeps, if there is one.
+    pub automatic: Option<Automatic>,
     /// The certificates of the authorities that sign clients' certificates.
     pub ca: Option<PathBuf>,
     /// Whether clients authenticate with certificates.
@@ -48,6 +61,14 @@ impl Options {
                 let last = last.filter(|(_, key)| key.as_os_str().is_empty());
                 last.ok_or("key= follows its cert=")?.1 = path(value);
             }
+            "acme" => {
+                let folder = AcmeFolder::new(path(value));
+                self.automatic = Some(Automatic { folder, names: Vec::new() });
+            }
+            "acme_name" => {
+                let automatic = self.automatic.as_mut().ok_or("acme_name= follows acme=")?;
+                automatic.names.push(value.to_owned());
+            }
             "ca" => self.ca = Some(path(value)),
             "verify_mode" => self.verify = verify(value)?,
             "no_tlsv1" | "no_tlsv1_1" if matches!(value, "true" | "") => {}
@@ -66,7 +87,7 @@ impl Options {
     /// # Errors
     /// No certificate is given, or clients are verified without authorities.
     pub fn finish(mut self) -> Result<Self, String> {
-        if self.certificates.is_empty() {
+        if self.certificates.is_empty() && self.automatic.is_none() {
             return Err("names no certificate: add ?cert=FILE&key=FILE".into());
         }
         if self.certificates.len() > CERTIFICATES_MAX {
@@ -93,8 +114,13 @@ fn verify(value: &str) -> Result<Verify, String> {
     }
 }
 
-/// Percent-decodes a path, as `%20` stands for a space. Malformed escapes stay as they are.
 fn path(value: &str) -> PathBuf {
+    PathBuf::from(OsString::from_vec(percent_decoded(value)))
+}
+
+/// Decodes a value, in which `%20` stands for a space. Malformed escapes stay as they are.
+#[must_use]
+pub fn percent_decoded(value: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -111,7 +137,7 @@ fn path(value: &str) -> PathBuf {
             }
         }
     }
-    PathBuf::from(OsString::from_vec(bytes))
+    bytes
 }
 
 #[cfg(test)]

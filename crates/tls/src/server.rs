@@ -12,7 +12,7 @@ use rustls::version::{TLS12, TLS13};
 
 use crate::certificates::Certificates;
 use crate::files::{self, Stamp};
-use crate::session::HTTP2;
+use crate::session::{ACME, HTTP2};
 use crate::tickets::Tickets;
 use crate::{Error, Options, Session, TicketKeys, Verify};
 
@@ -56,6 +56,12 @@ impl ServerContext {
         connection.map(|connection| Session::new(connection.into())).map_err(Error::setting)
     }
 
+    /// Whether a client that requests this name gets its certificate.
+    #[must_use]
+    pub fn has_certificate(&self, name: &str) -> bool {
+        self.certificates.has(name)
+    }
+
     /// Reads the files again if one of them has changed since the last read. Existing sessions are not affected.
     ///
     /// # Errors
@@ -88,7 +94,10 @@ impl ServerContext {
 
 fn stamps(options: &Options) -> Vec<Option<Stamp>> {
     let pairs = options.certificates.iter().flat_map(|(certificate, key)| [certificate, key]);
-    pairs.chain(&options.ca).map(|path: &PathBuf| files::stamp(path)).collect()
+    let automatic = options.automatic.iter().flat_map(|automatic| {
+        automatic.names.iter().map(|name| files::stamp(&automatic.folder.certificate(name)))
+    });
+    pairs.chain(&options.ca).map(|path: &PathBuf| files::stamp(path)).chain(automatic).collect()
 }
 
 fn config(
@@ -112,7 +121,9 @@ fn config(
     };
     let mut config = builder.with_cert_resolver(Arc::<Certificates>::clone(certificates));
     let protocols = &PROTOCOLS[usize::from(!has_http2)..];
-    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    let challenge = options.automatic.is_some().then_some(ACME);
+    let protocols = protocols.iter().copied().chain(challenge);
+    config.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
     config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
     config.ticketer = Arc::new(Tickets::new(Arc::clone(keys), rules(options, &authorities)));
     Ok(Arc::new(config))

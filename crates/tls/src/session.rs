@@ -16,6 +16,9 @@ const SEALED_BYTES_MAX: usize = 64 << 10;
 /// The name of HTTP/2 in ALPN.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
+/// The name in ALPN by which an authority asks for the answer to a challenge (RFC 8737, 6.2).
+pub(crate) const ACME: &[u8] = b"acme-tls/1";
+
 /// The first byte of any record: change of cipher, alert, handshake or data.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 0x14..=0x17;
 
@@ -181,6 +184,12 @@ impl Session {
     #[must_use]
     pub fn speaks_http2(&self) -> bool {
         self.connection.alpn_protocol() == Some(HTTP2)
+    }
+
+    /// Whether the peer is an authority that has seen the answer to its challenge, and wants nothing else.
+    #[must_use]
+    pub fn is_acme_challenge(&self) -> bool {
+        self.connection.alpn_protocol() == Some(ACME)
     }
 
     /// Whether the peer has announced that it sends no more bytes.

@@ -13,7 +13,20 @@ module Thruway
                 "--request-line-limit" => :request_line_bytes_max,
                 "--head-limit" => :head_bytes_max,
                 "--head-fields-limit" => :head_fields_max, "--cache" => :cache_bytes_max,
-                "--cache-item-limit" => :cache_item_bytes_max }.freeze
+                "--cache-item-limit" => :cache_item_bytes_max,
+                "--https-port" => :https_port, "--hsts" => :hsts_seconds }.freeze
+
+    # Options whose value is a text, and the settings that they change.
+    TEXTS = { "--acme-directory" => :acme_directory, "--acme-eab-kid" => :acme_eab_kid,
+              "--https-redirect" => :https_redirect, "--program" => :program }.freeze
+
+    # Options whose value is a path in the folder of the command.
+    PATHS = { "--acme-ca" => :acme_ca, "--acme-eab-key-file" => :acme_eab_key_file,
+              "--acme-storage" => :acme_storage }.freeze
+
+    # Options that may be repeated, and the settings that collect their values.
+    LISTS = { "--acme-domain" => :acme_domains, "--acme-contact" => :acme_contacts,
+              "--acme-challenge" => :acme_challenges }.freeze
 
     # Options without a value, and the settings that they change.
     SWITCHES = { "--status" => [:status_page, true], "--no-http2" => [:http2, false] }.freeze
@@ -103,6 +116,12 @@ module Thruway
       options = @configuration.options
       if NUMBERS.key?(option)
         options[NUMBERS[option]] = Integer(value, 10)
+      elsif TEXTS.key?(option)
+        options[TEXTS[option]] = value
+      elsif PATHS.key?(option)
+        options[PATHS[option]] = File.expand_path(value)
+      elsif LISTS.key?(option)
+        options[LISTS[option]] = [*options[LISTS[option]], value]
       elsif (action = ACTIONS[option])
         send(action, value)
       else

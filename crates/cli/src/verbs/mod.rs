@@ -2,6 +2,8 @@
 //! that boot Ruby.
 
 #[cfg(target_os = "linux")]
+mod certificates;
+#[cfg(target_os = "linux")]
 mod ctl;
 #[cfg(target_os = "linux")]
 mod doctor;
@@ -56,6 +58,8 @@ enum Verb {
     Serve(serve::Serve),
     #[cfg(target_os = "linux")]
     Ctl(ctl::Ctl),
+    #[cfg(target_os = "linux")]
+    Certificates(certificates::Certificates),
     Expand(expand::Expand),
     #[cfg(target_os = "linux")]
     Trace(trace::Trace),
@@ -77,6 +81,9 @@ enum Verb {
     #[cfg(target_os = "linux")]
     #[command(name = thruway_mount::INNER_VERB, hide = true)]
     MountProcess(mount::MountProcess),
+    #[cfg(target_os = "linux")]
+    #[command(name = serve::AGENT_VERB, hide = true)]
+    CertificateAgent(certificates::CertificateAgent),
 }
 
 /// The command line of `thruway run`. It is typed all day, and the options of all verbs take 1.3 MB more.
@@ -122,6 +129,8 @@ impl Thruway {
             Verb::Serve(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Ctl(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Certificates(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Trace(verb) => verb.run(),
@@ -142,6 +151,8 @@ impl Thruway {
             Verb::Man(verb) => verb.run(Thruway::command()),
             #[cfg(target_os = "linux")]
             Verb::MountProcess(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::CertificateAgent(verb) => verb.run(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `thruway serve`: serves a folder or a Rack application.
 
+mod acme;
 mod folder;
 mod options;
 mod puma;
@@ -10,6 +11,7 @@ use std::path::Path;
 use thruway_serve::monotonic_us;
 
 use crate::output::Answer;
+pub(crate) use acme::{AGENT_VERB, AcmeOptions};
 pub(crate) use options::Serve;
 pub(crate) use puma::advise;
 

@@ -137,6 +137,12 @@ impl Engine {
         store.metrics.clone_from(&metrics);
         store.cache = cache_of(&store.settings, worker.as_ref())?.map(Box::new);
         store.observed_as = listeners.iter().map(host_of).collect();
+        if listeners.iter().any(|listener| listener.site().is_some()) {
+            store.sites = listeners.iter().map(|listener| listener.site().cloned()).collect();
+        }
+        if listeners.iter().any(|listener| listener.hsts_s().is_some()) {
+            store.hsts = listeners.iter().map(hsts_of).collect();
+        }
         store.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
             store,
@@ -423,6 +429,12 @@ fn host_of(listener: &Listener) -> Option<String> {
         Address::Tcp { host, .. } => Some(host.clone()),
         Address::Unix { .. } => None,
     }
+}
+
+/// The field that a listener adds to its responses (RFC 6797).
+fn hsts_of(listener: &Listener) -> Option<Vec<u8>> {
+    let seconds = listener.hsts_s()?;
+    Some(format!("Strict-Transport-Security: max-age={seconds}\r\n").into_bytes())
 }
 
 /// Whether the server drains, and has no connection left.

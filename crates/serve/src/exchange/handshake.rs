@@ -43,6 +43,9 @@ pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
         return drop(guard.close());
     }
     let Some(session) = session.filter(|session| !session.is_handshaking()) else { return };
+    if session.is_acme_challenge() {
+        return drop(guard.close());
+    }
     let speaks_http2 = session.speaks_http2();
     connection.state = State::Waiting;
     connection.since_ms = now_ms;
@@ -57,9 +60,7 @@ pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
 fn begin_handshake(connection: &mut EntryMut<'_>) {
     let (id, listener) = (connection.id(), connection.listener);
     let store = &mut *connection.store;
-    if let Err(error) = store.tls.look(store.clock.now_ms) {
-        store.warn("take over changed certificates", io::Error::other(error));
-    }
+    store.look_at_certificates();
     let context = store.tls.contexts.get(usize::from(listener)).and_then(Option::as_ref);
     match context.map(ServerContext::begin) {
         Some(Ok(session)) => store.slab[id].set_session(Some(session)),

@@ -8,8 +8,9 @@
 //! 4. `fairness`, `admission`, `request_start`: whether a whole request is served now, waits, or is refused.
 //! 5. `closing`: how a connection ends when its time is over or its client breaks a rule.
 //! 6. `http2`, `upgraded`: the same for streams of HTTP/2, and for WebSockets and server-sent events.
-//! 7. `cached`: responses from the cache, and into it.
-//! 8. `counting`: where requests are counted. `observer`: the responses on listeners for metrics.
+//! 7. `secure_site`: challenges of an ACME authority, and redirections to HTTPS.
+//! 8. `cached`: responses from the cache, and into it.
+//! 9. `counting`: where requests are counted. `observer`: the responses on listeners for metrics.
 
 pub(crate) mod admission;
 pub(crate) mod cached;
@@ -24,4 +25,5 @@ pub(crate) mod proxy_head;
 pub(crate) mod reading;
 pub(crate) mod request_start;
 pub(crate) mod response;
+pub(crate) mod secure_site;
 pub(crate) mod upgraded;

@@ -17,6 +17,7 @@ use crate::exchange::http2::begin;
 use crate::exchange::observer;
 use crate::exchange::proxy_head;
 use crate::exchange::response::ResponseWriter;
+use crate::exchange::secure_site;
 use crate::output::QUANTUM_BYTES;
 use crate::store::entry_mut::EntryMut;
 
@@ -149,6 +150,10 @@ fn take_head<'a>(
     }
     if admission::is_health_check(entry.store, &request) {
         admission::tell_health(entry, &request, rest);
+        return None;
+    }
+    if let Some(own) = secure_site::response_to(&mut entry, &request) {
+        secure_site::respond(entry, &request, rest, &own);
         return None;
     }
     if entry.store.cache.is_some() {

@@ -1,5 +1,6 @@
 //! Responses: whole ones, and those whose body is written piece by piece.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -184,6 +185,7 @@ impl<'a> ResponseWriter<'a> {
             return WriteOutcome::Gone;
         };
         let is_last = guard.closes_after_response();
+        let head = &secured(guard.store, guard.listener, head)[..];
         let entry = &mut *guard;
         if !matches!(entry.state, State::Handling) {
             return WriteOutcome::Gone;
@@ -325,6 +327,7 @@ impl<'a> ResponseWriter<'a> {
         counting::note_status(&mut guard, response.head);
         counting::end(&mut guard);
         let is_last = guard.closes_after_response();
+        let head = secured(guard.store, guard.listener, response.head);
         let entry = &mut *guard;
         entry.state = State::Responding;
         entry.is_persistent = response.plan.is_persistent && !is_last;
@@ -332,12 +335,29 @@ impl<'a> ResponseWriter<'a> {
             ResponseFraming::Empty => Payload::Empty,
             _ => response.payload,
         };
-        let flushed = entry.deliver(response.head, payload, turn_bytes);
+        let flushed = entry.deliver(&head, payload, turn_bytes);
         if self.corks && output::parent_of(entry).is_some() {
             return output::cork(guard);
         }
         go_on(guard, flushed);
     }
+}
+
+/// Adds the field for browsers that are to use nothing but TLS, if the listener has one, and the head none of its own.
+/// A short body may follow the head.
+fn secured<'h>(store: &Store, listener: u16, head: &'h [u8]) -> Cow<'h, [u8]> {
+    const NAME: &[u8] = b"strict-transport-security:";
+    let line = store.hsts.get(usize::from(listener)).and_then(Option::as_ref);
+    let Some(line) = line else { return Cow::Borrowed(head) };
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let status_bytes = lines.next().map_or(0, <[u8]>::len);
+    let is_own =
+        |line: &[u8]| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+    if lines.take_while(|line| line.len() > 2).any(is_own) {
+        return Cow::Borrowed(head);
+    }
+    let (status, rest) = head.split_at(status_bytes);
+    Cow::Owned([status, line, rest].concat())
 }
 
 /// The backlog of the response, if the connection is still open.

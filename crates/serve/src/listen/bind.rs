@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thruway_tls::Options as TlsOptions;
 
 use crate::listen::address::Address;
+use crate::listen::secure_site::{self, SecureSite};
 
 /// Connections that may wait to be accepted; the system's own limit applies as well.
 const BACKLOG: i32 = 1024;
@@ -29,11 +30,25 @@ pub struct Bind {
     pub mode: Option<u32>,
     /// Certificates, and what else `ssl://` says; none for `tcp://` and `unix://`.
     pub tls: Option<Arc<TlsOptions>>,
+    /// How long browsers are to use nothing but TLS for this host, in seconds (`?hsts=`, TLS only).
+    pub hsts_s: Option<u64>,
+    /// The site whose requests belong to a listener that speaks TLS, if it has its certificates from an ACME agent
+    /// (`?acme=`, TCP only).
+    pub site: Option<Arc<SecureSite>>,
 }
 
 impl From<Address> for Bind {
     fn from(address: Address) -> Self {
-        Self { address, backlog: BACKLOG, low_latency: true, umask: 0, mode: None, tls: None }
+        Self {
+            address,
+            backlog: BACKLOG,
+            low_latency: true,
+            umask: 0,
+            mode: None,
+            tls: None,
+            hsts_s: None,
+            site: None,
+        }
     }
 }
 
@@ -54,6 +69,7 @@ impl FromStr for Bind {
         let is_unix = matches!(address, Address::Unix { .. });
         let mut tls = place.starts_with("ssl://").then(TlsOptions::default);
         let mut bind = Self::from(address);
+        let mut site = None;
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let wrong = || format!("{parameter:?} is not understood in {place}");
@@ -62,7 +78,15 @@ impl FromStr for Bind {
             {
                 continue;
             }
+            if tls.is_none()
+                && !is_unix
+                && secure_site::take(&mut site, name, value)
+                    .map_err(|wrong| format!("{place}: {wrong}"))?
+            {
+                continue;
+            }
             match name {
+                "hsts" if tls.is_some() => bind.hsts_s = Some(value.parse().map_err(|_| wrong())?),
                 "backlog" => bind.backlog = value.parse().map_err(|_| wrong())?,
                 "low_latency" if !is_unix => bind.low_latency = value != "false",
                 "umask" if is_unix => bind.umask = integer(value).ok_or_else(wrong)?,
@@ -78,6 +102,7 @@ impl FromStr for Bind {
             }
         }
         let tls = tls.map(TlsOptions::finish).transpose();
+        bind.site = site.map(Arc::new);
         bind.tls = tls.map_err(|wrong| format!("{place} {wrong}"))?.map(Arc::new);
         Ok(bind)
     }

@@ -22,6 +22,7 @@ use thruway_tls::{Options as TlsOptions, ServerContext, TicketKeys};
 use crate::error::Error;
 use crate::listen::address::Address;
 use crate::listen::bind::Bind;
+use crate::listen::secure_site::SecureSite;
 
 /// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
 /// as BBR, pace their packets, and a timer a packet costs more than its bytes.
@@ -51,6 +52,8 @@ pub struct Listener {
     socket: OwnedFd,
     address: Address,
     tls: Option<Arc<TlsOptions>>,
+    hsts_s: Option<u64>,
+    site: Option<Arc<SecureSite>>,
 }
 
 impl Listener {
@@ -109,13 +112,23 @@ impl Listener {
             Ok(address) => Address::Tcp { host: address.ip().to_string(), port: address.port() },
             Err(_) => unix_address(bound).ok_or_else(|| failed(Errno::AFNOSUPPORT))?,
         };
-        Ok(Self { socket, address, tls: None })
+        Ok(Self { socket, address, tls: None, hsts_s: None, site: None })
     }
 
-    /// The same listener, whose connections speak TLS if `tls` is some.
+    /// The same listener, for which the rules of `bind` apply: its TLS, and its site.
     #[must_use]
-    pub fn with_tls(self, tls: Option<Arc<TlsOptions>>) -> Self {
-        Self { tls, ..self }
+    pub fn with_rules_of(self, bind: &Bind) -> Self {
+        Self { tls: bind.tls.clone(), hsts_s: bind.hsts_s, site: bind.site.clone(), ..self }
+    }
+
+    /// How long browsers are to use nothing but TLS, in seconds.
+    pub(crate) fn hsts_s(&self) -> Option<u64> {
+        self.hsts_s
+    }
+
+    /// The site of plain HTTP that is to be served by TLS.
+    pub(crate) fn site(&self) -> Option<&Arc<SecureSite>> {
+        self.site.as_ref()
     }
 
     /// The TLS options of its connections, if they speak TLS.
@@ -135,7 +148,8 @@ impl Listener {
     /// No descriptor is left.
     pub fn try_clone(&self) -> Result<Self, Error> {
         let socket = self.socket.try_clone().map_err(|error| Error::listen(self, error))?;
-        Ok(Self { socket, address: self.address.clone(), tls: self.tls.clone() })
+        let (address, tls, site) = (self.address.clone(), self.tls.clone(), self.site.clone());
+        Ok(Self { socket, address, tls, hsts_s: self.hsts_s, site })
     }
 
     /// The next connection that waits, with its peer; none if there is none.
@@ -185,7 +199,8 @@ impl Listener {
         let bound = getsockname(&socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
         let port = bound.map_or(port, |bound| bound.port());
         let address = Address::Tcp { host: host.to_owned(), port };
-        Ok(Self { socket, address, tls: options.tls.clone() })
+        let listener = Self { socket, address, tls: None, hsts_s: None, site: None };
+        Ok(listener.with_rules_of(options))
     }
 
     fn unix(options: &Bind, path: &Path) -> Result<Self, Error> {
@@ -211,7 +226,7 @@ impl Listener {
                 .map_err(|error| Error::listen(address, error))?;
         }
         listen(&socket, options.backlog).map_err(failed)?;
-        Ok(Self { socket, address: address.clone(), tls: None })
+        Ok(Self { socket, address: address.clone(), tls: None, hsts_s: None, site: None })
     }
 }
 

@@ -6,4 +6,5 @@
 pub(crate) mod address;
 pub(crate) mod bind;
 pub(crate) mod listener;
+pub(crate) mod secure_site;
 pub(crate) mod trust;

@@ -25,6 +25,7 @@ use crate::entry::{Entry, State};
 use crate::events::clock::Clock;
 use crate::events::poller::{Event, Poller};
 use crate::events::slab::{EntryId, Slab};
+use crate::listen::secure_site::SecureSite;
 use crate::metrics::WorkerMetrics;
 use crate::output::QUANTUM_BYTES;
 use crate::queue::client_queue::ClientQueues;
@@ -72,6 +73,10 @@ pub(crate) struct Store {
     pub(crate) observed_as: Vec<Option<String>>,
     /// The cache of responses, if there is one.
     pub(crate) cache: Option<Box<ResponseCache>>,
+    /// By listener: the site that belongs to TLS. Empty if there is none.
+    pub(crate) sites: Vec<Option<Arc<SecureSite>>>,
+    /// By listener: the field for browsers that are to use nothing but TLS. Empty if there is none.
+    pub(crate) hsts: Vec<Option<Vec<u8>>>,
     /// The loads of the other workers.
     pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
@@ -118,6 +123,8 @@ impl Store {
             metrics: None,
             observed_as: Vec::new(),
             cache: None,
+            sites: Vec::new(),
+            hsts: Vec::new(),
             siblings: None,
             scratch: Vec::new(),
             deflater: None,
@@ -126,6 +133,13 @@ impl Store {
             corked: Vec::new(),
             corked_us: 0,
             has_news: false,
+        }
+    }
+
+    /// Reads the certificates anew whose files have changed.
+    pub(crate) fn look_at_certificates(&mut self) {
+        if let Err(error) = self.tls.look(self.clock.now_ms) {
+            self.warn("take over changed certificates", io::Error::other(error));
         }
     }
 

@@ -59,6 +59,11 @@ impl TlsListeners {
         self.contexts.get(usize::from(listener)).is_some_and(Option::is_some)
     }
 
+    /// Whether a client that requests this name gets its certificate at some listener. Changed files are read first.
+    pub(crate) fn has_certificate(&self, name: &str) -> bool {
+        self.contexts.iter().flatten().any(|context| context.has_certificate(name))
+    }
+
     /// Reads all certificates anew. What cannot be used leaves what was read before in use.
     ///
     /// # Errors

@@ -39,6 +39,12 @@ module Thruway
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
       log_formatter: nil, early_hints: false, compress: nil, immutable_assets: nil,
+      # Automatic certificates: the names and what else the agent needs, and for how many seconds
+      # browsers are to use nothing but TLS.
+      acme_domains: [].freeze, acme_directory: nil, acme_ca: nil, acme_contacts: [].freeze,
+      acme_eab_kid: nil, acme_eab_key_file: nil, acme_key: nil, acme_storage: nil,
+      acme_challenges: [].freeze, https_port: nil, https_redirect: nil, hsts_seconds: nil,
+      program: nil,
       control: nil, state_path: nil, state_permission: nil,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
@@ -57,6 +63,14 @@ module Thruway
       cache_bytes_max: 0, cache_item_bytes_max: 1 << 20,
       # The load reports for balancers: at an address, and in a field of each response.
       agent_check: nil, load_report: false
+    }.freeze
+
+    # Options of the agent that obtains certificates, and the settings of their values.
+    ACME_WORDS = {
+      "--acme-directory" => :acme_directory, "--acme-ca" => :acme_ca,
+      "--acme-eab-kid" => :acme_eab_kid, "--acme-eab-key-file" => :acme_eab_key_file,
+      "--acme-storage" => :acme_storage, "--https-port" => :https_port,
+      "--https-redirect" => :https_redirect
     }.freeze
 
     # The allowed ranges. More workers or threads are taken for a typing error. The parser has room
@@ -133,6 +147,7 @@ module Thruway
         raise Failure, "cannot #{format(text, count)}: it must be #{limits.min} to #{limits.max}"
       end
       check_cache
+      check_acme
       return if !status_page || @metrics.any?
 
       raise Failure.new("--status needs a metrics listener", hint: "add --metrics URI")
@@ -196,6 +211,31 @@ module Thruway
     # `PUMA_GEMS` in the configuration file.
     def shows_puma? = plugins.any? || source.any? { |text| PUMA_GEMS.match?(text.b) }
 
+    # Whether certificates are obtained from an authority.
+    def acme? = acme_domains.any?
+
+    # The options of the agent that obtains certificates.
+    def acme_words
+      lists = { "--acme-domain" => acme_domains, "--acme-contact" => acme_contacts,
+                "--acme-challenge" => acme_challenges }
+      lists.flat_map { |option, values| values.flat_map { |value| [option, value.to_s] } } +
+        ACME_WORDS.flat_map do |option, name|
+          value = public_send(name)
+          value.nil? ? [] : [option, value.to_s]
+        end
+    end
+
+    # The addresses, of which those that speak TLS tell browsers to use nothing else.
+    def with_hsts(uris)
+      return uris unless hsts_seconds
+
+      uris.map do |uri|
+        next uri if !uri.start_with?("ssl://") || uri.match?(/[?&]hsts=/)
+
+        "#{uri}#{uri.include?("?") ? "&" : "?"}hsts=#{hsts_seconds}"
+      end
+    end
+
     # The load of the server, including all its workers.
     def load_signal = @load_signal ||= LoadSignal.new
 
@@ -243,6 +283,15 @@ module Thruway
     end
 
     private
+
+    # Options for certificates would have no effect without a name.
+    def check_acme
+      return if acme?
+
+      name = ACME_WORDS.values.find { |option| @options[option] } or return
+      raise Failure.new("#{name} needs a name to obtain a certificate for",
+                        hint: "add --acme-domain NAME, or acme_domain in the configuration file")
+    end
 
     # The value of the first variable that is set and not blank.
     def variable(*names)

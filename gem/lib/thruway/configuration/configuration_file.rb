@@ -48,7 +48,8 @@ module Thruway
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
       rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check, state_path: :state_path,
-      state_permission: :state_permission, agent_check: :agent_check
+      state_permission: :state_permission, agent_check: :agent_check,
+      acme_directory: :acme_directory, acme_ca: :acme_ca, acme_storage: :acme_storage
     }.freeze
 
     # Directives whose value is a number, and the options that they set.
@@ -63,6 +64,7 @@ module Thruway
       response_file_limit: :response_file_bytes_max, write_rate_min: :write_bytes_per_second_min,
       socket_message_limit: :socket_message_bytes_max, socket_ping_interval: :socket_ping_seconds,
       queue_seconds_max: :queue_seconds_max, drain_delay: :drain_delay_seconds,
+      https_port: :https_port,
       worker_timeout: :worker_hang_seconds, worker_check_interval: :worker_check_seconds,
       worker_max_requests: :worker_requests_max, worker_max_mb: :worker_megabytes_max,
       worker_max_age: :worker_age_seconds_max
@@ -367,7 +369,9 @@ module Thruway
       @configuration.metrics.concat(@metrics) if @configuration.metrics.empty?
       return if @configuration.binds.any? || @configuration.options.key?(:port)
 
-      @configuration.binds.concat(@binds.map { |bind| address_of(bind) })
+      # The usual file has a port for development, behind a proxy.
+      binds = @configuration.acme? ? @binds.grep(String) : @binds
+      @configuration.binds.concat(binds.map { |bind| address_of(bind) })
     end
 
     def take_options

@@ -37,6 +37,37 @@ module Thruway
       bind("ssl://#{host}:#{port}?#{pairs.join("&")}")
     end
 
+    # Obtains a certificate for each of these names from an authority that speaks ACME. Without
+    # `bind`, the server then listens on ports 80 and 443; `port` has no effect.
+    def acme_domain(*names)
+      @settings[:acme_domains] = [*@settings[:acme_domains], *names.flatten.map(&:to_s)]
+    end
+
+    # Sets the addresses for messages of the authority.
+    def acme_contact(*addresses)
+      @settings[:acme_contacts] = addresses.flatten.map(&:to_s)
+    end
+
+    # Sets the challenges to answer, the preferred one first: `"http-01"`, `"tls-alpn-01"`.
+    def acme_challenge(*kinds)
+      @settings[:acme_challenges] = kinds.flatten.map(&:to_s)
+    end
+
+    # Binds a new account to an account outside of ACME, whose key is in a file, in Base64.
+    def acme_external_account(kid, key_file)
+      @settings.update(acme_eab_kid: kid.to_s, acme_eab_key_file: File.expand_path(key_file.to_s))
+    end
+
+    # Sets the port that plain HTTP is redirected to; `false` serves plain HTTP.
+    def https_redirect(port)
+      @settings[:https_redirect] = port ? Integer(port).to_s : "off"
+    end
+
+    # Asks browsers to use nothing but HTTPS for this host, for so many seconds: a year by default.
+    def hsts(seconds = 31_536_000)
+      @settings[:hsts_seconds] = seconds && Integer(seconds)
+    end
+
     def clear_binds!
       @binds.clear
     end

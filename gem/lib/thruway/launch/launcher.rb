@@ -7,6 +7,7 @@ require_relative "../control/control"
 require_relative "../server/listeners"
 require_relative "../support/hooks"
 require_relative "../support/redirection"
+require_relative "certificate_agent"
 require_relative "early_signals"
 require_relative "hot_restart"
 require_relative "inheritance"
@@ -62,6 +63,7 @@ module Thruway
       @listeners&.close
       @control&.close
       @agent_check&.close
+      @agent&.stop
       remove_pidfile
     end
 
@@ -114,6 +116,7 @@ module Thruway
     def become_next(**data, &is_stopping)
       Hooks.run(@configuration, :before_restart)
       @restart.words = @configuration.restart_words if @configuration.restart_words
+      @agent&.stop
       own, foreign = @listeners.inheritance
       @restart.become_next(listeners: own, kept: foreign, **data, &is_stopping)
     end
@@ -164,10 +167,19 @@ module Thruway
     def server_class = @configuration.workers.zero? ? Single : Supervisor
 
     def listen
-      uris = @configuration.addresses(@activation)
+      uris = @configuration.with_hsts(addresses)
       @listeners = Listeners.new(uris, metrics: @configuration.metrics,
                                        inherited: @previous&.listeners || {},
                                        activated: @activation)
+    end
+
+    # The addresses to listen on. With automatic certificates, the agent says what they are.
+    def addresses
+      return @configuration.addresses(@activation) unless @configuration.acme?
+
+      port = @configuration.options[:port]
+      @agent = CertificateAgent.new(@configuration, binds: @configuration.binds, port: port)
+      @agent.addresses
     end
 
     def serve
@@ -177,6 +189,7 @@ module Thruway
       @runner.run do
         @control&.start(purge: ->(pattern) { @runner.purge(pattern) }) { @runner.stats }
         @agent_check&.start { @runner.stats }
+        @agent&.begin
         announce
       end
     end

@@ -52,12 +52,13 @@ module Thruway
     # The index of the first descriptor that serves metrics; nil if there is none.
     def metrics_from = @metrics.empty? ? nil : @sockets.values.flatten.grep(Integer).size
 
-    # The descriptors. A TLS listener is a pair of its descriptor and its URI, which names the
-    # certificates.
+    # The descriptors. A listener is a pair of its descriptor and its URI if the URI names
+    # certificates, or the site of an agent that obtains them.
     def descriptors
       all.flat_map do |uri, sockets|
         sockets.each_slice(2).map do |number, address|
-          address.start_with?("https://") ? [number, uri.delete_prefix(METRICS_PREFIX)] : number
+          has_rules = address.start_with?("https://") || uri.include?("acme=")
+          has_rules ? [number, uri.delete_prefix(METRICS_PREFIX)] : number
         end
       end
     end

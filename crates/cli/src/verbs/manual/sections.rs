@@ -29,7 +29,7 @@ pub(super) fn of(verb: &str) -> &'static Sections {
     ALL.iter().find(|sections| sections.verb == verb).unwrap_or(&ALL[0])
 }
 
-pub(super) const ALL: [Sections; 16] = [
+pub(super) const ALL: [Sections; 17] = [
     Sections {
         verb: "",
         statuses: &[
@@ -267,6 +267,23 @@ pub(super) const ALL: [Sections; 16] = [
         examples: &[
             ("thruway ctl -S tmp/state stats", "prints the server's statistics"),
             ("thruway ctl -P tmp/pids/server.pid restart", "starts new code on the same listeners"),
+        ],
+    },
+    Sections {
+        verb: "certificates",
+        statuses: &[
+            ("0", "each name has a valid certificate"),
+            ("1", "a name has none, or an expired one"),
+            FAILED,
+        ],
+        environment: &[],
+        files: &[
+            ("storage/thruway", "the certificates of an application that has a folder storage"),
+            ("~/.local/state/thruway/certificates", "those of other servers of a user"),
+        ],
+        examples: &[
+            ("thruway certificates", "shows the certificates of this folder's server"),
+            ("thruway certificates --json storage/thruway", "prints those of a storage as JSON"),
         ],
     },
     Sections {

@@ -11,6 +11,7 @@ use thruway_serve::{
 };
 use thruway_sys::printable;
 
+use super::acme::AgentProcess;
 use super::options::{Serve, Workers};
 use crate::output::{Answer, Failure, print_report};
 
@@ -31,7 +32,26 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         .map_err(|error| {
             Failure::new(format_args!("cannot serve {}: {error}", printable::path(&target)))
         })?;
-    let mut listeners = listen(&serve.binds()?)?;
+    if let Some(option) = serve.acme.needs_domain() {
+        return Err(Failure::new(format_args!(
+            "{option} needs a name to obtain a certificate for"
+        ))
+        .hint("add --acme-domain NAME"));
+    }
+    let mut addresses = serve.addresses();
+    let agent = match serve.acme.is_on() {
+        false => None,
+        true => match AgentProcess::start(&serve.acme, &serve.bind, serve.port) {
+            Err(status) => return Ok(status),
+            Ok(mut agent) => {
+                addresses = std::mem::take(&mut agent.addresses);
+                Some(agent)
+            }
+        },
+    };
+    let binds = serve.binds(&addresses)?;
+    refuse_to_serve_keys(target, &binds)?;
+    let mut listeners = listen(&binds)?;
     let mut settings = settings(serve);
     let public = listeners.len();
     if let Some(bind) = serve.metrics_bind()? {
@@ -44,6 +64,9 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     let (listeners_of_clients, listeners_of_metrics) = listeners.split_at(public);
     announce(target, listeners_of_clients, started_us)?;
     announce_metrics(listeners_of_metrics)?;
+    if let Some(agent) = agent {
+        agent.begin();
+    }
     stop.wait(|name| {
         Failure::new(format_args!("{name} ignored: it has no effect on a server of a folder"))
             .show()
@@ -52,6 +75,22 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     remove_sockets(listeners);
     server.end(DRAIN_MAX);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a folder that holds the keys of automatic certificates.
+#[expect(clippy::disallowed_methods, reason = "only where the links lead counts")]
+fn refuse_to_serve_keys(target: &Path, binds: &[Bind]) -> Result<(), Failure> {
+    let automatic = binds.iter().filter_map(|bind| bind.tls.as_ref()?.automatic.as_ref());
+    for storage in automatic.map(|automatic| automatic.folder.path()) {
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if real(storage).starts_with(real(target)) {
+            let (target, storage) = (printable::path(target), printable::path(storage));
+            let message =
+                format_args!("cannot serve {target}: clients could read the keys in {storage}");
+            return Err(Failure::new(message).hint("name a folder outside by --acme-storage"));
+        }
+    }
+    Ok(())
 }
 
 fn settings(serve: &Serve) -> Settings {

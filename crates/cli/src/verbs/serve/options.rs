@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use thruway_serve::{Address, Bind, FairBy};
+use thruway_serve::{Bind, FairBy};
 use thruway_sys::printable;
 
+use super::acme::AcmeOptions;
 use crate::output::Failure;
 
 /// Serve a folder or a Rack application
@@ -50,6 +51,8 @@ pub(crate) struct Serve {
     /// The most header fields of a request [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
     pub(super) head_fields_limit: Option<u16>,
+    #[command(flatten)]
+    pub(super) acme: AcmeOptions,
     /// Keep responses that say they are public in memory that all workers share, and answer from there without Ruby:
     /// its size, such as 64M [default: no cache]
     #[arg(long, value_name = "SIZE", help_heading = "For applications")]
@@ -116,12 +119,23 @@ impl Serve {
         self.metrics.as_ref().map(|text| text.parse().map_err(Failure::new)).transpose()
     }
 
-    /// The addresses to listen on.
-    pub(super) fn binds(&self) -> Result<Vec<Bind>, Failure> {
+    /// The addresses to listen on, as they are written, without automatic certificates.
+    pub(super) fn addresses(&self) -> Vec<String> {
         let port = self.port.or(self.bind.is_empty().then_some(9292));
-        let port = port.map(|port| Ok(Address::Tcp { host: "127.0.0.1".into(), port }.into()));
-        let binds = self.bind.iter().map(|text| text.parse().map_err(Failure::new));
-        port.into_iter().chain(binds).collect()
+        let port = port.map(|port| format!("tcp://127.0.0.1:{port}"));
+        port.into_iter().chain(self.bind.iter().cloned()).collect()
+    }
+
+    /// How to listen at `addresses`.
+    pub(super) fn binds(&self, addresses: &[String]) -> Result<Vec<Bind>, Failure> {
+        let parse = |text: &String| {
+            let mut bind: Bind = text.parse().map_err(Failure::new)?;
+            if bind.tls.is_some() && bind.hsts_s.is_none() {
+                bind.hsts_s = self.acme.hsts;
+            }
+            Ok(bind)
+        };
+        addresses.iter().map(parse).collect()
     }
 }
 

@@ -124,6 +124,10 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     }
     serve.bind.iter().for_each(|uri| say("--bind", uri.into()));
     serve.sendfile.iter().for_each(|folder| say("--sendfile", folder.into()));
+    arguments.extend(serve.acme.words());
+    if let Ok(program) = std::env::current_exe() {
+        arguments.extend(["--program".into(), program.into_os_string()]);
+    }
     if serve.status {
         arguments.push("--status".into());
     }

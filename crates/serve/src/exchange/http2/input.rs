@@ -11,6 +11,7 @@ use crate::exchange::cached::lookup;
 use crate::exchange::closing;
 use crate::exchange::fairness;
 use crate::exchange::observer;
+use crate::exchange::secure_site;
 use crate::store::entry_mut::EntryMut;
 
 use super::output;
@@ -128,6 +129,9 @@ fn judge(mut stream: EntryMut<'_>) {
     }
     if admission::is_health_check(stream.store, &request) {
         return admission::tell_health(stream, &request, &[]);
+    }
+    if let Some(own) = secure_site::response_to(&mut stream, &request) {
+        return secure_site::respond(stream, &request, &[], &own);
     }
     if stream.store.cache.is_some() {
         let Some(left) = lookup::respond(stream, &request, &[]) else { return };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rb_sys::VALUE;
 use thruway_roles::Limits;
 use thruway_serve::workers::WorkerHandle;
-use thruway_serve::{Bind, Engine, Listener, Settings, TlsOptions};
+use thruway_serve::{Bind, Engine, Listener, Settings};
 
 use super::callbacks::Callbacks;
 use super::collections::{self, Totals};
@@ -43,7 +43,7 @@ pub(super) struct Options {
     env: RHash,
     /// The class of the objects that take a request's connection.
     hijack: VALUE,
-    /// Descriptors; where TLS is spoken, each in a pair with its URI.
+    /// Descriptors; where TLS is spoken or belongs to the site, each in a pair with its URI.
     listeners: Option<RArray>,
     /// Pairs of a path prefix and the folder that it stands for.
     sendfile: Option<RArray>,
@@ -214,8 +214,8 @@ impl Options {
 
     fn listeners(&self, gvl: Gvl) -> Result<Vec<Listener>, String> {
         let take = |value| {
-            let (value, tls) = match RArray::of(gvl, value) {
-                Some(pair) => (pair.get(gvl, 0).unwrap_or(NIL), tls_of(gvl, pair)?),
+            let (value, bind) = match RArray::of(gvl, value) {
+                Some(pair) => (pair.get(gvl, 0).unwrap_or(NIL), Some(bind_of(gvl, pair)?)),
                 None => (value, None),
             };
             let raw = number::small(value).and_then(|number| RawFd::try_from(number).ok());
@@ -224,7 +224,10 @@ impl Options {
             let listener = unsafe { BorrowedFd::borrow_raw(raw) };
             let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;
             let listener = Listener::from_socket(listener).map_err(|error| error.to_string())?;
-            Ok(listener.with_tls(tls))
+            Ok(match bind {
+                Some(bind) => listener.with_rules_of(&bind),
+                None => listener,
+            })
         };
         elements(gvl, self.listeners).map(take).collect()
     }
@@ -256,11 +259,11 @@ fn read_limits(number: impl Fn(&'static CStr) -> u64) -> Limits {
     }
 }
 
-/// The TLS options in the URI of a pair.
-fn tls_of(gvl: Gvl, pair: RArray) -> Result<Option<Arc<TlsOptions>>, String> {
+/// The rules in the URI of a pair.
+fn bind_of(gvl: Gvl, pair: RArray) -> Result<Bind, String> {
     let uri = pair.get(gvl, 1).and_then(|uri| RString::of(gvl, uri));
     let uri = uri.ok_or("a listener has no URI")?;
-    uri.to_text(gvl).parse::<Bind>().map(|bind| bind.tls)
+    uri.to_text(gvl).parse()
 }
 
 fn elements(gvl: Gvl, array: Option<RArray>) -> impl Iterator<Item = VALUE> {

@@ -1,0 +1,159 @@
+//! Responses on a listener of plain HTTP whose site has its certificates from an ACME agent: answers to challenges, and
+//! redirections to HTTPS.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+
+use thruway_http1::response::ResponseConstraints;
+use thruway_http1::{Request, RequestFraming, ResponseHead};
+
+use crate::entry::Payload;
+use crate::exchange::response::{Response, ResponseWriter};
+use crate::listen::secure_site::SecureSite;
+use crate::store::Store;
+use crate::store::entry_mut::EntryMut;
+
+/// The path of the answers to the challenge HTTP-01 (RFC 8555, 8.3).
+const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
+
+/// The largest answer to a challenge in bytes: a token and the hash of a key.
+const ANSWER_BYTES_MAX: u64 = 1024;
+
+/// The port that a URL of HTTPS does not name.
+const HTTPS_PORT: u16 = 443;
+
+/// How soon a client should try again while the first certificate is being obtained, in seconds.
+const RETRY_S: &str = "10";
+
+/// A response of the server's own.
+pub(crate) struct SiteResponse {
+    status: u16,
+    fields: Vec<(&'static [u8], Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+impl SiteResponse {
+    fn text(status: u16, text: &str) -> Self {
+        let fields = vec![(&b"Content-Type"[..], b"text/plain; charset=utf-8".to_vec())];
+        Self { status, fields, body: format!("{status} {text}\n").into_bytes() }
+    }
+
+    fn with(mut self, name: &'static [u8], value: impl Into<Vec<u8>>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+}
+
+/// The response of the server itself to a request, if the request is not for the application.
+pub(crate) fn response_to(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Option<SiteResponse> {
+    let site = Arc::clone(entry.store.sites.get(usize::from(entry.listener))?.as_ref()?);
+    if let Some(token) = request.path().strip_prefix(CHALLENGES)
+        && let Some(answer) = answer(&site, token)
+    {
+        let found = SiteResponse { status: 200, fields: Vec::new(), body: answer };
+        return Some(found.with(b"Content-Type", &b"application/octet-stream"[..]));
+    }
+    let port = site.https_port?;
+    if entry.is_trusted && is_forwarded_https(entry.store, request) {
+        return None;
+    }
+    // A host that is none of the site's is no place to send clients to.
+    let named = request.host().map(name_in).unwrap_or_default();
+    let name = site.names.iter().find(|name| named.eq_ignore_ascii_case(name.as_bytes()));
+    let name = name.or(site.names.first())?;
+    entry.store.look_at_certificates();
+    if !entry.store.tls.has_certificate(name) {
+        let wait = SiteResponse::text(503, &format!("the certificate of {name} is being obtained"));
+        return Some(wait.with(b"Retry-After", RETRY_S));
+    }
+    let authority = if port == HTTPS_PORT { name.clone() } else { format!("{name}:{port}") };
+    let mut location = format!("https://{authority}").into_bytes();
+    location.extend(path_and_query(request.target()));
+    let is_read = matches!(request.method(), b"GET" | b"HEAD");
+    let status = if is_read { 301 } else { 308 };
+    Some(SiteResponse::text(status, "this site is served by HTTPS").with(b"Location", location))
+}
+
+/// Sends such a response; `rest` is what came behind the request.
+pub(crate) fn respond(
+    mut entry: EntryMut<'_>,
+    request: &Request<'_>,
+    rest: &[u8],
+    own: &SiteResponse,
+) {
+    let has_body = !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
+    entry.keep(rest, 0);
+    let mut constraints = ResponseConstraints::of(request);
+    constraints.is_persistent &= !entry.closes_after_response() && !has_body;
+    let ticket = entry.begin_request();
+    let (store, _) = entry.into_parts();
+    let mut writer = ResponseWriter::new(store, ticket);
+    let date = writer.date();
+    let mut head = Vec::with_capacity(256);
+    let mut fields = ResponseHead::new(&mut head, own.status);
+    for (name, value) in &own.fields {
+        // A request's target has no control characters.
+        let _ = fields.field(name, value);
+    }
+    let plan = fields.finish(constraints, Some(own.body.len() as u64), &date);
+    writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[&own.body]) });
+}
+
+/// The answer to a challenge, if the agent has written one.
+fn answer(site: &Arc<SecureSite>, token: &[u8]) -> Option<Vec<u8>> {
+    let file = File::open(site.folder.http_answer(token)?).ok()?;
+    let mut answer = Vec::new();
+    file.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Whether a proxy says that its client speaks TLS.
+fn is_forwarded_https(store: &Store, request: &Request<'_>) -> bool {
+    let is_https = |(name, value): (&[u8], &[u8])| {
+        name.eq_ignore_ascii_case(b"x-forwarded-proto")
+            && value
+                .split(|byte| *byte == b',')
+                .next()
+                .is_some_and(|first| first.trim_ascii().eq_ignore_ascii_case(b"https"))
+    };
+    request.fields().any(is_https) || store.settings.client_source.is_https(request)
+}
+
+/// The name in a `Host` field, without the port.
+fn name_in(host: &[u8]) -> &[u8] {
+    let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
+    let name = &host[..end];
+    name.strip_suffix(b".").unwrap_or(name)
+}
+
+/// What follows the authority in a target, which may be an absolute URL.
+fn path_and_query(target: &[u8]) -> &[u8] {
+    if target.starts_with(b"/") {
+        return target;
+    }
+    let rest = target.windows(3).position(|part| part == b"://").map(|at| &target[at + 3..]);
+    let path = rest.and_then(|rest| Some(&rest[rest.iter().position(|byte| *byte == b'/')?..]));
+    path.unwrap_or(b"/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_and_the_path_are_found_in_what_clients_send() {
+        assert_eq!(name_in(b"a.example:80"), b"a.example");
+        assert_eq!(name_in(b"a.example."), b"a.example");
+        assert_eq!(name_in(b""), b"");
+        for (target, path) in [
+            (&b"/a?b=c"[..], &b"/a?b=c"[..]),
+            (b"//evil.example/a", b"//evil.example/a"),
+            (b"http://a.example/b?c", b"/b?c"),
+            (b"http://a.example", b"/"),
+            (b"*", b"/"),
+        ] {
+            assert_eq!(path_and_query(target), path);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+# frozen_string_literal: true
+
+require_relative "../support/failure"
+require_relative "../support/signals"
+
+module Thruway
+  # The process that obtains and renews the certificates of a server: `thruway certificate-agent`.
+  # It ends with this process, and is started again if it ends before.
+  class CertificateAgent
+    # The pause before an agent that has ended is started again.
+    RESTART_SECONDS = 10
+
+    # The time for an agent to end before it is killed.
+    END_SECONDS = 2
+
+    # The addresses to listen on.
+    attr_reader :addresses
+
+    # Starts the agent, which checks the settings. `binds` and `port` are the configured addresses.
+    def initialize(configuration, binds:, port:)
+      @words = [configuration.program || self.class.program, "certificate-agent",
+                "--parent", Process.pid.to_s, *binds.flat_map { |uri| ["--bind", uri] },
+                *(["--port", port.to_s] if port), *configuration.acme_words]
+      @variables = { "THRUWAY_ACME_EAB_KEY" => configuration.acme_key }.compact
+      @owner = Process.pid
+      # The agent has written the reason.
+      start or exit(Failure::STATUS)
+    end
+
+    # Returns the command `thruway` that belongs to this gem: beside the extension, in the gem, or
+    # on the PATH.
+    def self.program
+      extension = $LOADED_FEATURES.find { |path| path.end_with?("/thruway/thruway.so") }
+      folders = extension ? [File.expand_path("../../..", extension)] : []
+      folders << File.expand_path("../../../../thruway/bin", __dir__)
+      folders += ENV.fetch("PATH", "").split(":")
+      folders.map { |folder| File.join(folder, "thruway") }
+             .find { |path| File.file?(path) && File.executable?(path) } ||
+        raise(Failure.new("cannot obtain certificates: the command thruway is not found",
+                          hint: "put its folder on the PATH"))
+    end
+
+    # Lets the agent begin, since the server can answer challenges now.
+    def begin
+      go
+      @keeper = Thread.new { keep }
+    end
+
+    # Ends the agent. Another process with this object does nothing.
+    def stop
+      return unless @owner == Process.pid && @pid
+
+      @is_stopping = true
+      @keeper&.kill
+      Process.kill("TERM", @pid)
+      limit = now + END_SECONDS
+      sleep 0.01 until reaped?(Process::WNOHANG) || now > limit
+      Process.kill("KILL", @pid) && reaped? if @pid
+    rescue Errno::ESRCH
+      nil
+    end
+
+    private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # Starts a process, and reads the addresses from it. Returns nil if it has ended.
+    def start
+      input, @input = IO.pipe
+      output, its_output = IO.pipe
+      @pid = spawn(@variables, *@words, in: input, out: its_output)
+      [input, its_output].each(&:close)
+      @addresses = output.each_line(chomp: true).take_while { |line| !line.empty? }
+      @addresses.any? || (reaped? && nil)
+    rescue SystemCallError => e
+      Signals.say("cannot start #{@words.first}: #{e.message}")
+      @pid = nil
+    ensure
+      [input, output, its_output].each { |io| io&.close }
+    end
+
+    def go
+      @input.write("begin\n")
+      @input.close
+    rescue SystemCallError
+      # It has ended, which `keep` finds out.
+      nil
+    end
+
+    def keep
+      Thread.current.name = "thruway-certificates"
+      until @is_stopping
+        reaped?
+        Signals.say("the agent for certificates has ended; starting another")
+        sleep RESTART_SECONDS
+        sleep RESTART_SECONDS until start
+        go
+      end
+    end
+
+    # Waits for the end of the process, which a supervisor may have collected already.
+    def reaped?(flags = 0)
+      return true unless @pid
+
+      Process.wait(@pid, flags).nil? ? false : (@pid = nil; true)
+    rescue Errno::ECHILD
+      # The supervisor collects the status of every child: the process has ended.
+      @pid = nil
+      true
+    end
+  end
+end

@@ -1,0 +1,300 @@
+//! Automatic certificates, with Pebble as the authority: Let's Encrypt's own server for tests.
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+use thruway_testing::{certificate, skipped};
+
+use crate::http::Server;
+use crate::{eventually, run, stderr, stdout, thruway};
+
+/// A running authority with its own resolver, in which each name leads to this machine.
+struct Authority {
+    folder: TempDir,
+    processes: Vec<Child>,
+    port: u16,
+    http_port: u16,
+    tls_port: u16,
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    let socket = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    socket.local_addr().expect("it has an address").port()
+}
+
+/// A program of Pebble's: where `scripts/setup` puts it, or on the path.
+fn program(name: &str) -> Option<PathBuf> {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(tools).chain(std::env::split_paths(&path));
+    folders.map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+impl Authority {
+    /// An authority whose certificates are valid for so many seconds, with these faults; none on a machine without
+    /// Pebble.
+    fn start(validity_s: u64, faults: &[(&str, &str)]) -> Option<Self> {
+        let found = program("pebble").zip(program("pebble-challtestsrv"));
+        let Some((pebble, resolver)) = found else {
+            skipped(
+                "automatic certificates, for want of pebble (scripts/setup installs it where Go is)",
+            );
+            return None;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let pair = certificate::issued_for_localhost(folder.path());
+        let [port, dns, http_port, tls_port] = [(); 4].map(|()| free_port());
+        let config = serde_json::json!({ "pebble": {
+            "listenAddress": format!("127.0.0.1:{port}"),
+            "certificate": pair.certificate, "privateKey": pair.key,
+            "httpPort": http_port, "tlsPort": tls_port, "ocspResponderURL": "",
+            "externalAccountBindingRequired": false, "retryAfter": { "authz": 1, "order": 1 },
+            "domainBlocklist": ["blocked.example"], "keyAlgorithm": "ecdsa",
+            "profiles": { "default": { "description": "", "validityPeriod": validity_s } } } });
+        fs::write(folder.path().join("pebble.json"), config.to_string()).expect("it is written");
+        let log = |name: &str| File::create(folder.path().join(name)).expect("it is made");
+        let dns = format!("127.0.0.1:{dns}");
+        let resolver = Command::new(resolver)
+            .args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-dnsserver", &dns])
+            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-management", ""])
+            .stdout(log("dns.log"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the resolver starts");
+        let pebble = Command::new(pebble)
+            .args(["-config", "pebble.json", "-dnsserver", &dns])
+            .current_dir(folder.path())
+            .envs(faults.iter().copied())
+            .stdout(log("pebble.log"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("pebble starts");
+        let authority =
+            Self { folder, processes: vec![resolver, pebble], port, http_port, tls_port };
+        eventually(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
+        fs::create_dir(authority.path("site")).expect("it is made");
+        fs::write(authority.path("site/index.html"), "hello").expect("it is written");
+        Some(authority)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A server of the folder at the ports where the authority looks for answers.
+    fn command(&self, names: &[&str]) -> Command {
+        self.command_at(names, self.http_port, self.tls_port)
+    }
+
+    fn command_at(&self, names: &[&str], http_port: u16, tls_port: u16) -> Command {
+        let mut command = thruway();
+        command.arg("serve").arg(self.path("site")).args(["-w", "2", "--hsts=60"]);
+        command.args(["-b", &format!("tcp://127.0.0.1:{http_port}")]);
+        command.args(["-b", &format!("ssl://127.0.0.1:{tls_port}")]);
+        command.args(["--acme-directory", &format!("https://localhost:{}/dir", self.port)]);
+        command.arg("--acme-ca").arg(self.path("ca.pem"));
+        command.arg("--acme-storage").arg(self.path("storage"));
+        command.args(names.iter().flat_map(|name| ["--acme-domain", name]));
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log"));
+        command.env("THRUWAY_ACME_RETRY_SECONDS", "1").stderr(log.expect("it is opened"));
+        command
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).expect("it is there")
+    }
+
+    /// The file of a name's certificate.
+    fn certificate(&self, name: &str) -> PathBuf {
+        let folder = format!("storage/localhost-{}-dir/certificates/{name}.pem", self.port);
+        self.path(&folder)
+    }
+}
+
+/// The page at a name, and its head, from whoever has a certificate for the name. Whether the issuer is trusted is not
+/// what these tests are about: the authority makes its root anew at each start.
+fn https(name: &str, port: u16) -> Output {
+    let mut command = Command::new("curl");
+    command.args(["-sSik", "--max-time", "30", "--noproxy", "*"]);
+    command.args(["--resolve", &format!("{name}:{port}:127.0.0.1")]);
+    command.arg(format!("https://{name}:{port}/")).output().expect("curl starts")
+}
+
+fn is_served(name: &str, port: u16) -> bool {
+    stdout(&https(name, port)).ends_with("hello")
+}
+
+/// The certificate that a client gets which asks for a name.
+fn shown_certificate(name: &str, port: u16) -> String {
+    let command = format!(
+        "openssl s_client -connect 127.0.0.1:{port} -servername {name} </dev/null 2>/dev/null | openssl x509 -text"
+    );
+    let output = Command::new("sh").args(["-c", &command]).output().expect("sh starts");
+    stdout(&output).to_owned()
+}
+
+#[test]
+fn a_server_obtains_its_certificate_redirects_and_shares_its_storage() {
+    let faults = [("PEBBLE_WFE_NONCEREJECT", "50"), ("PEBBLE_VA_NOSLEEP", "1")];
+    let Some(authority) = Authority::start(7_776_000, &faults) else { return };
+    let server = Server::start(&mut authority.command(&["Shop.Example", "b.example"]));
+    for name in ["shop.example", "b.example"] {
+        eventually(|| is_served(name, authority.tls_port));
+        let shown = shown_certificate(name, authority.tls_port);
+        assert!(shown.contains(&format!("DNS:{name}")), "{shown}");
+    }
+    let page = https("shop.example", authority.tls_port);
+    assert!(
+        stdout(&page).to_lowercase().contains("strict-transport-security: max-age=60"),
+        "{page:?}"
+    );
+    let unknown = https("unknown.example", authority.tls_port);
+    assert!(!unknown.status.success(), "a name without a certificate gets none: {unknown:?}");
+
+    let at = format!("https://shop.example:{}", authority.tls_port);
+    let ask = |bytes: &[u8]| {
+        let mut client = server.connect();
+        client.send(bytes);
+        client.response(false)
+    };
+    let moved = ask(b"GET /a?b=c HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    assert_eq!((moved.status, moved.field("location")), (301, Some(&*format!("{at}/a?b=c"))));
+    let moved = ask(b"POST /a HTTP/1.1\r\nHost: SHOP.example:80\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!((moved.status, moved.field("location")), (308, Some(&*format!("{at}/a"))));
+    let moved = ask(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert_eq!(moved.field("location"), Some(&*format!("{at}/")), "no client is sent elsewhere");
+
+    for (path, mode) in [("storage", 0o700), ("storage/localhost-PORT-dir/account.json", 0o600)] {
+        let path = authority.path(&path.replace("PORT", &authority.port.to_string()));
+        assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o777, mode, "{path:?}");
+    }
+    let file = authority.certificate("shop.example");
+    let before = fs::metadata(&file).expect("it is there");
+    assert_eq!(before.mode() & 0o777, 0o600);
+
+    // Another server takes what is there, and asks for nothing.
+    let [http_port, tls_port] = [(); 2].map(|()| free_port());
+    let mut other = authority.command_at(&["shop.example"], http_port, tls_port);
+    let _other = Server::start(&mut other);
+    eventually(|| is_served("shop.example", tls_port));
+    assert_eq!(fs::metadata(&file).expect("it is there").ino(), before.ino());
+
+    let listed = run(&["certificates", authority.path("storage").to_str().expect("it is UTF-8")]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    assert!(stdout(&listed).starts_with("b.example: valid until "), "{}", stdout(&listed));
+    assert_eq!(stdout(&listed).lines().count(), 2);
+}
+
+#[test]
+fn a_certificate_is_renewed_while_workers_serve_by_the_other_challenge() {
+    let Some(authority) = Authority::start(12, &[("PEBBLE_VA_NOSLEEP", "1")]) else { return };
+    let mut command = authority.command(&["shop.example"]);
+    let _server = Server::start(command.args(["--acme-challenge", "tls-alpn-01"]));
+    eventually(|| is_served("shop.example", authority.tls_port));
+    let first = shown_certificate("shop.example", authority.tls_port);
+    eventually(|| {
+        let shown = shown_certificate("shop.example", authority.tls_port);
+        !shown.is_empty() && shown != first
+    });
+}
+
+#[test]
+fn a_server_that_was_killed_or_whose_files_are_damaged_goes_on() {
+    let Some(authority) = Authority::start(7_776_000, &[("PEBBLE_VA_SLEEPTIME", "2")]) else {
+        return;
+    };
+    let server = Server::start(&mut authority.command(&["shop.example", "blocked.example"]));
+    let answers = authority.path(&format!("storage/localhost-{}-dir/http-01", authority.port));
+    eventually(|| fs::read_dir(&answers).is_ok_and(|mut entries| entries.next().is_some()));
+    // In the middle of an order. Its agent ends with it.
+    server.stop("-KILL");
+    let server = Server::start(&mut authority.command(&["shop.example", "blocked.example"]));
+    eventually(|| is_served("shop.example", authority.tls_port));
+    eventually(|| {
+        authority.log().contains("no certificate for blocked.example: the authority refuses")
+    });
+    server.stop("-KILL");
+
+    fs::write(authority.certificate("shop.example"), "no certificate").expect("it is written");
+    let account = authority.path(&format!("storage/localhost-{}-dir/account.json", authority.port));
+    fs::write(account, "{").expect("it is written");
+    let _server = Server::start(&mut authority.command(&["shop.example"]));
+    eventually(|| is_served("shop.example", authority.tls_port));
+    let log = authority.log();
+    assert!(
+        log.contains("it holds no certificate in PEM") && log.contains("it is no account"),
+        "{log}"
+    );
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_is_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = folder.path().join("open");
+    fs::create_dir(&storage).expect("it is made");
+    fs::set_permissions(&storage, fs::Permissions::from_mode(0o755)).expect("it is allowed");
+    let key = folder.path().join("key");
+    fs::write(&key, "c2VjcmV0").expect("it is written");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("it is allowed");
+    let own = folder.path().join("own");
+    let refusal = |words: &[&str]| {
+        let mut command = thruway();
+        command.arg("serve").arg(folder.path()).args(["-b", "ssl://127.0.0.1:0"]);
+        if !words.contains(&"--acme-storage") {
+            command.arg("--acme-storage").arg(&own);
+        }
+        let output = command.args(words).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        stderr(&output).to_owned()
+    };
+    let path = |path: &Path| path.to_str().expect("it is UTF-8").to_owned();
+    for (words, reason) in [
+        (&["--acme-domain", "*.example"][..], "DNS-01"),
+        (&["--acme-domain", "192.0.2.1"], "is an address"),
+        (&["--acme-domain", "a.example", "--acme-directory", "http://a/dir"], "no URL of HTTPS"),
+        (&["--acme-domain", "a.example", "--acme-challenge", "dns-01"], "dns-01 is not supported"),
+        (&["--acme-domain", "a.example", "--acme-contact", "ops"], "no e-mail address"),
+        (&["--acme-domain", "a.example", "--acme-eab-kid", "k"], "has no key"),
+        (
+            &[
+                "--acme-domain",
+                "a.example",
+                "--acme-eab-kid",
+                "k",
+                "--acme-eab-key-file",
+                &path(&key),
+            ],
+            "every user may read this key",
+        ),
+        (
+            &["--acme-domain", "a.example", "--acme-storage", &path(&storage)],
+            "others may use it (mode 755)",
+        ),
+        (
+            &["--acme-domain", "a.example", "--acme-storage", "/dev/null/a"],
+            "cannot make the folder",
+        ),
+        (&["--https-port", "444"], "needs a name to obtain a certificate for"),
+    ] {
+        let error = refusal(words);
+        assert!(error.contains(reason), "{words:?}: {error}");
+    }
+    assert!(own.metadata().is_err(), "a refused command leaves nothing");
+    let inside = folder.path().join("keys");
+    let words = ["--acme-domain", "a.example", "--acme-storage", &path(&inside)];
+    assert!(refusal(&words).contains("clients could read the keys"));
+}
