@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "configuration/configuration_file"
+require_relative "configuration/thruster_variables"
 require_relative "launch/launcher"
 
 module Thruway
@@ -96,6 +97,7 @@ module Thruway
 
     def read_file
       ENV["RACK_ENV"] = @configuration.environment
+      ThrusterVariables.new(@configuration).apply { |line| warn "thruway: #{line}" }
       ConfigurationFile.take(@configuration, @file)
     end
 

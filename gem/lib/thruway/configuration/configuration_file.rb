@@ -8,6 +8,7 @@ require_relative "configuration"
 require_relative "listen_directives"
 require_relative "puma_names"
 require_relative "puma_options"
+require_relative "thruster_variables"
 require_relative "unsupported_directives"
 
 module Thruway
@@ -164,6 +165,13 @@ module Thruway
 
         @configuration.hooks.fetch(hook) << block
       end
+    end
+
+    # Takes Thruster's environment variables by their bare names, such as `TLS_DOMAIN`.
+    def thruster
+      ThrusterVariables.new(@configuration, bare: true).apply { |line| warnings << line }
+      # The rest of the file does not change what they have set.
+      @fixed = @configuration.options.keys
     end
 
     # Logs requests in Puma's format, or with `:json` as JSON.
