@@ -86,6 +86,11 @@ impl Flights {
         if self.is_unshared(tag, now_ms) {
             return Departure::Alone;
         }
+        self.reserve(tag, worker, now_ms)
+    }
+
+    /// The same, whatever is known of earlier responses to this name.
+    pub(crate) fn reserve(self: &Arc<Self>, tag: u64, worker: usize, now_ms: u64) -> Departure {
         if self.is_flying(tag, now_ms) {
             return Departure::Wait;
         }

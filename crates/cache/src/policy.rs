@@ -65,7 +65,7 @@ struct Facts {
     date_s: Option<u64>,
     /// `None` without the field; an invalid date has expired.
     expires_s: Option<Option<u64>>,
-    age_s: u32,
+    age_s: Option<u32>,
 }
 
 /// Returns how long a response stays fresh, if a shared cache may store it. `now_s` is the time of its arrival in
@@ -119,7 +119,7 @@ impl Facts {
         for (name, value) in fields {
             let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
             match name.len() {
-                3 if is(b"age") => facts.age_s = age(value),
+                3 if is(b"age") && facts.age_s.is_none() => facts.age_s = Some(age(value)),
                 4 if is(b"date") => facts.date_s = date::parse(value),
                 4 if is(b"etag") => facts.has_validator |= !value.is_empty(),
                 4 if is(b"vary") => {
@@ -150,9 +150,11 @@ impl Facts {
             Some(u32::try_from(expires_s.saturating_sub(date_s)).unwrap_or(SECONDS_MAX))
         };
         let lifetime_s = directives.s_maxage.or(directives.max_age).or_else(from_expires);
+        let is_checked = directives.no_cache && self.has_validator;
+        let lifetime_s = lifetime_s.or(is_checked.then_some(0));
         let lifetime_s = lifetime_s.ok_or(Refusal::NoLifetime)?.min(SECONDS_MAX);
         let apparent_age_s = u32::try_from(now_s.saturating_sub(date_s)).unwrap_or(SECONDS_MAX);
-        let initial_age_s = apparent_age_s.max(self.age_s);
+        let initial_age_s = apparent_age_s.max(self.age_s.unwrap_or(0));
         let is_fresh = lifetime_s > initial_age_s && !directives.no_cache;
         let is_used_stale = directives.stale_while_revalidate > 0 || directives.stale_if_error > 0;
         if !is_fresh && !self.has_validator && !is_used_stale {
@@ -215,6 +217,8 @@ mod tests {
             ("Cache-Control: max-age=0", Err(Refusal::NoLifetime)),
             ("Cache-Control: max-age=0|ETag: \"a\"", Ok(0)),
             ("Cache-Control: no-cache, max-age=60|ETag: \"a\"", Ok(60)),
+            ("Cache-Control: no-cache|ETag: \"a\"", Ok(0)),
+            ("Cache-Control: max-age=60|Age: 5|Age: 60", Ok(60)),
             ("Cache-Control: no-cache, max-age=60", Err(Refusal::NoLifetime)),
             ("Cache-Control: max-age=60|Age: 60", Err(Refusal::NoLifetime)),
             ("Cache-Control: max-age=0, stale-while-revalidate=9", Ok(0)),

@@ -270,6 +270,11 @@ impl Store {
         self.flights.depart(tag, worker, now_ms)
     }
 
+    /// Departs to renew a response that is sent stale meanwhile.
+    pub fn depart_to_renew(&self, tag: u64, worker: usize, now_ms: u64) -> Departure {
+        self.flights.reserve(tag, worker, now_ms)
+    }
+
     /// Whether another request asks the application for the same.
     #[must_use]
     pub fn is_flying(&self, tag: u64, now_ms: u64) -> bool {

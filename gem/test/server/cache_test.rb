@@ -145,6 +145,19 @@ class CacheTest < Minitest::Test
     assert_equal 500, get("/other").status
   end
 
+  def test_a_stale_response_is_sent_while_the_application_makes_a_new_one
+    start_with_cache("-w", "2")
+    target = "/slow?cc=max-age=0+stale-while-revalidate=600"
+    first = get(target).body
+    write("gate", "")
+    assert_equal [first], Array.new(8) { get(target).body }.uniq
+    eventually { requests.size == 2 }
+    FileUtils.rm_f(path("gate"))
+    eventually { get(target).body != first }
+    assert_operator counts["stale"], :>=, 9
+    assert_equal 0, counts["collapsed"]
+  end
+
   def test_a_change_removes_the_page_and_a_purge_what_it_names
     start_with_cache("-w", "2")
     targets = %w[/a /a/b /c].map { |page| "#{page}?cc=max-age=60" }

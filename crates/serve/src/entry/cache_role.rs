@@ -13,6 +13,8 @@ pub(crate) enum CacheRole {
     Fill(Box<Fill>),
     /// It may change the page, which is invalidated unless the response is an error.
     Change(Box<Key>),
+    /// It goes on for a request that has its response already, and others wait for it.
+    Reserved(Box<Flight>),
 }
 
 /// A response that may be stored.

@@ -19,6 +19,10 @@ pub(crate) enum Carrier {
     Socket(Socket),
     /// A stream of another connection. It has one request.
     Stream(Box<StreamLink>),
+    /// Nobody waits for the response: a request of the cache, for a client that has a stale response already.
+    Nobody {
+        is_tls: bool,
+    },
 }
 
 /// A socket, and its TLS session if the client speaks TLS and its handshake has begun.
@@ -55,7 +59,7 @@ impl Carrier {
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Socket(socket) => Some(socket.as_fd()),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::Nobody { .. } => None,
         }
     }
 
@@ -70,27 +74,27 @@ impl Carrier {
     pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
         match self {
             Self::Socket(socket) => socket.session.as_deref_mut(),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::Nobody { .. } => None,
         }
     }
 
     pub(crate) fn into_socket(self) -> Option<Socket> {
         match self {
             Self::Socket(socket) => Some(socket),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::Nobody { .. } => None,
         }
     }
 
     pub(crate) fn stream(&self) -> Option<&StreamLink> {
         match self {
-            Self::Socket(_) => None,
+            Self::Socket(_) | Self::Nobody { .. } => None,
             Self::Stream(link) => Some(link),
         }
     }
 
     pub(crate) fn stream_mut(&mut self) -> Option<&mut StreamLink> {
         match self {
-            Self::Socket(_) => None,
+            Self::Socket(_) | Self::Nobody { .. } => None,
             Self::Stream(link) => Some(link),
         }
     }

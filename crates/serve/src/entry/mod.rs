@@ -179,14 +179,19 @@ impl Entry {
     pub(crate) fn is_bound(&self) -> bool {
         self.session().is_some()
             || matches!(self.state, State::Multiplexing(_))
-            || matches!(self.carrier, Carrier::Stream(_))
+            || matches!(self.carrier, Carrier::Stream(_) | Carrier::Nobody { .. })
+    }
+
+    /// Whether nobody waits for the response to its request.
+    pub(crate) fn is_background(&self) -> bool {
+        matches!(self.carrier, Carrier::Nobody { .. })
     }
 
     /// The TLS session, if the connection speaks TLS and its handshake has begun.
     pub(crate) fn session(&self) -> Option<&Session> {
         match &self.carrier {
             Carrier::Socket(socket) => socket.session.as_deref(),
-            Carrier::Stream(_) => None,
+            Carrier::Stream(_) | Carrier::Nobody { .. } => None,
         }
     }
 
@@ -194,7 +199,9 @@ impl Entry {
     pub(crate) fn set_session(&mut self, session: Option<Session>) {
         match &mut self.carrier {
             Carrier::Socket(socket) => socket.session = session.map(Box::new),
-            Carrier::Stream(_) => unreachable!("a stream has no TLS session of its own"),
+            Carrier::Stream(_) | Carrier::Nobody { .. } => {
+                unreachable!("a request without a socket has no TLS session of its own")
+            }
         }
     }
 
@@ -365,6 +372,17 @@ pub(crate) fn stream_of(parent: &Entry, link: StreamLink, upload: Upload, now_ms
         is_fresh: false,
         state: State::Receiving(Box::new(upload)),
         ..on(carrier, parent.peer, parent.listener, now_ms)
+    }
+}
+
+/// A request that nobody waits for, as the client of `origin` could have sent it.
+pub(crate) fn background_of(origin: &Entry, is_tls: bool, upload: Upload, now_ms: u64) -> Entry {
+    Entry {
+        is_trusted: origin.is_trusted,
+        is_persistent: false,
+        is_fresh: false,
+        state: State::Receiving(Box::new(upload)),
+        ..on(Carrier::Nobody { is_tls }, origin.peer, origin.listener, now_ms)
     }
 }
 

@@ -31,6 +31,7 @@ impl Entry {
                 return receive_sealed(self, inbox);
             }
             Carrier::Socket(socket) => socket,
+            Carrier::Nobody { .. } => return ReadOutcome::Later,
             Carrier::Stream(link) => {
                 let received = receive_of(link, inbox);
                 // The stream's waker tells of more.
@@ -73,6 +74,9 @@ impl Entry {
             push(&mut self.output, body, payload);
             return Ok(FlushOutcome::Blocked);
         }
+        if let Carrier::Nobody { .. } = &self.carrier {
+            return Ok(FlushOutcome::Done);
+        }
         match payload {
             Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
             Payload::Slices(slices) => self.deliver_slices(head, slices, turn_bytes),
@@ -90,6 +94,9 @@ impl Entry {
     pub(crate) fn push_bytes(&mut self, mut bytes: &[u8]) {
         if let Carrier::Stream(link) = &mut self.carrier {
             bytes = link.take_head(bytes);
+        }
+        if let Carrier::Nobody { .. } = &self.carrier {
+            return;
         }
         let output = self.output.get_or_insert_default();
         output.push(Part::Bytes(bytes.to_vec()));

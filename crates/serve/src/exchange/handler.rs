@@ -7,6 +7,7 @@ use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::ResponseConstraints;
 
 use crate::entry::Entry;
+use crate::entry::carrier::Carrier;
 use crate::entry::socket_state::SocketEvent;
 use crate::entry::ticket::Ticket;
 use crate::entry::upload::Body;
@@ -79,7 +80,11 @@ impl Exchange<'_> {
     /// Whether the client speaks TLS with this server.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        self.connection().is_some_and(|connection| connection.session().is_some())
+        let is_tls = |connection: &Entry| match connection.carrier {
+            Carrier::Nobody { is_tls } => is_tls,
+            Carrier::Socket(_) | Carrier::Stream(_) => connection.session().is_some(),
+        };
+        self.connection().is_some_and(is_tls)
     }
 
     /// The certificate that the client has shown, in DER.

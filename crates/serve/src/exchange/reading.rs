@@ -260,6 +260,11 @@ fn depart(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
     }
     let upload = entry.take_upload();
     let request = upload.head.request(&upload.head_bytes);
+    if !entry.is_background() {
+        // Another request may have stored the response meanwhile. What a body belongs to is not answered so.
+        let Some(left) = lookup::respond(entry, &request, &[]) else { return };
+        entry = left;
+    }
     let departed = departure::departs(&mut entry, &request);
     entry.state = State::Receiving(upload);
     match departed {

@@ -12,7 +12,8 @@ use rustix::net::Shutdown;
 use thruway_http2::Stream;
 use thruway_websocket::CloseCode;
 
-use crate::entry::carrier::StreamLink;
+use crate::entry::cache_role::CacheRole;
+use crate::entry::carrier::{Carrier, StreamLink};
 use crate::entry::multiplexer::Multiplexer;
 use crate::entry::socket_state::SocketState;
 use crate::entry::ticket::Ticket;
@@ -105,6 +106,18 @@ impl Store {
             multiplexer.enter(number, id);
         }
         EntryMut::new(self, id)
+    }
+
+    /// Registers a request that nobody waits for, as the client of `origin` could have sent it.
+    pub(crate) fn open_background(&mut self, origin: EntryId, upload: Upload, role: CacheRole) {
+        let now_ms = self.clock.now_ms;
+        let is_tls = self.at(origin).speaks_tls();
+        let mut entry = entry::background_of(&self.slab[origin], is_tls, upload, now_ms);
+        entry.cache_role = Some(role);
+        let share = entry.share;
+        let id = self.slab.insert(entry);
+        self.activity.enter(share);
+        EntryMut::new(self, id).enqueue();
     }
 
     /// Closes an entry, if it is open.
@@ -221,9 +234,10 @@ impl<'a> EntryMut<'a> {
     /// Whether the client speaks TLS with this server. A stream's connection does it for the stream.
     pub(crate) fn speaks_tls(&self) -> bool {
         let slab = &self.store.slab;
-        let connection = match self.carrier.stream() {
-            None => slab.get(self.id),
-            Some(link) => slab.get(link.parent),
+        let connection = match &self.carrier {
+            Carrier::Nobody { is_tls } => return *is_tls,
+            Carrier::Socket(_) => slab.get(self.id),
+            Carrier::Stream(link) => slab.get(link.parent),
         };
         connection.is_some_and(|connection| connection.session().is_some())
     }

@@ -69,6 +69,7 @@ pub(crate) fn whole(
             return Passage::AsItIs;
         }
         CacheRole::Fill(fill) => fill,
+        CacheRole::Reserved(_) => return Passage::AsItIs,
     };
     if let Some((found, reply)) = replacement(store, &mut fill, &seen) {
         return Passage::Replaced(found, reply);
@@ -91,6 +92,7 @@ pub(crate) fn begin(store: &mut Store, ticket: Ticket, head: &[u8], plan: BodyPl
             return Passage::AsItIs;
         }
         CacheRole::Fill(fill) => fill,
+        CacheRole::Reserved(_) => return Passage::AsItIs,
     };
     if let Some((found, reply)) = replacement(store, &mut fill, &seen) {
         return Passage::Replaced(found, reply);
@@ -281,7 +283,8 @@ fn put(cache: &Cache, fill: &Fill, gathered: &Gathered, now_ms: u64) -> bool {
         now_ms,
     };
     let is_put = cache.put(&fill.key, fields(&fill.lines), response);
-    let is_shared = freshness.lifetime_s > freshness.initial_age_s && !freshness.no_cache;
+    let is_fresh = freshness.lifetime_s > freshness.initial_age_s && !freshness.no_cache;
+    let is_shared = is_fresh || freshness.stale_while_revalidate_s > 0;
     if is_put && !is_shared && fill.is_plain {
         // It is validated for each request, so that none can use the response to another one.
         cache.note_unshared(fill.tag, now_ms);

@@ -1,14 +1,17 @@
 //! A request that a handler is to have: it leads, waits for another one, or validates what is stored.
 
+use thruway_cache::conditions::Validators;
 use thruway_cache::directives::RequestDirectives;
-use thruway_cache::flights::Departure;
+use thruway_cache::flights::{Departure, Flight};
+use thruway_cache::record::push_line;
 use thruway_cache::reuse::Reuse;
 use thruway_cache::{Counter, StoredResponse};
 use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{Head, Limits, Request, Version};
+use thruway_http1::{BodyDecoder, Head, Limits, Request, RequestFraming, Version};
 
 use crate::entry::State;
 use crate::entry::cache_role::{CacheRole, Fill, Stale};
+use crate::entry::upload::{Spool, Upload};
 use crate::exchange::admission;
 use crate::exchange::cached::lookup::{CacheRequest, key_of};
 use crate::store::Store;
@@ -21,15 +24,20 @@ const WAIT_MS_MAX: u64 = 5_000;
 /// Between two looks whether the response to a request of another worker is there.
 pub(crate) const LOOK_MS: u64 = 2;
 
-/// Fields that a request for validation has from the stored response, and not from its client.
-const REPLACED: [&[u8]; 4] = [b"if-none-match", b"if-modified-since", b"if-range", b"range"];
+/// Fields that a request for validation has from the stored response, and not from its client. Whether the connection
+/// stays open is decided by the client's own head.
+const REPLACED: [&[u8]; 5] =
+    [b"if-none-match", b"if-modified-since", b"if-range", b"range", b"connection"];
 
 /// Notes the role of a request that goes to the handler now.
 ///
 /// # Errors
 /// The tag of the request for whose response it is to [`wait`].
 pub(crate) fn departs(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result<(), u64> {
-    entry.cache_role = None;
+    let reserved = match entry.cache_role.take() {
+        Some(CacheRole::Reserved(flight)) => Some(*flight),
+        _ => None,
+    };
     if entry.store.cache.is_none() || admission::is_late(entry, request) {
         return Ok(());
     }
@@ -51,8 +59,11 @@ pub(crate) fn departs(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result
     let tag = cache.store.flight_tag(&key, request.fields());
     // A client that wants a younger response than the stored one waits for nobody.
     let is_alone = !asked.is_plain || must_wait || asked.directives.no_cache;
-    let departure =
-        if is_alone { Departure::Alone } else { cache.store.depart(tag, cache.worker, now_ms) };
+    let departure = match reserved {
+        Some(flight) => Departure::Lead(flight),
+        None if is_alone => Departure::Alone,
+        None => cache.store.depart(tag, cache.worker, now_ms),
+    };
     let flight = match departure {
         Departure::Wait => {
             if let Some(found) = found {
@@ -148,29 +159,57 @@ pub(crate) fn look_ms(store: &Store) -> Option<u64> {
     (!cache.waiting.is_empty()).then_some(LOOK_MS)
 }
 
+/// Asks the application for the response to `request` once more, for nobody, while others may use the stale one.
+pub(crate) fn refresh(entry: &mut EntryMut<'_>, request: &Request<'_>, flight: Flight) {
+    let Some((head, head_bytes)) = rewritten(b"GET", request, Validators::default()) else {
+        return;
+    };
+    let Ok(decoder) = BodyDecoder::new(RequestFraming::None, &entry.store.settings.limits) else {
+        unreachable!("a request without a body was refused");
+    };
+    let upload = Upload { head, head_bytes, decoder, spool: Spool::Discard, is_whole: true };
+    let origin = entry.id();
+    entry.store.open_background(origin, upload, CacheRole::Reserved(Box::new(flight)));
+}
+
 /// The head of the request that validates what is stored; `None` if there is nothing to validate.
 pub(crate) fn validating(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<(Head, Vec<u8>)> {
     let Some(CacheRole::Fill(fill)) = &entry.cache_role else { return None };
     let validators = fill.stale.as_ref()?.response.validators();
+    let (mut head, bytes) = rewritten(request.method(), request, validators)?;
+    if request.version() == Version::Http2 {
+        head.set_http2();
+    }
+    Some((head, bytes))
+}
+
+/// The head of a request with other conditions than its own.
+fn rewritten(
+    method: &[u8],
+    request: &Request<'_>,
+    validators: Validators<'_>,
+) -> Option<(Head, Vec<u8>)> {
     let mut bytes = Vec::with_capacity(request.field_lines().len() + 256);
     let version: &[u8] = match request.version() {
         Version::Http10 => b" HTTP/1.0\r\n",
         Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
     };
-    for part in [request.method(), b" ", request.target(), version] {
+    for part in [method, b" ", request.target(), version] {
         bytes.extend_from_slice(part);
     }
     let is_replaced = |name: &[u8]| REPLACED.iter().any(|own| own.eq_ignore_ascii_case(name));
     for (name, value) in request.fields().filter(|(name, _)| !is_replaced(name)) {
-        thruway_cache::record::push_line(&mut bytes, name, value);
+        push_line(&mut bytes, name, value);
     }
+    // No second request follows on its connection, which may be that of nobody.
+    push_line(&mut bytes, b"Connection", b"close");
     let own = [
         (&b"If-None-Match"[..], validators.etag),
         (b"If-Modified-Since", validators.last_modified),
     ];
     for (name, value) in own {
         if let Some(value) = value {
-            thruway_cache::record::push_line(&mut bytes, name, value);
+            push_line(&mut bytes, name, value);
         }
     }
     bytes.extend_from_slice(b"\r\n");
@@ -181,11 +220,5 @@ pub(crate) fn validating(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<
         ..Limits::default()
     };
     let mut head = Head::new();
-    if head.parse(&bytes, 0, &limits) != Ok(true) {
-        return None;
-    }
-    if request.version() == Version::Http2 {
-        head.set_http2();
-    }
-    Some((head, bytes))
+    (head.parse(&bytes, 0, &limits) == Ok(true)).then_some((head, bytes))
 }

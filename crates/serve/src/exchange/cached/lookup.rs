@@ -1,6 +1,7 @@
 //! A request whose head is whole gets a stored response, without a handler.
 
 use thruway_cache::directives::RequestDirectives;
+use thruway_cache::flights::Departure;
 use thruway_cache::policy::RequestFacts;
 use thruway_cache::reuse::Reuse;
 use thruway_cache::{Counter, Key, StoredResponse};
@@ -8,6 +9,7 @@ use thruway_http1::field::members;
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{KnownField, Request, RequestFraming};
 
+use crate::exchange::cached::departure;
 use crate::exchange::cached::reply::{Origin, Reply};
 use crate::exchange::counting;
 use crate::exchange::response::ResponseWriter;
@@ -71,7 +73,7 @@ impl CacheRequest {
 /// Responds to a request from the cache; `rest` is what came behind it. Gives the entry back if nothing stored answers
 /// the request.
 pub(crate) fn respond<'a>(
-    entry: EntryMut<'a>,
+    mut entry: EntryMut<'a>,
     request: &Request<'_>,
     rest: &[u8],
 ) -> Option<EntryMut<'a>> {
@@ -92,10 +94,9 @@ pub(crate) fn respond<'a>(
             send(entry, request, rest, found, age_s);
             None
         }
-        Some((found, Reuse::StaleWhileRevalidating { age_s }))
-            if departs_elsewhere(&entry, &key, request) =>
-        {
+        Some((found, Reuse::StaleWhileRevalidating { age_s })) => {
             entry.store.count_cached(Counter::Stale);
+            refresh(&mut entry, &key, request);
             send(entry, request, rest, found, age_s);
             None
         }
@@ -112,12 +113,14 @@ pub(crate) fn respond<'a>(
     }
 }
 
-/// Whether another request validates the stored response already.
-fn departs_elsewhere(entry: &EntryMut<'_>, key: &Key, request: &Request<'_>) -> bool {
-    entry.store.cache.as_ref().is_some_and(|cache| {
-        let tag = cache.store.flight_tag(key, request.fields());
-        cache.store.is_flying(tag, entry.store.clock.now_ms)
-    })
+/// Asks the application for a response that is sent stale, unless another request does so already.
+fn refresh(entry: &mut EntryMut<'_>, key: &Key, request: &Request<'_>) {
+    let Some(cache) = &entry.store.cache else { return };
+    let tag = cache.store.flight_tag(key, request.fields());
+    let departed = cache.store.depart_to_renew(tag, cache.worker, entry.store.clock.now_ms);
+    if let Departure::Lead(flight) = departed {
+        departure::refresh(entry, request, flight);
+    }
 }
 
 /// Sends a stored response as the whole answer to a request.
