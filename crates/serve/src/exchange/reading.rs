@@ -8,6 +8,7 @@ use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request, Reque
 use crate::entry::upload::{Body, Spool, Upload};
 use crate::entry::{Payload, ReadOutcome, State};
 use crate::exchange::admission::{self, LATE};
+use crate::exchange::cached::request::has_https_before;
 use crate::exchange::cached::{departure, lookup};
 use crate::exchange::closing;
 use crate::exchange::counting;
@@ -301,7 +302,7 @@ fn hand_over(
     let (peer, listener, is_trusted) = (entry.peer, entry.listener, entry.is_trusted);
     let (store, _) = guard.into_parts();
     let source = store.settings.client_source;
-    let is_https = is_trusted && (source.is_https(request) || lookup::has_https_before(request));
+    let is_https = is_trusted && (source.is_https(request) || has_https_before(request));
     let peer = store.settings.client_of(request, peer, is_trusted);
     let writer = ResponseWriter::new(store, ticket);
     let mut exchange =

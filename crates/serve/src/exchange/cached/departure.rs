@@ -13,7 +13,7 @@ use crate::entry::State;
 use crate::entry::cache_role::{CacheRole, Fill, Stale};
 use crate::entry::upload::{Spool, Upload};
 use crate::exchange::admission;
-use crate::exchange::cached::lookup::{CacheRequest, key_of};
+use crate::exchange::cached::request::{CacheRequest, key_of};
 use crate::store::Store;
 use crate::store::cache::WaitingRequest;
 use crate::store::entry_mut::EntryMut;
