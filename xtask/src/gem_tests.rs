@@ -111,7 +111,9 @@ impl GemTests {
             }
         }
         let succeeded = child.wait().is_ok_and(|status| status.success());
-        if !succeeded && failed.is_empty() {
+        // minitest 6 fails where no test of a file has the name.
+        let has_none = self.name.is_some() && counts.is_some_and(|counts| counts[0] == 0);
+        if !succeeded && failed.is_empty() && !has_none {
             failed.push(format!("a run without a failed test {file}"));
         }
         (counts, failed)
