@@ -87,7 +87,7 @@ class MetricsTest < Minitest::Test
   DOCUMENT = File.read(File.expand_path("../../../docs/reference/metrics.md", __dir__))
 
   def test_the_document_has_each_name_with_its_type_and_labels
-    start_with_metrics("-w", "1", "-t", "1")
+    start_with_metrics("-w", "1", "-t", "1", "--cache", "4M")
     text = ask("/metrics").body
     said = DOCUMENT.scan(/^\| `(\w+)` \| (gauge|counter|untyped|histogram) \| ([^|]*)\|/)
     told = text.scan(/^# TYPE (\w+) (\w+)$/)
