@@ -172,8 +172,8 @@ pub(super) const ALL: [Sections; 17] = [
             DONE,
             (
                 "1",
-                "every response is an error (4xx or 5xx), a limit such as --max-p99 is exceeded, or the run is less fair \
-                 than --fair requires",
+                "every response is an error (4xx or 5xx), a limit such as --max-p99 is exceeded, or the run is \
+                 less fair than --fair requires",
             ),
             ("2", "no response at all, or wrong arguments"),
         ],
