@@ -117,10 +117,12 @@ class RestartSignalsTest < Minitest::Test
       File.rename(path("err"), path("err.1"))
       Process.kill("HUP", pid)
       pass(moment)
-      eventually { File.file?(path("err")) && log.include?("refork: done") }
+      # The files are opened anew before the refork or after it.
+      said = -> { File.read(path("err.1")) + log }
+      eventually { File.file?(path("err")) && said.call.include?("refork: done") }
       # Two workers, and their template.
       eventually { worker_pids(pid).size == 3 }
-      said = File.read(path("err.1")) + log
+      said = said.call
       assert_equal 1, said.scan("refork: done").size
       assert_equal %w[2], said.scan(/number of workers is now (\d)/).flatten
       assert_predicate stop(pid), :success?
