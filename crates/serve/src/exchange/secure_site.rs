@@ -46,10 +46,19 @@ impl SiteResponse {
 }
 
 /// The response of the server itself to a request, if the request is not for the application.
+#[inline]
 pub(crate) fn response_to(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Option<SiteResponse> {
     let site = Arc::clone(entry.store.sites.get(usize::from(entry.listener))?.as_ref()?);
+    response_of(&site, entry, request)
+}
+
+fn response_of(
+    site: &Arc<SecureSite>,
+    entry: &mut EntryMut<'_>,
+    request: &Request<'_>,
+) -> Option<SiteResponse> {
     if let Some(token) = request.path().strip_prefix(CHALLENGES)
-        && let Some(answer) = answer(&site, token)
+        && let Some(answer) = answer(site, token)
     {
         let found = SiteResponse { status: 200, fields: Vec::new(), body: answer };
         return Some(found.with(b"Content-Type", &b"application/octet-stream"[..]));

@@ -33,12 +33,18 @@ const REPLACED: [&[u8]; 5] =
 ///
 /// # Errors
 /// The tag of the request for whose response it is to [`wait`].
+#[inline]
 pub(crate) fn departs(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result<(), u64> {
+    // Without a cache, no request has a role.
+    if entry.store.cache.is_none() { Ok(()) } else { departs_with_cache(entry, request) }
+}
+
+fn departs_with_cache(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result<(), u64> {
     let reserved = match entry.cache_role.take() {
         Some(CacheRole::Reserved(flight)) => Some(*flight),
         _ => None,
     };
-    if entry.store.cache.is_none() || admission::is_late(entry, request) {
+    if admission::is_late(entry, request) {
         return Ok(());
     }
     let asked = CacheRequest::of(request);
@@ -132,11 +138,15 @@ pub(crate) fn wait(entry: EntryMut<'_>, tag: u64) {
 }
 
 /// Goes on with requests that have waited for a response that is there now, or that is not to come.
+#[inline]
 pub(crate) fn wake(store: &mut Store) {
-    let Some(cache) = &mut store.cache else { return };
-    if cache.waiting.is_empty() {
-        return;
+    if store.cache.as_ref().is_some_and(|cache| !cache.waiting.is_empty()) {
+        wake_due(store);
     }
+}
+
+fn wake_due(store: &mut Store) {
+    let Some(cache) = &mut store.cache else { return };
     let now_ms = store.clock.now_ms;
     let shared = std::sync::Arc::clone(&cache.store);
     let is_due = |waiting: &mut WaitingRequest| {
@@ -173,8 +183,13 @@ pub(crate) fn refresh(entry: &mut EntryMut<'_>, request: &Request<'_>, flight: F
 }
 
 /// The head of the request that validates what is stored; `None` if there is nothing to validate.
+#[inline]
 pub(crate) fn validating(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<(Head, Vec<u8>)> {
     let Some(CacheRole::Fill(fill)) = &entry.cache_role else { return None };
+    validating_of(fill, request)
+}
+
+fn validating_of(fill: &Fill, request: &Request<'_>) -> Option<(Head, Vec<u8>)> {
     let validators = fill.stale.as_ref()?.response.validators();
     let (mut head, bytes) = rewritten(request.method(), request, validators)?;
     if request.version() == Version::Http2 {
