@@ -261,6 +261,10 @@ fn what_cannot_work_is_refused_before_anything_is_served() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         stderr(&output).to_owned()
     };
+    let plain =
+        thruway().arg("serve").arg(folder.path()).args(["-p", "0", "--hsts"]).output().unwrap();
+    assert_eq!(plain.status.code(), Some(2), "{plain:?}");
+    assert!(stderr(&plain).starts_with("thruway: hsts needs an address that speaks TLS\n"));
     let path = |path: &Path| path.to_str().expect("it is UTF-8").to_owned();
     for (words, reason) in [
         (&["--acme-domain", "*.example"][..], "DNS-01"),

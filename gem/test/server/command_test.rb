@@ -259,6 +259,16 @@ class CommandTest < Minitest::Test
     assert_includes said, "\nhint: run make build, which puts the gem beside this binary\n"
   end
 
+  def test_a_promise_of_https_without_an_address_for_it_is_refused
+    said = "thruway: hsts needs an address that speaks TLS\n\nhint: add --bind ssl://"
+    application = write("config.ru", HELLO)
+    [["--hsts"], ["-C", write("hsts.rb", "hsts 60")]].each do |words|
+      _, error, status = Open3.capture3(BINARY, "serve", application, "-p", "0", *words)
+      assert_equal 2, status.exitstatus, error
+      assert error.start_with?(said), error
+    end
+  end
+
   def test_without_ruby_the_line_says_so
     _, said, status = Open3.capture3({ "PATH" => "/nowhere" }, BINARY, "serve",
                                      write("config.ru", HELLO))

@@ -225,10 +225,16 @@ module Thruway
         end
     end
 
-    # The addresses, of which those that speak TLS tell browsers to use nothing else.
+    # The addresses, of which those that speak TLS tell browsers to use nothing else. Raises
+    # `Failure` if none does.
     def with_hsts(uris)
       return uris unless hsts_seconds
 
+      if uris.none? { |uri| uri.start_with?("ssl://") }
+        raise Failure.new("hsts needs an address that speaks TLS",
+                          hint: "add --bind ssl://HOST:PORT?cert=FILE&key=FILE, or " \
+                                "--acme-domain NAME")
+      end
       uris.map do |uri|
         next uri if !uri.start_with?("ssl://") || uri.match?(/[?&]hsts=/)
 

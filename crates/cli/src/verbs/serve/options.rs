@@ -135,7 +135,13 @@ impl Serve {
             }
             Ok(bind)
         };
-        addresses.iter().map(parse).collect()
+        let binds = addresses.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        if self.acme.hsts.is_some() && binds.iter().all(|bind| bind.tls.is_none()) {
+            let failure = Failure::new("hsts needs an address that speaks TLS");
+            let hint = "add --bind ssl://HOST:PORT?cert=FILE&key=FILE, or --acme-domain NAME";
+            return Err(failure.hint(hint));
+        }
+        Ok(binds)
     }
 }
 
