@@ -1,6 +1,7 @@
 //! Conditional requests on a stored response (RFC 9110, section 13).
 
 use thruway_http1::date;
+use thruway_http1::field::entity_tags;
 
 /// The conditions of a request that a cache can decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,7 +31,9 @@ impl Conditions<'_> {
     pub fn is_known(&self, stored: Validators<'_>) -> bool {
         if let Some(tags) = self.if_none_match {
             return tags.trim_ascii() == b"*"
-                || stored.etag.is_some_and(|own| Tags(tags).any(|tag| weak(tag) == weak(own)));
+                || stored
+                    .etag
+                    .is_some_and(|own| entity_tags(tags).any(|tag| weak(tag) == weak(own)));
         }
         let Some(since_s) = self.if_modified_since.and_then(date::parse) else { return false };
         let modified = stored.last_modified.or(stored.date);
@@ -54,22 +57,6 @@ impl Conditions<'_> {
 
 fn weak(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
-}
-
-/// The entity tags of a list. A comma may stand inside a tag.
-struct Tags<'a>(&'a [u8]);
-
-impl<'a> Iterator for Tags<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
-        let rest = &self.0[start..];
-        let open = if rest.starts_with(b"W/\"") { 3 } else { 1 };
-        let length = rest.get(open..)?.iter().position(|byte| *byte == b'"')? + open + 1;
-        self.0 = &rest[length..];
-        Some(&rest[..length])
-    }
 }
 
 #[cfg(test)]

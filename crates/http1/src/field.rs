@@ -123,6 +123,19 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
+/// Returns the entity tags of a list, each with its quotes. A comma may stand inside a tag.
+pub fn entity_tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut left = value;
+    std::iter::from_fn(move || {
+        let start = left.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
+        let rest = &left[start..];
+        let open = if rest.starts_with(b"W/\"") { 3 } else { 1 };
+        let length = rest.get(open..)?.iter().position(|byte| *byte == b'"')? + open + 1;
+        left = &rest[length..];
+        Some(&rest[..length])
+    })
+}
+
 /// Whether two names are equal, ignoring case and the difference between `_` and `-`.
 pub(crate) fn collide(one: &[u8], other: &[u8]) -> bool {
     let fold = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
@@ -158,6 +171,13 @@ mod tests {
     fn names_collide_over_underscores_and_case_alone() {
         assert!(collide(b"X_Real-Ip", b"x-real_IP"));
         assert!(!collide(b"X-Real-Ip", b"X-Real-Ipp"));
+    }
+
+    #[test]
+    fn a_comma_may_stand_inside_a_tag() {
+        let tags = |value: &'static str| entity_tags(value.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(tags(r#" "a,b", W/"c" ,,"d""#), [&br#""a,b""#[..], br#"W/"c""#, br#""d""#]);
+        assert!(tags("a").is_empty() && tags("").is_empty() && tags(r#"W/"c"#).is_empty());
     }
 
     #[test]

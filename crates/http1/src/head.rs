@@ -455,6 +455,12 @@ impl<'a> Request<'a> {
         self.head.framing
     }
 
+    /// Whether a body follows the head.
+    #[must_use]
+    pub fn has_body(&self) -> bool {
+        !matches!(self.framing(), RequestFraming::None | RequestFraming::Length(0))
+    }
+
     /// Whether the client wants the connection to stay open.
     #[must_use]
     pub fn is_persistent(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What a request that is with its handler does for the cache of responses.
+//! The role that a request has for the cache of responses while its handler works on it.
 
 use thruway_cache::flights::Flight;
 use thruway_cache::policy::{Freshness, RequestFacts};
@@ -37,7 +37,7 @@ pub(crate) struct Fill {
     /// The stored response that the request validates, and whether it may be used after an error.
     pub(crate) stale: Option<Stale>,
     /// The response, once its head is known and while its body comes in pieces.
-    pub(crate) gathered: Option<Gathered>,
+    pub(crate) gathered: Option<PartialResponse>,
 }
 
 /// A stored response that is not used without the application's word.
@@ -49,7 +49,7 @@ pub(crate) struct Stale {
 
 /// A response whose body comes in pieces.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct PartialResponse {
     pub(crate) status: u16,
     pub(crate) lines: Vec<u8>,
     pub(crate) freshness: Freshness,

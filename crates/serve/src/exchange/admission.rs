@@ -1,10 +1,10 @@
 //! Requests that get their response from the server itself: health checks, and what has waited too long.
 
-use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{Request, RequestFraming};
+use thruway_http1::Request;
 
 use crate::entry::{Entry, State};
 use crate::events::clock::monotonic_us;
+use crate::exchange::own_response;
 use crate::exchange::request_start;
 use crate::exchange::response::ResponseWriter;
 use crate::queue::queue_position::QueuePosition;
@@ -22,17 +22,13 @@ pub(crate) const LATE: &str = "the request has waited too long";
 pub(crate) fn is_health_check(store: &Store, request: &Request<'_>) -> bool {
     store.settings.health_path.as_deref().is_some_and(|path| path == request.path())
         && matches!(request.method(), b"GET" | b"HEAD")
-        && matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0))
+        && !request.has_body()
 }
 
 /// Responds to a health check; `rest` is what came behind it.
-pub(crate) fn tell_health(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
-    entry.keep(rest, 0);
+pub(crate) fn tell_health(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
     let (status, text) = health(entry.store);
-    let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !entry.closes_after_response();
-    let ticket = entry.begin_request();
-    let (store, _) = entry.into_parts();
+    let (store, ticket, constraints) = own_response::begin(entry, request, rest);
     ResponseWriter::new(store, ticket).respond_text(constraints, status, text);
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod handler;
 pub(crate) mod handshake;
 pub(crate) mod http2;
 pub(crate) mod observer;
+pub(crate) mod own_response;
 pub(crate) mod proxy_head;
 pub(crate) mod reading;
 pub(crate) mod request_start;

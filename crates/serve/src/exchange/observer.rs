@@ -5,13 +5,10 @@
 
 use std::net::IpAddr;
 
-use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{Request, RequestFraming, ResponseHead};
+use thruway_http1::Request;
 
-use crate::entry::Payload;
 use crate::events::clock::monotonic_us;
-use crate::exchange::admission;
-use crate::exchange::response::{Response, ResponseWriter};
+use crate::exchange::{admission, own_response};
 use crate::metrics::{MEDIA_TYPE, Present, Snapshot};
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
@@ -62,9 +59,8 @@ pub(crate) fn is_observer(entry: &EntryMut<'_>) -> bool {
 }
 
 /// Responds to a request from there; `rest` is what came behind it.
-pub(crate) fn respond(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
-    let has_body = !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
-    let is_read = matches!(request.method(), b"GET" | b"HEAD") && !has_body;
+pub(crate) fn respond(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
+    let is_read = matches!(request.method(), b"GET" | b"HEAD") && !request.has_body();
     let is_asked = |name: &Option<String>| {
         name.as_deref().is_none_or(|own| request.host().is_none_or(|host| may_ask(host, own)))
     };
@@ -78,22 +74,8 @@ pub(crate) fn respond(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8
     } else {
         OwnResponse::text(405, "only GET and HEAD are for here\n")
     };
-    entry.keep(rest, 0);
-    let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !entry.store.service.closes_after_response() && !has_body;
-    let ticket = entry.begin_request();
-    let (store, _) = entry.into_parts();
-    let mut writer = ResponseWriter::new(store, ticket);
-    let date = writer.date();
-    let mut head = Vec::with_capacity(256);
-    let mut fields = ResponseHead::new(&mut head, told.status);
-    for (name, value) in told.fields() {
-        // They are constants without control characters.
-        let _ = fields.field(name, value);
-    }
-    let plan = fields.finish(constraints, Some(told.body.len() as u64), &date);
-    let body = told.body.as_bytes();
-    writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[body]) });
+    let begun = own_response::begin(entry, request, rest);
+    own_response::send(begun, told.status, told.fields(), told.body.as_bytes());
 }
 
 fn tell(store: &mut Store, path: &[u8]) -> OwnResponse {

@@ -3,7 +3,7 @@
 use std::io;
 
 use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request, RequestFraming};
+use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request};
 
 use crate::entry::upload::{Body, Spool, Upload};
 use crate::entry::{Payload, ReadOutcome, State};
@@ -162,7 +162,7 @@ fn take_head<'a>(
     }
     fairness::identify(&mut entry, &request);
     // A body comes before the turn.
-    if has_body(&request) {
+    if request.has_body() {
         return begin_request(entry, head, bytes, handler);
     }
     if handler.is_present() && fairness::has_turn(&mut entry) {
@@ -207,10 +207,6 @@ impl Upload {
     }
 }
 
-fn has_body(request: &Request<'_>) -> bool {
-    !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0))
-}
-
 /// Goes on with a request whose head is whole: to its handler, or to its body first. Gives the connection back if a
 /// part of the body can be read now.
 fn begin_request<'a>(
@@ -229,7 +225,7 @@ fn begin_request<'a>(
         }
     };
     guard.keep(rest, 0);
-    if !has_body(&request) {
+    if !request.has_body() {
         hand_over(guard, &request, Body::empty(), handler);
         return None;
     }

@@ -5,13 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{Request, RequestFraming, ResponseHead};
+use thruway_http1::Request;
 
-use crate::entry::Payload;
-use crate::exchange::response::{Response, ResponseWriter};
+use crate::exchange::cached::request::is_https;
+use crate::exchange::own_response;
 use crate::listen::secure_site::SecureSite;
-use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
 /// The path of the answers to the challenge HTTP-01 (RFC 8555, 8.3).
@@ -64,7 +62,8 @@ fn response_of(
         return Some(found.with(b"Content-Type", &b"application/octet-stream"[..]));
     }
     let port = site.https_port?;
-    if entry.is_trusted && is_forwarded_https(entry.store, request) {
+    // This listener has no TLS, so a proxy must have said so.
+    if is_https(entry, request) {
         return None;
     }
     // A host that is none of the site's is no place to send clients to.
@@ -85,28 +84,10 @@ fn response_of(
 }
 
 /// Sends such a response; `rest` is what came behind the request.
-pub(crate) fn respond(
-    mut entry: EntryMut<'_>,
-    request: &Request<'_>,
-    rest: &[u8],
-    own: &SiteResponse,
-) {
-    let has_body = !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
-    entry.keep(rest, 0);
-    let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !entry.closes_after_response() && !has_body;
-    let ticket = entry.begin_request();
-    let (store, _) = entry.into_parts();
-    let mut writer = ResponseWriter::new(store, ticket);
-    let date = writer.date();
-    let mut head = Vec::with_capacity(256);
-    let mut fields = ResponseHead::new(&mut head, own.status);
-    for (name, value) in &own.fields {
-        // A request's target has no control characters.
-        let _ = fields.field(name, value);
-    }
-    let plan = fields.finish(constraints, Some(own.body.len() as u64), &date);
-    writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[&own.body]) });
+pub(crate) fn respond(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8], own: &SiteResponse) {
+    let begun = own_response::begin(entry, request, rest);
+    let fields = own.fields.iter().map(|(name, value)| (*name, value.as_slice()));
+    own_response::send(begun, own.status, fields, &own.body);
 }
 
 /// The answer to a challenge, if the agent has written one.
@@ -117,18 +98,6 @@ fn answer(site: &Arc<SecureSite>, token: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// Whether a proxy says that its client speaks TLS.
-fn is_forwarded_https(store: &Store, request: &Request<'_>) -> bool {
-    let is_https = |(name, value): (&[u8], &[u8])| {
-        name.eq_ignore_ascii_case(b"x-forwarded-proto")
-            && value
-                .split(|byte| *byte == b',')
-                .next()
-                .is_some_and(|first| first.trim_ascii().eq_ignore_ascii_case(b"https"))
-    };
-    request.fields().any(is_https) || store.settings.client_source.is_https(request)
-}
-
 /// The name in a `Host` field, without the port.
 fn name_in(host: &[u8]) -> &[u8] {
     let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
@@ -136,7 +105,7 @@ fn name_in(host: &[u8]) -> &[u8] {
     name.strip_suffix(b".").unwrap_or(name)
 }
 
-/// What follows the authority in a target, which may be an absolute URL.
+/// The path and query of a target, which may be an absolute URL.
 fn path_and_query(target: &[u8]) -> &[u8] {
     if target.starts_with(b"/") {
         return target;

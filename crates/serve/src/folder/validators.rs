@@ -1,5 +1,6 @@
 //! Whether a client has this state of a file already: entity tags, dates and the conditions on them.
 
+use thruway_http1::field::entity_tags;
 use thruway_http1::{KnownField, Request, date};
 use thruway_resolve::OpenFile;
 
@@ -64,7 +65,7 @@ impl Validators {
     }
 
     fn is_listed(&self, tags: &[u8], compare: Compare) -> bool {
-        tags.trim_ascii() == b"*" || Tags(tags).any(|tag| compare.matches(tag, &self.tag))
+        tags.trim_ascii() == b"*" || entity_tags(tags).any(|tag| compare.matches(tag, &self.tag))
     }
 }
 
@@ -82,22 +83,6 @@ impl Compare {
             (Self::Strong, Some(_)) => false,
             (_, None) => listed == own,
         }
-    }
-}
-
-/// The entity tags of a list. A comma may stand inside a tag.
-struct Tags<'a>(&'a [u8]);
-
-impl<'a> Iterator for Tags<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
-        let rest = &self.0[start..];
-        let open = if rest.starts_with(b"W/\"") { 3 } else { 1 };
-        let length = rest.get(open..)?.iter().position(|byte| *byte == b'"')? + open + 1;
-        self.0 = &rest[length..];
-        Some(&rest[..length])
     }
 }
 

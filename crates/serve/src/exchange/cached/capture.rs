@@ -12,7 +12,7 @@ use thruway_http1::response::is_bodiless;
 use thruway_http1::{BodyPlan, ResponseFraming};
 
 use crate::entry::Payload;
-use crate::entry::cache_role::{CacheRole, Fill, Gathered, Stale};
+use crate::entry::cache_role::{CacheRole, Fill, PartialResponse, Stale};
 use crate::entry::ticket::Ticket;
 use crate::exchange::cached::reply::{Origin, Reply};
 use crate::store::Store;
@@ -21,8 +21,8 @@ use crate::store::entry_mut::EntryMut;
 /// The end of a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// A response as the cache sees it.
-struct Seen<'a> {
+/// The parts of a response that the cache looks at.
+struct ResponseParts<'a> {
     status: u16,
     /// The head with its last empty line.
     head: &'a [u8],
@@ -32,7 +32,7 @@ struct Seen<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ResponseParts<'a> {
     fn of(bytes: &'a [u8]) -> Self {
         let end = bytes.windows(HEAD_END.len()).position(|window| window == HEAD_END);
         let (head, rest) = bytes.split_at(end.map_or(bytes.len(), |at| at + HEAD_END.len()));
@@ -43,7 +43,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What becomes of a response.
+/// The form in which a response goes to its client.
 #[derive(Debug)]
 pub(crate) enum Passage {
     /// It is sent as it is.
@@ -61,19 +61,11 @@ pub(crate) fn whole(
     (head, plan): (&[u8], BodyPlan),
     payload: &Payload<'_>,
 ) -> Passage {
-    let Some(role) = take_role(store, ticket) else { return Passage::AsItIs };
-    let seen = Seen::of(head);
-    let mut fill = match role {
-        CacheRole::Change(key) => {
-            invalidate(store, &key, &seen);
-            return Passage::AsItIs;
-        }
-        CacheRole::Fill(fill) => fill,
-        CacheRole::Reserved(_) => return Passage::AsItIs,
+    let seen = ResponseParts::of(head);
+    let mut fill = match take_fill(store, ticket, &seen) {
+        Ok(fill) => fill,
+        Err(passage) => return passage,
     };
-    if let Some((found, reply)) = replacement(store, &mut fill, &seen) {
-        return Passage::Replaced(found, reply);
-    }
     let is_stored = store_whole(store, &mut fill, &seen, plan, payload);
     if !is_stored {
         note_unshared(store, &fill, seen.status);
@@ -84,19 +76,11 @@ pub(crate) fn whole(
 
 /// Notes the head of a response whose body comes in pieces.
 pub(crate) fn begin(store: &mut Store, ticket: Ticket, head: &[u8], plan: BodyPlan) -> Passage {
-    let Some(role) = take_role(store, ticket) else { return Passage::AsItIs };
-    let seen = Seen::of(head);
-    let mut fill = match role {
-        CacheRole::Change(key) => {
-            invalidate(store, &key, &seen);
-            return Passage::AsItIs;
-        }
-        CacheRole::Fill(fill) => fill,
-        CacheRole::Reserved(_) => return Passage::AsItIs,
+    let seen = ResponseParts::of(head);
+    let mut fill = match take_fill(store, ticket, &seen) {
+        Ok(fill) => fill,
+        Err(passage) => return passage,
     };
-    if let Some((found, reply)) = replacement(store, &mut fill, &seen) {
-        return Passage::Replaced(found, reply);
-    }
     let Some(cache) = &store.cache else { return Passage::AsItIs };
     let length = match plan.framing {
         ResponseFraming::Length(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -132,13 +116,32 @@ pub(crate) fn finish(entry: &mut EntryMut<'_>) {
     }
 }
 
-/// Takes the role out of a request that is still with its handler.
-fn take_role(store: &mut Store, ticket: Ticket) -> Option<CacheRole> {
-    store.find_request(ticket)?.cache_role.take()
+/// Takes out the role of a request that is still with its handler, and whose response may be stored.
+///
+/// # Errors
+/// The form in which any other response goes to its client.
+fn take_fill(
+    store: &mut Store,
+    ticket: Ticket,
+    seen: &ResponseParts<'_>,
+) -> Result<Box<Fill>, Passage> {
+    let role = store.find_request(ticket).and_then(|mut entry| entry.cache_role.take());
+    let mut fill = match role {
+        Some(CacheRole::Fill(fill)) => fill,
+        Some(CacheRole::Change(key)) => {
+            invalidate(store, &key, seen);
+            return Err(Passage::AsItIs);
+        }
+        Some(CacheRole::Reserved(_)) | None => return Err(Passage::AsItIs),
+    };
+    match replacement(store, &mut fill, seen) {
+        Some((found, reply)) => Err(Passage::Replaced(found, reply)),
+        None => Ok(fill),
+    }
 }
 
 /// A request may have changed the page: removes what is stored of it, and of the pages that the response names.
-fn invalidate(store: &Store, key: &Key, seen: &Seen<'_>) {
+fn invalidate(store: &Store, key: &Key, seen: &ResponseParts<'_>) {
     let Some(cache) = store.cache.as_ref().filter(|_| (200..400).contains(&seen.status)) else {
         return;
     };
@@ -157,7 +160,7 @@ fn invalidate(store: &Store, key: &Key, seen: &Seen<'_>) {
 fn replacement(
     store: &mut Store,
     fill: &mut Fill,
-    seen: &Seen<'_>,
+    seen: &ResponseParts<'_>,
 ) -> Option<(StoredResponse, Reply)> {
     let stale = fill.stale.take()?;
     let is_error = matches!(seen.status, 500 | 502..=504) && stale.stale_if_error;
@@ -178,7 +181,7 @@ fn replacement(
 }
 
 /// The stored response with the fields of a 304. It is stored anew, or removed if it may not be stored any more.
-fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &Seen<'_>) -> StoredResponse {
+fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &ResponseParts<'_>) -> StoredResponse {
     let Some(cache) = &store.cache else { return stale.response };
     let (old, now_ms) = (stale.response, store.clock.now_ms);
     let lines = updated_lines(old.lines(), fields(seen.lines));
@@ -197,17 +200,17 @@ fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &Seen<'_>) -> Store
 }
 
 /// The head of a response that may be stored.
-fn judged(fill: &Fill, seen: &Seen<'_>) -> Option<Gathered> {
+fn judged(fill: &Fill, seen: &ResponseParts<'_>) -> Option<PartialResponse> {
     let freshness = judge(fill.facts, seen.status, fields(seen.lines), unix_seconds()).ok()?;
     let lines = stored_lines(fields(seen.lines));
-    Some(Gathered { status: seen.status, lines, freshness, body: Vec::new() })
+    Some(PartialResponse { status: seen.status, lines, freshness, body: Vec::new() })
 }
 
 /// Stores a response whose body is known; whether that was possible.
 fn store_whole(
     store: &Store,
     fill: &mut Fill,
-    seen: &Seen<'_>,
+    seen: &ResponseParts<'_>,
     plan: BodyPlan,
     payload: &Payload<'_>,
 ) -> bool {
@@ -272,8 +275,8 @@ fn read_file(
     Ok(())
 }
 
-fn put(cache: &Cache, fill: &Fill, gathered: &Gathered, now_ms: u64) -> bool {
-    let Gathered { status, lines, freshness, body } = gathered;
+fn put(cache: &Cache, fill: &Fill, gathered: &PartialResponse, now_ms: u64) -> bool {
+    let PartialResponse { status, lines, freshness, body } = gathered;
     let response = NewResponse {
         moment: fill.moment,
         status: *status,
@@ -301,7 +304,7 @@ fn note_unshared(store: &Store, fill: &Fill, status: u16) {
 }
 
 /// The head with a field that says how the cache took part.
-fn labelled(seen: &Seen<'_>, fill: &Fill, is_stored: bool) -> Vec<u8> {
+fn labelled(seen: &ResponseParts<'_>, fill: &Fill, is_stored: bool) -> Vec<u8> {
     let why = fill.forwarded_for;
     let stored = if is_stored { "; stored" } else { "" };
     let line = format!("cache-status: Thruway; fwd={why}{stored}\r\n");

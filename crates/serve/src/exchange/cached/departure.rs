@@ -106,7 +106,7 @@ fn departs_with_cache(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result
     Ok(())
 }
 
-/// What a request validates of a stored response, or may use after an error.
+/// The stored response that a request validates, or may use after an error.
 fn stale(response: StoredResponse, directives: RequestDirectives, now_ms: u64) -> Option<Stale> {
     let freshness = response.freshness();
     let stale_if_error = match freshness.reuse(directives, response.resident_s(now_ms)) {

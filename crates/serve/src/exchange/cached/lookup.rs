@@ -4,13 +4,12 @@ use thruway_cache::flights::Departure;
 use thruway_cache::reuse::Reuse;
 use thruway_cache::{Counter, Key, StoredResponse};
 use thruway_http1::Request;
-use thruway_http1::response::ResponseConstraints;
 
 use crate::exchange::cached::departure;
 use crate::exchange::cached::reply::{Origin, Reply};
 use crate::exchange::cached::request::{CacheRequest, key_of};
-use crate::exchange::counting;
 use crate::exchange::response::ResponseWriter;
+use crate::exchange::{counting, own_response};
 use crate::store::entry_mut::EntryMut;
 
 /// The response to a request that wants nothing but a stored response, where there is none.
@@ -77,13 +76,9 @@ fn send(
     found: StoredResponse,
     age_s: u32,
 ) {
-    entry.keep(rest, 0);
-    let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !entry.closes_after_response();
-    let ticket = entry.begin_request();
     entry.cache_role = None;
     counting::begin(&mut entry, request);
-    let (store, _) = entry.into_parts();
+    let (store, ticket, constraints) = own_response::begin(entry, request, rest);
     let origin = Origin::Stored { age_s };
     let reply = Reply::new(store, &found, request.fields(), constraints, origin);
     ResponseWriter::new(store, ticket).send_stored(found, reply);
@@ -91,12 +86,8 @@ fn send(
 
 /// Responds to a request that wants nothing but a stored response.
 fn refuse(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
-    entry.keep(rest, 0);
-    let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !entry.closes_after_response();
-    let ticket = entry.begin_request();
     entry.cache_role = None;
     counting::begin(&mut entry, request);
-    let (store, _) = entry.into_parts();
+    let (store, ticket, constraints) = own_response::begin(entry, request, rest);
     ResponseWriter::new(store, ticket).respond_text(constraints, 504, NOT_STORED);
 }

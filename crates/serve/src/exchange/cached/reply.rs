@@ -28,7 +28,7 @@ pub(crate) enum Origin {
 
 /// The part of a stored response that a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
+enum ReplyPart {
     Whole,
     NotModified,
     Part(Range<usize>),
@@ -55,10 +55,10 @@ impl Reply {
     ) -> Self {
         let wanted = wanted_of(found, fields);
         let (status, body) = match &wanted {
-            Wanted::Whole => (found.status(), 0..found.body().len()),
-            Wanted::NotModified => (304, 0..0),
-            Wanted::Part(range) => (206, range.clone()),
-            Wanted::Nothing => (416, 0..0),
+            ReplyPart::Whole => (found.status(), 0..found.body().len()),
+            ReplyPart::NotModified => (304, 0..0),
+            ReplyPart::Part(range) => (206, range.clone()),
+            ReplyPart::Nothing => (416, 0..0),
         };
         let mut out = std::mem::take(&mut store.scratch);
         out.clear();
@@ -70,7 +70,7 @@ impl Reply {
         }
         write_own_fields(&mut head, found, &wanted, origin);
         let partial = head.partial();
-        if wanted == Wanted::NotModified {
+        if wanted == ReplyPart::NotModified {
             let is_kept =
                 |name: &[u8]| NOT_MODIFIED.iter().any(|one| one.eq_ignore_ascii_case(name));
             stored.filter(|(name, _)| is_kept(name)).for_each(|(name, value)| {
@@ -92,7 +92,7 @@ impl Reply {
 fn write_own_fields(
     head: &mut ResponseHead<'_>,
     found: &StoredResponse,
-    wanted: &Wanted,
+    wanted: &ReplyPart,
     origin: Origin,
 ) {
     let freshness = found.freshness();
@@ -112,9 +112,9 @@ fn write_own_fields(
     let _ = head.field(b"cache-status", status.as_bytes());
     let size = found.body().len();
     let place = match wanted {
-        Wanted::Part(range) => format!("bytes {}-{}/{size}", range.start, range.end - 1),
-        Wanted::Nothing => format!("bytes */{size}"),
-        Wanted::Whole | Wanted::NotModified => return,
+        ReplyPart::Part(range) => format!("bytes {}-{}/{size}", range.start, range.end - 1),
+        ReplyPart::Nothing => format!("bytes */{size}"),
+        ReplyPart::Whole | ReplyPart::NotModified => return,
     };
     let _ = head.field(b"content-range", place.as_bytes());
 }
@@ -123,7 +123,7 @@ fn write_own_fields(
 fn wanted_of<'f>(
     found: &StoredResponse,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-) -> Wanted {
+) -> ReplyPart {
     let (mut conditions, mut range) = (Conditions::default(), None);
     for (name, value) in fields {
         let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
@@ -138,19 +138,19 @@ fn wanted_of<'f>(
     let is_conditional =
         conditions.if_none_match.is_some() || conditions.if_modified_since.is_some();
     if found.status() != 200 || !is_conditional && range.is_none() {
-        return Wanted::Whole;
+        return ReplyPart::Whole;
     }
     let validators = found.validators();
     if is_conditional && conditions.is_known(validators) {
-        return Wanted::NotModified;
+        return ReplyPart::NotModified;
     }
     let range = range.filter(|_| conditions.allows_range(validators));
     match wanted(range, found.body().len() as u64) {
         RequestedRange::Some(ranges) if ranges.len() == 1 => {
             let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
-            Wanted::Part(at(ranges[0].start)..at(ranges[0].end))
+            ReplyPart::Part(at(ranges[0].start)..at(ranges[0].end))
         }
-        RequestedRange::Nothing => Wanted::Nothing,
-        RequestedRange::All | RequestedRange::Some(_) => Wanted::Whole,
+        RequestedRange::Nothing => ReplyPart::Nothing,
+        RequestedRange::All | RequestedRange::Some(_) => ReplyPart::Whole,
     }
 }

@@ -4,7 +4,7 @@ use thruway_cache::Key;
 use thruway_cache::directives::RequestDirectives;
 use thruway_cache::policy::RequestFacts;
 use thruway_http1::field::members;
-use thruway_http1::{KnownField, Request, RequestFraming};
+use thruway_http1::{KnownField, Request};
 
 use crate::store::entry_mut::EntryMut;
 
@@ -22,8 +22,6 @@ pub(crate) struct CacheRequest {
 impl CacheRequest {
     pub(crate) fn of(request: &Request<'_>) -> Self {
         let is_get = request.method() == b"GET";
-        let has_body =
-            !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
         let mut facts = RequestFacts { is_get, ..RequestFacts::default() };
         let mut directives = RequestDirectives::default();
         let (mut has_control, mut has_pragma) = (false, false);
@@ -55,7 +53,8 @@ impl CacheRequest {
         directives.no_cache |= has_pragma && !has_control;
         facts.no_store = directives.no_store;
         let is_read = is_get || request.is_head();
-        let is_candidate = is_read && !has_body && !is_special && !facts.has_authorization;
+        let is_candidate =
+            is_read && !request.has_body() && !is_special && !facts.has_authorization;
         Self { facts, directives, is_candidate, is_plain }
     }
 }
@@ -66,7 +65,8 @@ pub(crate) fn key_of(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<Key>
     Some(Key::new(is_https, request.host()?, request.path(), request.query(), request.fields()))
 }
 
-fn is_https(entry: &EntryMut<'_>, request: &Request<'_>) -> bool {
+/// Whether the client speaks TLS, with this server or with a trusted proxy.
+pub(crate) fn is_https(entry: &EntryMut<'_>, request: &Request<'_>) -> bool {
     let source = entry.store.settings.client_source;
     let says_https = || source.is_https(request) || has_https_before(request);
     entry.speaks_tls() || entry.is_trusted && says_https()
