@@ -83,7 +83,7 @@ fn verifier(
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let known = match trust {
-        Trust::Anyone => return Ok(Arc::new(AnyCertificate(provider))),
+        Trust::Anyone => return Ok(Arc::new(Verifier { trusted: None, provider })),
         Trust::File(path) => files::certificates(path)?,
         Trust::System => rustls_native_certs::load_native_certs().certs,
     };
@@ -91,23 +91,36 @@ fn verifier(
     // A certificate that is no authority's may still be that of the server.
     let _ = roots.add_parsable_certificates(known.iter().cloned());
     if roots.is_empty() {
-        return Err(Error::setting("no authority is trusted: the system has no certificates"));
+        return Err(match trust {
+            Trust::File(path) => Error::file(path, "it holds no certificate that can be used"),
+            _ => Error::setting("no authority is trusted: the system has no certificates"),
+        });
     }
-    let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(Error::setting)?;
+    let authorities =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .build()
+            .map_err(Error::setting)?;
     let pinned = if matches!(trust, Trust::File(_)) { known } else { Vec::new() };
-    Ok(Arc::new(KnownCertificate { inner, pinned }))
+    Ok(Arc::new(Verifier { trusted: Some(TrustedCertificates { authorities, pinned }), provider }))
 }
 
-/// Accepts certificates that a trusted authority has signed, and those that are trusted by themselves.
+/// The certificates that a client trusts.
 #[derive(Debug)]
-struct KnownCertificate {
-    inner: Arc<WebPkiServerVerifier>,
+struct TrustedCertificates {
+    /// Those that an authority has signed.
+    authorities: Arc<WebPkiServerVerifier>,
+    /// Those of servers, whoever has signed them.
     pinned: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for KnownCertificate {
+/// Accepts a server that has the key of a trusted certificate, or of any certificate if none is named.
+#[derive(Debug)]
+struct Verifier {
+    trusted: Option<TrustedCertificates>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -116,8 +129,9 @@ impl ServerCertVerifier for KnownCertificate {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.inner.verify_server_cert(certificate, chain, name, ocsp, now);
-        if verified.is_err() && self.pinned.contains(certificate) {
+        let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        let verified = trusted.authorities.verify_server_cert(certificate, chain, name, ocsp, now);
+        if verified.is_err() && trusted.pinned.contains(certificate) {
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
             return Ok(ServerCertVerified::assertion());
         }
@@ -130,46 +144,7 @@ impl ServerCertVerifier for KnownCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
-/// Accepts any certificate whose key the server has.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _chain: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
@@ -179,11 +154,11 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
