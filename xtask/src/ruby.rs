@@ -28,7 +28,7 @@ pub(crate) struct Ruby {
     task: Vec<OsString>,
 }
 
-/// What tells two Rubies apart: the version, and a digest of how and for what the program was built.
+/// The identity of a Ruby: the version, and a digest of how and for what the program was built.
 const KEY: &str = "require 'rbconfig'
     built = [RUBY_DESCRIPTION, *RbConfig::CONFIG.values_at('prefix', 'configure_args', 'RUBY_SO_NAME')]
     print RUBY_VERSION, '-', built.join(' ').sum(64).to_s(16)";

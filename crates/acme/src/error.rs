@@ -57,7 +57,7 @@ impl Error {
         self.retry_after_s
     }
 
-    /// What the user can do about the failure.
+    /// The cure for the failure, for its user.
     #[must_use]
     pub fn cure(&self) -> Option<&str> {
         self.hint.as_deref()

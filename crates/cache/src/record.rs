@@ -13,7 +13,7 @@ const WORD: usize = size_of::<u64>();
 const HEADER_WORDS: usize = 7;
 const HEADER_BYTES: usize = HEADER_WORDS * WORD;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Response,

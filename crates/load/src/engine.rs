@@ -26,14 +26,14 @@ const EVENTS_MAX: usize = 256;
 /// The token of the descriptor that stops the run. Clients have their index.
 const STOP: u64 = u64::MAX;
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) timeline: Timeline,
 }
 
-/// What is left of a thread at its end.
+/// The results of a thread.
 pub(crate) struct Remains {
     pub(crate) clients: Vec<Client>,
     /// The time that counts, without the warm-up.

@@ -63,7 +63,7 @@ pub struct CreatePolicy {
     pub order: CreateOrder,
 }
 
-/// What happens when a source is missing as the mount is made.
+/// The reaction to a source that is missing as the mount is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Missing {
     /// The mount fails.
@@ -74,7 +74,7 @@ pub enum Missing {
     Skip,
 }
 
-/// What happens when a source is full in the middle of a write.
+/// The reaction to a source that is full in the middle of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
@@ -84,7 +84,8 @@ pub enum OnFull {
     Move,
 }
 
-/// What a source needs to count as present, so that nothing is written below the mount point of an absent disk.
+/// The conditions under which a source counts as present, so that nothing is written below the mount point of an absent
+/// disk.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Presence {
     /// Whether the source has to be a mount point.
@@ -148,9 +149,9 @@ pub struct Plan {
     pub sources: Vec<SourceSpec>,
     /// A file with further sources, which is read again on SIGHUP.
     pub sources_file: Option<PathBuf>,
-    /// What happens when a source is missing as the mount is made.
+    /// The reaction to a source that is missing as the mount is made.
     pub missing: Missing,
-    /// What a source needs to count as present.
+    /// The conditions under which a source counts as present.
     pub presence: Presence,
     /// The folder where they are shown, as an absolute path.
     #[serde(with = "path")]
@@ -161,7 +162,7 @@ pub struct Plan {
     pub create: CreatePolicy,
     /// Files are only created in a source while this number of bytes is free there.
     pub free_min_bytes: u64,
-    /// What happens when a source is full in the middle of a write.
+    /// The reaction to a source that is full in the middle of a write.
     pub on_full: OnFull,
     /// Whether a hard link or a rename into a folder that the file's source lacks makes the folder there. Otherwise it
     /// fails as between file systems.

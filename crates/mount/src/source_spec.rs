@@ -14,7 +14,7 @@ use thruway_sys::printable;
 
 use crate::Error;
 
-/// What the mount may do in a source.
+/// The changes that the mount may make in a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceAccess {
@@ -36,7 +36,7 @@ pub struct SourceSpec {
     /// The text that the user gave.
     #[serde(with = "crate::plan::path")]
     pub given: PathBuf,
-    /// What the mount may do in the source.
+    /// The changes that the mount may make in the source.
     pub access: SourceAccess,
     /// New files are only created here while this number of bytes is free; `None` follows the mount's own limit.
     pub free_min_bytes: Option<u64>,

@@ -252,7 +252,7 @@ fn candidates(source: &Path, request: &MoveRequest) -> Result<Vec<Candidate>, Er
         for (name, entry) in sorted {
             let Ok(stat) = entry.metadata() else { continue };
             let below = folder.join(OsStr::new(&name));
-            // What is mounted below a source belongs to another file system.
+            // A mount below a source belongs to another file system.
             if stat.dev() != device {
                 continue;
             }

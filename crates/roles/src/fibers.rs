@@ -26,7 +26,7 @@ pub struct DeadlineId(pub u64);
 
 /// The event that a task waits for, besides its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaited {
+pub enum AwaitedEvent {
     /// Nothing: the wait lasts until its deadline, or until somebody wakes the fiber meanwhile.
     Nothing,
     /// One of these events of a descriptor, in the bits of `poll`.
@@ -60,7 +60,7 @@ enum TaskState<F> {
     /// It runs, or has not begun.
     Running,
     Waiting {
-        awaited: Awaited,
+        awaited: AwaitedEvent,
         /// Tells this wait from others of the task.
         number: u64,
     },
@@ -216,7 +216,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
     pub fn suspend(
         &mut self,
         fiber: F,
-        awaited: Awaited,
+        awaited: AwaitedEvent,
         due_us: Option<u64>,
         now_us: u64,
     ) -> bool {
@@ -227,13 +227,13 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
             task.state = TaskState::Waiting { awaited, number };
         }
         match awaited {
-            Awaited::Nothing => {
+            AwaitedEvent::Nothing => {
                 self.blocked.insert(fiber, id);
             }
-            Awaited::Io { descriptor, events } => {
+            AwaitedEvent::Io { descriptor, events } => {
                 self.io.entry(descriptor).or_default().push((id, events));
             }
-            Awaited::Unblock => {
+            AwaitedEvent::Unblock => {
                 self.blocked.insert(fiber, id);
                 if self.permits.remove(&fiber) {
                     self.wake(id, Wake::Unblocked, now_us);
@@ -250,7 +250,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
     /// Suspends the running task, whose running fiber is `fiber`, behind all tasks that are ready now.
     pub fn pass(&mut self, fiber: F, now_us: u64) -> bool {
         let Some(id) = self.current else { return false };
-        let is_suspended = self.suspend(fiber, Awaited::Nothing, None, now_us);
+        let is_suspended = self.suspend(fiber, AwaitedEvent::Nothing, None, now_us);
         self.wake(id, Wake::Unblocked, now_us);
         is_suspended
     }
@@ -454,10 +454,10 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         let TaskState::Waiting { awaited, .. } = task.state else { return false };
         let fiber = task.fiber;
         match awaited {
-            Awaited::Nothing | Awaited::Unblock => {
+            AwaitedEvent::Nothing | AwaitedEvent::Unblock => {
                 self.blocked.remove(&fiber);
             }
-            Awaited::Io { descriptor, .. } => {
+            AwaitedEvent::Io { descriptor, .. } => {
                 if let Some(waits) = self.io.get_mut(&descriptor) {
                     waits.retain(|(waiting, _)| *waiting != id);
                     if waits.is_empty() {
@@ -481,7 +481,7 @@ mod tests {
     const WRITE: u32 = 4;
 
     /// A table whose tasks, each with the fiber of its number, wait for `awaited`.
-    fn waiting(waits: &[(Awaited, Option<u64>)]) -> (FiberTable<u32>, Vec<TaskId>) {
+    fn waiting(waits: &[(AwaitedEvent, Option<u64>)]) -> (FiberTable<u32>, Vec<TaskId>) {
         let mut table = FiberTable::default();
         let tasks = (0..).zip(waits).map(|(fiber, (awaited, due_us))| {
             let task = table.begin(fiber);
@@ -499,9 +499,9 @@ mod tests {
 
     #[test]
     fn tasks_go_on_in_the_order_in_which_their_waits_end() {
-        let sleep = |due_us| (Awaited::Nothing, Some(due_us));
+        let sleep = |due_us| (AwaitedEvent::Nothing, Some(due_us));
         let (mut table, _) =
-            waiting(&[sleep(30), sleep(10), (Awaited::Unblock, Some(50)), sleep(20)]);
+            waiting(&[sleep(30), sleep(10), (AwaitedEvent::Unblock, Some(50)), sleep(20)]);
         assert_eq!(table.next_due_us(), Some(10));
         table.expire(15);
         table.unblock(2, 15);
@@ -515,7 +515,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_wakes_those_that_wait_for_its_events() {
-        let io = |events| (Awaited::Io { descriptor: 7, events }, None);
+        let io = |events| (AwaitedEvent::Io { descriptor: 7, events }, None);
         let (mut table, _) = waiting(&[io(READ), io(WRITE), io(READ | WRITE)]);
         assert_eq!(table.awaited_io(7), READ | WRITE);
         assert_eq!(table.note_io(7, READ, 1), WRITE);
@@ -531,15 +531,15 @@ mod tests {
         let mut table = FiberTable::default();
         let task = table.begin(5);
         assert!(!table.unblock(5, 1));
-        assert!(table.suspend(5, Awaited::Unblock, None, 2));
+        assert!(table.suspend(5, AwaitedEvent::Unblock, None, 2));
         assert_eq!(table.take_ready(), Some(ReadyTask { task, fiber: 5 }));
         assert_eq!(table.take_wake(task), Wake::Unblocked);
-        assert!(table.suspend(5, Awaited::Unblock, None, 3));
+        assert!(table.suspend(5, AwaitedEvent::Unblock, None, 3));
         assert_eq!(table.take_ready(), None);
         table.unblock(5, 4);
         run_next(&mut table);
         table.unblock(5, 5);
-        table.suspend(5, Awaited::Nothing, None, 6);
+        table.suspend(5, AwaitedEvent::Nothing, None, 6);
         assert_eq!(table.take_ready(), None, "no early wake shortens a sleep");
         assert!(table.unblock(5, 7));
     }
@@ -550,11 +550,11 @@ mod tests {
         let task = table.begin(1);
         let first = table.set_deadline(10).unwrap();
         let second = table.set_deadline(20).unwrap();
-        table.suspend(1, Awaited::Unblock, None, 0);
+        table.suspend(1, AwaitedEvent::Unblock, None, 0);
         table.unblock(1, 5);
         table.expire(10);
         assert_eq!(run_next(&mut table), Some((1, Wake::Deadline(first))));
-        table.suspend(1, Awaited::Unblock, None, 11);
+        table.suspend(1, AwaitedEvent::Unblock, None, 11);
         table.cancel_deadline(second);
         table.expire(30);
         assert_eq!(table.take_ready(), None);
@@ -567,11 +567,12 @@ mod tests {
 
     #[test]
     fn an_ended_task_is_not_mistaken_for_the_next() {
-        let (mut table, tasks) = waiting(&[(Awaited::Nothing, Some(10)), (Awaited::Nothing, None)]);
+        let (mut table, tasks) =
+            waiting(&[(AwaitedEvent::Nothing, Some(10)), (AwaitedEvent::Nothing, None)]);
         table.end(tasks[0]);
         let next = table.begin(8);
         assert_ne!(next, tasks[0]);
-        table.suspend(8, Awaited::Nothing, Some(100), 0);
+        table.suspend(8, AwaitedEvent::Nothing, Some(100), 0);
         table.expire(50);
         assert_eq!(table.take_ready(), None);
         assert!(!table.interrupt(tasks[0], 1, 50));
@@ -580,7 +581,7 @@ mod tests {
 
     #[test]
     fn a_task_that_passes_goes_on_behind_those_that_are_ready() {
-        let (mut table, _) = waiting(&[(Awaited::Unblock, None)]);
+        let (mut table, _) = waiting(&[(AwaitedEvent::Unblock, None)]);
         table.begin(1);
         table.unblock(0, 1);
         assert!(table.pass(1, 2));
@@ -595,7 +596,7 @@ mod tests {
         table.begin(1);
         for at in 0..10_000 {
             let deadline = table.set_deadline(1 << 40).unwrap();
-            table.suspend(1, Awaited::Unblock, Some(1 << 40), at);
+            table.suspend(1, AwaitedEvent::Unblock, Some(1 << 40), at);
             table.unblock(1, at);
             run_next(&mut table).unwrap();
             table.cancel_deadline(deadline);

@@ -26,7 +26,7 @@ mod shared;
 mod sync;
 
 pub use duty::Bell;
-pub use fibers::{Awaited, DeadlineId, FiberTable, ReadyTask, TaskId, Wake};
+pub use fibers::{AwaitedEvent, DeadlineId, FiberTable, ReadyTask, TaskId, Wake};
 pub use leadership::{Decision, Leadership, LookAtLeader, Role, ThreadNumber};
 pub use load::{Activity, Load, LoadObserver, UNSURE};
 pub use lookout::Lookout;

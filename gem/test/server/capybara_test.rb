@@ -8,7 +8,7 @@ class CapybaraTest < Minitest::Test
 
   LIBRARY = File.expand_path("../../lib", __dir__)
   EXTENSION = File.dirname(BINARY) + "/gem"
-  # What the server uses of Capybara, where Capybara is not installed.
+  # The part of Capybara that the server uses, where Capybara is not installed.
   STAND_IN = <<~RUBY
     module Capybara
       SERVERS = {}

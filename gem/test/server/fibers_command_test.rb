@@ -5,7 +5,7 @@ require_relative "../commands"
 class FibersCommandTest < Minitest::Test
   include Commands
 
-  # What an application sees of Rails: the level that its configuration has set by the end of boot.
+  # The part of Rails that an application uses here: the level that its configuration has set by the end of boot.
   RAILS = <<~RUBY
     module ActiveSupport
       module IsolatedExecutionState

@@ -194,7 +194,7 @@ class KeptBlockTest < Minitest::Test
     $VERBOSE = verbose
   end
 
-  # What another Ractor is told that calls the block; or what Ruby 4.0 says, which refuses to share
+  # The message to another Ractor that calls the block, or that of Ruby 4.0, which refuses to share
   # the block.
   def told_by_another_ractor(block)
     other = Ractor.new(Ractor.make_shareable(block)) do |shared|

@@ -12,7 +12,7 @@ class PublicPluginsTest < Minitest::Test
   # Puma's own library. Plugins for later versions do not run with those before 6.
   HAS_PUMA = Gem::Specification.find_all_by_name("puma", ">= 6").any?
 
-  # What a plugin sends to `STATSD_HOST`.
+  # The datagrams that a plugin sends to `STATSD_HOST`.
   def setup
     super
     @datagrams = UDPSocket.new

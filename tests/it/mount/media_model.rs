@@ -157,7 +157,7 @@ impl MediaServer {
         let is_away =
             || self.mounted.status_of_any("failed_sources").as_object().unwrap().len() == 1;
         wait_until("the disk is away", is_away);
-        // What is written now is on the other disks, and nothing below the mount point.
+        // Writes go to the other disks now, and nothing is written below the mount point.
         let name = format!("downloads/{}", self.next);
         let content = Content { number: self.next, pieces: 1 };
         self.next += 1;

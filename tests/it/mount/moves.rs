@@ -265,7 +265,7 @@ fn nothing_is_lost_when_a_worker_is_killed_in_the_middle_of_a_move() {
         let _ = child.wait();
         check();
     }
-    // What a kill has left in both is put right by the next move.
+    // A file that a kill has left in both sources is put right by the next move.
     let slow: PathBuf = mounted.path("slow");
     let moved = move_command(&mounted, &["--to", slow.to_str().unwrap(), "--apply"]);
     assert!(moved.status.success(), "{}{}", stdout(&moved), stderr(&moved));

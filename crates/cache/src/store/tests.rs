@@ -240,7 +240,7 @@ impl Simulation {
         for (other, step) in self.invalidated.iter_mut().enumerate() {
             if matches(URLS[other], URLS[url]) {
                 *step = self.step;
-                // What was stored is gone, and what is on its way is not to come back.
+                // The stored response is gone, and one that is on its way must not come back.
                 self.known.retain(|(url, _), _| *url != other);
             }
         }

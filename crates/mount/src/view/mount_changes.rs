@@ -39,7 +39,7 @@ const RAW_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct SourcePlaces {
     pub(crate) table: SourceTable,
-    /// What a source needs to count as present.
+    /// The conditions under which a source counts as present.
     pub(crate) presence: Presence,
 }
 
@@ -207,7 +207,7 @@ impl MountChanges {
             .filter(|(old, new)| is_reordered || place_of(old) != place_of(new))
             .collect();
         if moved.is_empty() && now == before {
-            // What the mount may do in a source may have changed.
+            // The rights of the mount in a source may have changed.
             view.files.roots.replace_all(keeping_reasons(&roots, &found), sources.table.clone());
             return;
         }

@@ -47,7 +47,7 @@ fn make_room(view: &View, id: InodeId, branch: u16, length: u64) -> Result<(), E
     if view.files.inodes.get(id)?.branch != branch {
         return Ok(());
     }
-    // What the kernel moves by itself cannot follow the file.
+    // An open whose data the kernel moves by itself cannot follow the file.
     view.folders.branches().ok_or(Errno::NOSPC)?;
     let stat = stat_fd(view.files.path_fd(id)?)?;
     let needed = stat.stx_blocks.saturating_mul(512).saturating_add(length);

@@ -10,7 +10,7 @@ module Thruway
   # The plugins of a server, which are written for Puma. They start once, even if the configuration
   # is read again.
   class PumaPlugins
-    # What the names of the threads of plugins begin with.
+    # The beginning of the names of plugins' threads.
     BACKGROUND = "puma plgn bg"
 
     # The time for the `ensure` clauses of a plugin's thread.

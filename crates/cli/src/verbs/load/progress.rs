@@ -24,7 +24,7 @@ pub(super) struct Live {
     is_terminal: bool,
     /// The time between two lines where there is no terminal.
     interval: Duration,
-    /// What stands before each line.
+    /// The text before each line.
     name: String,
     /// Rows that are on the terminal.
     rows: usize,
@@ -109,7 +109,7 @@ impl Live {
         text
     }
 
-    /// What takes the rows away that are on the terminal.
+    /// The sequence that removes the rows that are on the terminal.
     fn erased(&self) -> String {
         match self.rows {
             0 => "\r\x1b[K".to_owned(),

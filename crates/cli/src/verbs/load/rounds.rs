@@ -204,7 +204,7 @@ fn write(page: &mut Page, urls: &[String; 2], runs: &[Vec<Report>; 2], compared:
     }
 }
 
-/// What makes a figure doubtful: requests that failed, and connections that were starved.
+/// The reasons to doubt a figure: requests that failed, and connections that were starved.
 fn flaws(page: &mut Page, name: &str, runs: &[Report]) {
     let errors: u64 = runs.iter().map(errors).sum();
     let starved = runs.iter().map(|run| run.total.fairness.starved).max().unwrap_or(0);

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 pub(super) enum ForeignWord {
     /// The same as this argument of ours.
     Argument(OsString),
-    /// What it asks for is always so here, or it tunes what is not there.
+    /// The word asks for what is always so here, or it tunes a part that a mount of ours does not have.
     Needless,
     /// Not possible, or named otherwise: what to do.
     Refused(String),

@@ -75,7 +75,7 @@ pub(super) struct Options {
     /// Create files in a source only while this much space is free there; a source's own limit replaces it
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = thruway_mount::parse_bytes)]
     free_min: u64,
-    /// What happens if a source is full in the middle of a write: fail, or move the file to the source with the most
+    /// If a source is full in the middle of a write: fail, or move the file to the source with the most
     /// free space. With move, written data goes through the daemon
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     on_full: WhenFull,
@@ -86,7 +86,7 @@ pub(super) struct Options {
     /// A file with further sources, one a line; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     sources: Option<PathBuf>,
-    /// What to do if a source is missing: fail, wait for it, or skip it until it appears
+    /// If a source is missing: fail, wait for it, or skip it until it appears
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     missing: MissingSource,
     /// How long to wait for missing sources

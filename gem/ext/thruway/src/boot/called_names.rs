@@ -12,8 +12,8 @@ use crate::ruby::call::send;
 use crate::ruby::constants::module_at;
 use crate::ruby::{Gvl, NIL, RArray, RHash, RModule, RString, Symbol};
 
-/// Where the reading of a library's code starts, and how far it goes.
-pub(super) struct Reading {
+/// The search through a library's code for the methods that it calls: where it starts, and how far it goes.
+pub(super) struct CodeSearch {
     /// The methods that are called from outside.
     pub(super) entries: &'static [Methods],
     /// The modules whose own methods the code may call. Code that is found there is read in turn.
@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) side: Side,
 }
 
-impl Reading {
+impl CodeSearch {
     /// Adds each method that the code may call to `originals`; `None` if a program has replaced the means of reading.
     pub(super) fn follow(&self, gvl: Gvl, originals: &mut Originals) -> Option<()> {
         let places = |places: &'static [Place]| -> Vec<(RModule, Side)> {

@@ -2,7 +2,7 @@
 //!
 //! A test traces the methods that are called, and checks that each is listed here.
 
-use super::called_names::{Place, Reading};
+use super::called_names::{CodeSearch, Place};
 use super::originals::{Constants, Dependencies, Methods, Side};
 
 macro_rules! methods {
@@ -40,7 +40,7 @@ pub(super) const JSON: Dependencies = Dependencies {
 };
 
 /// How to find further methods in the code of JSON itself.
-pub(super) const JSON_READING: Reading = Reading {
+pub(super) const JSON_CODE: CodeSearch = CodeSearch {
     entries: &[methods!(Own c"JSON": c"parse")],
     modules: &[
         place!(Own c"JSON"),

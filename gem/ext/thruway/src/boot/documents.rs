@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use rb_sys::VALUE;
 use thruway_boot::{Boot, CachedDocument, Part};
 
-use super::dependencies::{JSON, JSON_READING, YAML};
+use super::dependencies::{JSON, JSON_CODE, YAML};
 use super::library::LibrarySlot;
 use super::objects::{decode, encode};
 use super::{current, json_files, values, vm};
@@ -41,7 +41,7 @@ pub(super) fn install_yaml(gvl: Gvl) {
 pub(super) fn install_json(gvl: Gvl) {
     if current::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
         let methods = [(c"parse", Method::of_any(parse))];
-        JSON_LIBRARY.take(gvl, &[c"JSON"], &methods, &JSON, Some(&JSON_READING));
+        JSON_LIBRARY.take(gvl, &[c"JSON"], &methods, &JSON, Some(&JSON_CODE));
         json_files::note();
     }
 }

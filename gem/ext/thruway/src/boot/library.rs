@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rb_sys::VALUE;
 
-use super::called_names::Reading;
+use super::called_names::CodeSearch;
 use super::originals::{self, Dependencies, Originals};
 use super::vm;
 use crate::ruby::call::forward_to_method;
@@ -36,18 +36,18 @@ impl LibrarySlot {
     }
 
     /// Replaces methods of the object at that path of constants. The library has just been loaded. Methods that are
-    /// not the library's own are left in place. `reading` finds further dependencies in the library's code.
+    /// not the library's own are left in place. `search` finds further dependencies in the library's code.
     pub(super) fn take(
         &self,
         gvl: Gvl,
         path: &[&'static CStr],
         methods: &[(&'static CStr, Method)],
         dependencies: &Dependencies,
-        reading: Option<&Reading>,
+        search: Option<&CodeSearch>,
     ) {
         let Some(receiver) = constant_at(gvl, path) else { return };
         let names = methods.iter().map(|(name, _)| *name);
-        let Some(library) = Library::new(gvl, receiver, names, dependencies, reading) else {
+        let Some(library) = Library::new(gvl, receiver, names, dependencies, search) else {
             return;
         };
         *self.library.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -91,10 +91,10 @@ impl Library {
         receiver: VALUE,
         names: impl Iterator<Item = &'static CStr>,
         dependencies: &Dependencies,
-        reading: Option<&Reading>,
+        search: Option<&CodeSearch>,
     ) -> Option<Self> {
         let mut originals = Originals::of(gvl, dependencies)?;
-        reading.map_or(Some(()), |reading| reading.follow(gvl, &mut originals))?;
+        search.map_or(Some(()), |search| search.follow(gvl, &mut originals))?;
         let mut methods = Vec::new();
         for name in names {
             let method = originals::own_method(gvl, receiver, name)?;

@@ -76,8 +76,12 @@ impl Originals {
         let feature = feature(gvl, dependencies.feature)?;
         let folder = feature.strip_suffix(dependencies.folder_ends_at)?;
         let mut originals = Self::new(gvl, [folder, b"/"].concat(), feature);
-        dependencies.library.iter().try_for_each(|methods| originals.keep(gvl, methods))?;
-        dependencies.core.iter().try_for_each(|methods| originals.keep_core(gvl, methods))?;
+        for methods in dependencies.library {
+            originals.keep(gvl, methods, Self::keep_method)?;
+        }
+        for methods in dependencies.core {
+            originals.keep(gvl, methods, Self::keep_core_method)?;
+        }
         dependencies
             .constants
             .iter()
@@ -88,7 +92,9 @@ impl Originals {
     /// The current state of core methods.
     pub(super) fn of_core(gvl: Gvl, methods: &[Methods]) -> Option<Self> {
         let mut originals = Self::new(gvl, WRITTEN_IN_RUBY.to_vec(), WRITTEN_IN_RUBY.to_vec());
-        methods.iter().try_for_each(|methods| originals.keep_core(gvl, methods))?;
+        for methods in methods {
+            originals.keep(gvl, methods, Self::keep_core_method)?;
+        }
         Some(originals)
     }
 
@@ -107,16 +113,16 @@ impl Originals {
         }
     }
 
-    fn keep(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
+    /// Adds methods of a class or module, each by `keep_one`. One that is not there has no methods.
+    fn keep(
+        &mut self,
+        gvl: Gvl,
+        methods: &Methods,
+        keep_one: fn(&mut Self, Gvl, RModule, Side, Symbol) -> Option<()>,
+    ) -> Option<()> {
         let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
-        let names = methods.names.iter().map(|name| Symbol::new(gvl, name));
-        names.into_iter().try_for_each(|name| self.keep_method(gvl, class, methods.side, name))
-    }
-
-    fn keep_core(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
-        let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
-        let names = methods.names.iter().map(|name| Symbol::new(gvl, name));
-        names.into_iter().try_for_each(|name| self.keep_core_method(gvl, class, methods.side, name))
+        let mut names = methods.names.iter().map(|name| Symbol::new(gvl, name));
+        names.try_for_each(|name| keep_one(self, gvl, class, methods.side, name))
     }
 
     /// Adds a core method. Ruby does not mark those that are written in Ruby.

@@ -5,7 +5,7 @@ use std::os::fd::{IntoRawFd, RawFd};
 use rb_sys::VALUE;
 use thruway_http1::response::PartialHead;
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
-use thruway_roles::Awaited;
+use thruway_roles::AwaitedEvent;
 use thruway_serve::{Direction, Payload, Response, Ticket, WriteOutcome};
 
 use super::context::{Context, Stage};
@@ -209,7 +209,7 @@ fn wait_in_fiber(
     direction: Direction,
 ) {
     let events = u32::from(events_of(direction).unsigned_abs());
-    scheduler.suspend(ruby, Awaited::Io { descriptor, events }, Some(LOOK_US));
+    scheduler.suspend(ruby, AwaitedEvent::Io { descriptor, events }, Some(LOOK_US));
 }
 
 fn events_of(direction: Direction) -> i16 {

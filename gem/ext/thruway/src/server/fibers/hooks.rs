@@ -5,7 +5,7 @@ use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
 use rustix::process::{Pid, PidfdFlags};
-use thruway_roles::{Awaited, DeadlineId, Wake};
+use thruway_roles::{AwaitedEvent, DeadlineId, Wake};
 
 use super::scheduler::{FiberScheduler, TYPE};
 use crate::ruby::define::{self, Method};
@@ -69,7 +69,7 @@ fn microseconds(ruby: Protected, seconds: VALUE) -> Option<u64> {
 /// `block(blocker, timeout = nil)`: waits until the fiber is unblocked. Returns false if the time is over.
 fn block(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let timeout_us = microseconds(ruby, given.get(1).copied().unwrap_or(NIL));
-    let wake = TYPE.get(ruby, &this).suspend(ruby, Awaited::Unblock, timeout_us);
+    let wake = TYPE.get(ruby, &this).suspend(ruby, AwaitedEvent::Unblock, timeout_us);
     boolean(wake != Wake::Expired)
 }
 
@@ -82,7 +82,7 @@ fn unblock(ruby: Protected, this: VALUE, _blocker: VALUE, fiber: VALUE) -> VALUE
 /// `kernel_sleep(seconds = nil)`: without a number, the sleep has no end.
 fn kernel_sleep(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let timeout_us = microseconds(ruby, given.first().copied().unwrap_or(NIL));
-    TYPE.get(ruby, &this).suspend(ruby, Awaited::Nothing, timeout_us);
+    TYPE.get(ruby, &this).suspend(ruby, AwaitedEvent::Nothing, timeout_us);
     TRUE
 }
 
@@ -98,7 +98,7 @@ fn io_wait(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let descriptor = fiber::descriptor(ruby, at(0));
     let events = u32::try_from(number::to_u64(ruby, at(1))).unwrap_or(0);
     let timeout_us = microseconds(ruby, at(2));
-    let awaited = Awaited::Io { descriptor, events };
+    let awaited = AwaitedEvent::Io { descriptor, events };
     match TYPE.get(ruby, &this).suspend(ruby, awaited, timeout_us) {
         Wake::Io(found) => number::from_u64(ruby.gvl(), found.into()),
         _ => boolean(false),

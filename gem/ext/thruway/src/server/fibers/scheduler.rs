@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rb_sys::VALUE;
-use thruway_roles::{Awaited, DeadlineId, FiberTable, ReadyTask, TaskId, Wake};
+use thruway_roles::{AwaitedEvent, DeadlineId, FiberTable, ReadyTask, TaskId, Wake};
 use thruway_serve::monotonic_us;
 
 use super::waiter::{FiberWaiter, ReadyDescriptors};
@@ -122,7 +122,7 @@ impl FiberScheduler {
     pub(in crate::server) fn suspend(
         &self,
         ruby: Protected,
-        awaited: Awaited,
+        awaited: AwaitedEvent,
         timeout_us: Option<u64>,
     ) -> Wake<VALUE> {
         let (fiber, now_us) = (fiber::current(ruby.gvl()), monotonic_us());
@@ -130,7 +130,7 @@ impl FiberScheduler {
         let task = self.table.borrow().current();
         let is_suspended = self.table.borrow_mut().suspend(fiber, awaited, due_us, now_us);
         let Some(task) = task.filter(|_| is_suspended) else { raise_no_task(ruby) };
-        if let Awaited::Io { descriptor, .. } = awaited {
+        if let AwaitedEvent::Io { descriptor, .. } = awaited {
             self.watch(descriptor);
         }
         self.leave(ruby, task)
