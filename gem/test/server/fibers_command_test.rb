@@ -5,7 +5,8 @@ require_relative "../commands"
 class FibersCommandTest < Minitest::Test
   include Commands
 
-  # The part of Rails that an application uses here: the level that its configuration has set by the end of boot.
+  # The part of Rails that the application uses: the level that its configuration has set by the
+  # end of boot.
   RAILS = <<~RUBY
     module ActiveSupport
       module IsolatedExecutionState
