@@ -98,11 +98,15 @@ impl Load {
             for place in order {
                 let name = format!("{} {}/{}", ["A", "B"][place], round + 1, self.rounds);
                 let report = self.visit(&plans[place], name, &interrupt)?;
+                is_over = interrupt.is_pending();
+                if is_over && report.total.requests == 0 {
+                    // The visit has just begun.
+                    break;
+                }
                 if report.total.requests == 0 {
                     let url = if place == 0 { &first[0] } else { &second[0] };
                     return Err(self.no_answer(url, &report));
                 }
-                is_over |= interrupt.is_pending();
                 runs[place].push(report);
                 if is_over {
                     break;
@@ -233,7 +237,8 @@ fn exact(number: u64) -> f64 {
 
 #[expect(clippy::cast_precision_loss, reason = "there are few rounds")]
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+    // The sum of nothing is -0.0.
+    (values.iter().sum::<f64>() + 0.0) / values.len().max(1) as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time is positive")]
