@@ -196,7 +196,7 @@ class CacheTest < Minitest::Test
   end
 
   def test_those_that_wait_go_on_when_the_response_cannot_be_shared
-    start_with_cache("-w", "2", "-t", "8")
+    start_with_cache("-w", "2", "-t", "16")
     responses = crowd("/slow?cc=private") { eventually { counts["collapsed"] == 11 } }
     assert_equal 12, responses.map(&:body).uniq.size
     # By now it is known that they cannot share a response.
