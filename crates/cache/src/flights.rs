@@ -2,6 +2,10 @@
 //!
 //! A flight is an entry in shared memory. It ends when its guard is dropped, when its worker is dead, or when it is too
 //! old. A request never depends on it: it waits for a limited time, and then asks the application itself.
+//!
+//! Workers depart without a lock. Each notes the count of departures of the set, looks for a flight, takes an entry, and
+//! departs only if it can raise the count that it noted. So one of those that look at once departs; the others look
+//! again, and then see its entry.
 
 use std::io;
 use std::sync::Arc;
@@ -25,6 +29,10 @@ const WORKER_BITS: u32 = 12;
 const WORKER_MASK: u64 = (1 << WORKER_BITS) - 1;
 const TIME_SHIFT: u32 = NUMBER_BITS + WORKER_BITS;
 
+/// A request looks so often for a flight before it asks the application alone. Each look but the first follows the
+/// departure of another request from the same set.
+const LOOKS_MAX: usize = 64;
+
 /// A flight that has lasted longer is not waited for.
 const FLIGHT_MS_MAX: u64 = 30_000;
 
@@ -38,6 +46,8 @@ const UNSHARED_S: u64 = 120;
 #[derive(Debug)]
 pub(crate) struct Flights {
     entries: Anonymous,
+    /// Departures from each set.
+    departures: Anonymous,
     /// The upper half of a tag, and until when it is valid in seconds.
     unshared: Anonymous,
     next: AtomicU64,
@@ -66,6 +76,7 @@ impl Flights {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             entries: Anonymous::new(SETS * WAYS * WORDS)?,
+            departures: Anonymous::new(SETS)?,
             unshared: Anonymous::new(UNSHARED)?,
             next: AtomicU64::new(1),
         })
@@ -91,11 +102,24 @@ impl Flights {
 
     /// The same, whatever is known of earlier responses to this name.
     pub(crate) fn reserve(self: &Arc<Self>, tag: u64, worker: usize, now_ms: u64) -> Departure {
-        if self.is_flying(tag, now_ms) {
-            return Departure::Wait;
+        let departures = &self.departures[set(tag)];
+        for _ in 0..LOOKS_MAX {
+            let before = departures.load(Acquire);
+            if self.is_flying(tag, now_ms) {
+                return Departure::Wait;
+            }
+            let Some(flight) = self.take_entry(tag, worker, now_ms) else { break };
+            let after = before.wrapping_add(1);
+            if departures.compare_exchange(before, after, AcqRel, Acquire).is_ok() {
+                return Departure::Lead(flight);
+            }
         }
-        let number = self.next.fetch_add(1, Relaxed);
-        let claim = claim(now_ms, worker, number);
+        Departure::Alone
+    }
+
+    /// Takes a free entry of the tag's set.
+    fn take_entry(self: &Arc<Self>, tag: u64, worker: usize, now_ms: u64) -> Option<Flight> {
+        let claim = claim(now_ms, worker, self.next.fetch_add(1, Relaxed));
         for at in ways(tag) {
             let current = self.entries[at + 1].load(Acquire);
             if is_valid(current, now_ms) {
@@ -104,10 +128,10 @@ impl Flights {
             let taken = self.entries[at + 1].compare_exchange(current, claim, AcqRel, Acquire);
             if taken.is_ok() {
                 self.entries[at].store(tag, Release);
-                return Departure::Lead(Flight { flights: Arc::clone(self), at, claim });
+                return Some(Flight { flights: Arc::clone(self), at, claim });
             }
         }
-        Departure::Alone
+        None
     }
 
     /// Ends the flights of a worker that is dead.
@@ -153,8 +177,11 @@ fn is_valid(claim: u64, now_ms: u64) -> bool {
 
 /// The places of the entries that a tag may have.
 fn ways(tag: u64) -> impl Iterator<Item = usize> {
-    let set = usize::try_from(tag % SETS as u64).unwrap_or(0);
-    (0..WAYS).map(move |way| (set * WAYS + way) * WORDS)
+    (0..WAYS).map(move |way| (set(tag) * WAYS + way) * WORDS)
+}
+
+fn set(tag: u64) -> usize {
+    usize::try_from(tag % SETS as u64).unwrap_or(0)
 }
 
 fn bucket(tag: u64) -> usize {
@@ -176,6 +203,36 @@ mod tests {
         drop(first);
         assert!(!flights.is_flying(7, 12) && flights.is_flying(8, 12));
         assert!(matches!(flights.depart(7, 1, 12), Departure::Lead(_)));
+    }
+
+    #[test]
+    fn one_of_those_that_depart_at_once_leads() {
+        const RIVALS: u64 = 2;
+        const ROUNDS: u64 = 100_000;
+        let flights = Arc::new(Flights::new().unwrap());
+        let arrivals = AtomicU64::new(0);
+        // Turns in place of sleep, so that both depart within nanoseconds of each other.
+        let meet = |meeting: u64| {
+            arrivals.fetch_add(1, AcqRel);
+            while arrivals.load(Acquire) < meeting * RIVALS {
+                std::thread::yield_now();
+            }
+        };
+        let count_leads = |worker: usize| {
+            let mut leads = 0;
+            for round in 0..ROUNDS {
+                meet(2 * round + 1);
+                let departure = flights.depart(round * SETS as u64, worker, 10);
+                meet(2 * round + 2);
+                leads += u64::from(!matches!(departure, Departure::Wait));
+            }
+            leads
+        };
+        let leads = std::thread::scope(|scope| {
+            let rival = scope.spawn(|| count_leads(1));
+            count_leads(0) + rival.join().unwrap()
+        });
+        assert_eq!(leads, ROUNDS);
     }
 
     #[test]
