@@ -114,6 +114,19 @@ class ReforkTest < Minitest::Test
 
   # A worker closes the supervisor's sockets once. Its children, which are forked from it, must not
   # close other files that have the same descriptors by then.
+  def test_a_refork_waits_for_the_first_worker_to_boot
+    gate = "before_worker_boot { sleep 0.005 while File.exist?('gate') }"
+    pid = start_warming(gate, "-w", "1")
+    write("gate", "")
+    worker = worker_pids(pid)
+    Process.kill("KILL", *worker)
+    eventually { worker_pids(pid).any? && worker_pids(pid) != worker }
+    logged("refork: done") do
+      Process.kill("URG", pid)
+      File.delete(File.join(@folder, "gate"))
+    end
+  end
+
   def test_a_refork_can_be_requested_by_the_control_application_again_and_again
     pid = start_warming(<<~RUBY, "-w", "1")
       activate_control_app "unix://#{@folder}/control"

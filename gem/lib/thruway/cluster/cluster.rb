@@ -112,11 +112,15 @@ module Thruway
     # Chooses the worker with the most requests to become the template when its successor serves.
     # Returns its slot, or nil if there is no such worker.
     def choose_candidate
-      able = @slots.select { |slot| slot.ready? && slot.current.orders }
-      slot = able.max_by { |one| one.current.requests }
+      slot = able_slots.max_by { |one| one.current.requests }
       @objection = nil
       @candidate = slot&.current
       slot
+    end
+
+    # Whether a worker boots, and none could become the template before it serves.
+    def awaits_candidate?
+      able_slots.empty? && @slots.any? { |slot| slot.current && !slot.ready? }
     end
 
     # Lets the candidate remain a worker.
@@ -232,6 +236,9 @@ module Thruway
     private
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # The slots whose workers can become the template.
+    def able_slots = @slots.select { |slot| slot.ready? && slot.current.orders }
 
     # Puts the workers of the previous server into the slots, and retires those without one.
     def take_over(workers)

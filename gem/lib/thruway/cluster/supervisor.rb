@@ -130,8 +130,12 @@ module Thruway
       announce if @announce && @cluster.ready? && !@rollout.active?
     end
 
-    # Whether an order is in progress, which further orders wait for.
-    def busy? = @rollout.active? || @trial || @candidate_pid
+    # Whether an order is in progress, which further orders wait for. A refork begins when a worker
+    # serves that can become the template.
+    def busy?
+      @rollout.active? || @trial || @candidate_pid ||
+        (@orders.first == :refork && @cluster.awaits_candidate?)
+    end
 
     def announce
       announce, @announce = @announce, nil
