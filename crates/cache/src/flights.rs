@@ -3,9 +3,9 @@
 //! A flight is an entry in shared memory. It ends when its guard is dropped, when its worker is dead, or when it is too
 //! old. A request never depends on it: it waits for a limited time, and then asks the application itself.
 //!
-//! Workers depart without a lock. Each notes the count of departures of the set, looks for a flight, takes an entry, and
-//! departs only if it can raise the count that it noted. So one of those that look at once departs; the others look
-//! again, and then see its entry.
+//! Workers depart without a lock. Each notes the count of departures of the set, looks for a flight, takes an entry,
+//! and departs only if it can raise the count that it noted. So one of those that look at once departs; the others
+//! look again, and then see its entry.
 
 use std::io;
 use std::sync::Arc;
