@@ -1,6 +1,8 @@
 //! Automatic certificates, with Pebble as the authority: Let's Encrypt's own server for tests.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +17,10 @@ use crate::{eventually, run, stderr, stdout, thruway};
 /// A running authority with its own resolver, in which each name leads to this machine.
 struct Authority {
     folder: TempDir,
+    /// The resolver and Pebble.
     processes: Vec<Child>,
+    /// Starts Pebble.
+    command: Command,
     port: u16,
     http_port: u16,
     tls_port: u16,
@@ -48,6 +53,15 @@ impl Authority {
     /// An authority whose certificates are valid for so many seconds, with these faults; none on a machine without
     /// Pebble.
     fn start(validity_s: u64, faults: &[(&str, &str)]) -> Option<Self> {
+        Self::start_with_keys(validity_s, faults, &[])
+    }
+
+    /// An authority that binds each account to one of these external accounts: pairs of an identifier and a key.
+    fn start_with_keys(
+        validity_s: u64,
+        faults: &[(&str, &str)],
+        keys: &[(&str, &str)],
+    ) -> Option<Self> {
         let found = program("pebble").zip(program("pebble-challtestsrv"));
         let Some((pebble, resolver)) = found else {
             skipped(
@@ -62,7 +76,9 @@ impl Authority {
             "listenAddress": format!("127.0.0.1:{port}"),
             "certificate": pair.certificate, "privateKey": pair.key,
             "httpPort": http_port, "tlsPort": tls_port, "ocspResponderURL": "",
-            "externalAccountBindingRequired": false, "retryAfter": { "authz": 1, "order": 1 },
+            "externalAccountBindingRequired": !keys.is_empty(),
+            "externalAccountMACKeys": keys.iter().copied().collect::<HashMap<_, _>>(),
+            "retryAfter": { "authz": 1, "order": 1 },
             "domainBlocklist": ["blocked.example"], "keyAlgorithm": "ecdsa",
             "profiles": { "default": { "description": "", "validityPeriod": validity_s } } } });
         fs::write(folder.path().join("pebble.json"), config.to_string()).expect("it is written");
@@ -75,20 +91,29 @@ impl Authority {
             .stderr(Stdio::null())
             .spawn()
             .expect("the resolver starts");
-        let pebble = Command::new(pebble)
+        let mut command = Command::new(pebble);
+        command
             .args(["-config", "pebble.json", "-dnsserver", &dns])
             .current_dir(folder.path())
             .envs(faults.iter().copied())
             .stdout(log("pebble.log"))
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("pebble starts");
-        let authority =
-            Self { folder, processes: vec![resolver, pebble], port, http_port, tls_port };
+            .stderr(Stdio::null());
+        let processes = vec![resolver, command.spawn().expect("pebble starts")];
+        let authority = Self { folder, processes, command, port, http_port, tls_port };
         eventually(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
         fs::create_dir(authority.path("site")).expect("it is made");
         fs::write(authority.path("site/index.html"), "hello").expect("it is written");
         Some(authority)
+    }
+
+    /// Starts Pebble anew, which has forgotten all accounts and orders then.
+    fn restart(&mut self) {
+        let mut old = self.processes.pop().expect("Pebble runs");
+        old.kill().expect("it can be killed");
+        old.wait().expect("it ends");
+        self.processes.push(self.command.spawn().expect("pebble starts"));
+        let port = self.port;
+        eventually(|| TcpStream::connect(("127.0.0.1", port)).is_ok());
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -246,6 +271,161 @@ fn a_server_that_was_killed_or_whose_files_are_damaged_goes_on() {
         log.contains("it holds no certificate in PEM") && log.contains("it is no account"),
         "{log}"
     );
+}
+
+/// The resource of a server's metrics, as text.
+fn metrics(address: &str, path: &str) -> String {
+    let output = Command::new("curl").args(["-sS", &format!("{address}{path}")]).output();
+    stdout(&output.expect("curl starts")).to_owned()
+}
+
+#[test]
+fn an_account_is_bound_to_an_external_one_and_replaced_if_the_authority_has_lost_it() {
+    const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+    let faults = [("PEBBLE_VA_NOSLEEP", "1")];
+    let Some(mut authority) = Authority::start_with_keys(12, &faults, &[("kid-1", KEY)]) else {
+        return;
+    };
+    let server = Server::start(&mut authority.command(&["shop.example"]));
+    eventually(|| authority.log().contains("hint: get a key from the authority"));
+    assert!(server.stop("-TERM").success());
+
+    let file = authority.path("eab.key");
+    fs::write(&file, "d3Jvbmc=\n").expect("it is written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is allowed");
+    let bound = |authority: &Authority| {
+        let mut command = authority.command(&["shop.example"]);
+        command.args(["--acme-eab-kid", "kid-1", "--acme-eab-key-file"]).arg(&file);
+        command
+    };
+    let before = authority.log().len();
+    let server = Server::start(&mut bound(&authority));
+    eventually(|| authority.log()[before..].contains("no certificate for shop.example: "));
+    let log = authority.log();
+    assert!(log[before..].contains("the authority refuses the request"), "{log}");
+    assert!(!authority.certificate("shop.example").try_exists().expect("it is known"));
+    assert!(server.stop("-TERM").success());
+
+    fs::write(&file, format!("{KEY}\n")).expect("it is written");
+    let _server = Server::start(&mut bound(&authority));
+    eventually(|| is_served("shop.example", authority.tls_port));
+    assert!(!authority.log().contains(KEY));
+
+    // The renewal finds that its account is unknown, and makes another one with the same key.
+    let account = authority.path(&format!("storage/localhost-{}-dir/account.json", authority.port));
+    let old = fs::read(&account).expect("it is there");
+    let first = shown_certificate("shop.example", authority.tls_port);
+    authority.restart();
+    eventually(|| {
+        let shown = shown_certificate("shop.example", authority.tls_port);
+        !shown.is_empty() && shown != first
+    });
+    assert_ne!(fs::read(&account).expect("it is there"), old);
+}
+
+#[test]
+fn certificates_are_seen_from_outside_in_statistics_metrics_and_by_the_doctor() {
+    let Some(authority) = Authority::start(7_776_000, &[("PEBBLE_VA_NOSLEEP", "1")]) else {
+        return;
+    };
+    let mut command = authority.command(&["shop.example", "blocked.example"]);
+    let (_server, address) =
+        Server::start_with_metrics(command.args(["--metrics", "tcp://127.0.0.1:0"]));
+    let mut certificates = serde_json::Value::Null;
+    eventually(|| {
+        let stats = metrics(&address, "/stats");
+        let stats: serde_json::Value = serde_json::from_str(&stats).expect("it is JSON");
+        certificates = stats["certificates"].clone();
+        certificates[0]["not_after"].is_u64() && !certificates[1]["last_error"].is_null()
+    });
+    let [shop, blocked] = [&certificates[0], &certificates[1]];
+    let not_after_s = shop["not_after"].as_u64().expect("it is a number");
+    assert_eq!((&shop["name"], &shop["failures"]), (&"shop.example".into(), &0.into()));
+    assert!(shop["last_error"].is_null() && shop["due"].as_u64() < Some(not_after_s), "{shop}");
+    assert_eq!((&blocked["name"], &blocked["not_after"]), (&"blocked.example".into(), &().into()));
+    let error = blocked["last_error"].as_str().expect("it is text");
+    assert!(error.contains("the authority refuses the request"), "{error}");
+    let text = metrics(&address, "/metrics");
+    let line =
+        format!("thruway_certificate_expiry_time_seconds{{name=\"shop.example\"}} {not_after_s}\n");
+    assert!(text.contains(&line), "{text}");
+    assert!(!text.contains("expiry_time_seconds{name=\"blocked.example\"}"), "{text}");
+
+    // The doctor looks where a server of this user keeps its certificates.
+    let state = authority.path("state/thruway");
+    fs::create_dir_all(&state).expect("it is made");
+    std::os::unix::fs::symlink(authority.path("storage"), state.join("certificates")).unwrap();
+    let mut doctor = thruway();
+    doctor.arg("doctor").current_dir(&state).env("XDG_STATE_HOME", authority.path("state"));
+    let output = doctor.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = "no     certificates      blocked.example has none: the authority refuses";
+    assert!(stdout(&output).contains(told), "{}", stdout(&output));
+}
+
+/// Runs `use_it` while a small file system is mounted over `folder`, if one can be.
+fn on_a_small_disk(folder: &Path, use_it: impl FnOnce()) {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=256k,mode=700", "none"]).arg(folder);
+    if !mount.output().is_ok_and(|output| output.status.success()) {
+        return skipped("no small file system can be mounted here");
+    }
+    let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(use_it));
+    Command::new("umount").arg("-l").arg(folder).status().expect("umount starts");
+    if let Err(panic) = used {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_loses_no_certificate_and_keeps_no_name_waiting() {
+    let Some(authority) = Authority::start(12, &[("PEBBLE_VA_NOSLEEP", "1")]) else { return };
+    let storage = authority.path("storage");
+    fs::create_dir(&storage).expect("it is made");
+    on_a_small_disk(&storage, || {
+        let mut command = authority.command(&["shop.example"]);
+        let (server, address) =
+            Server::start_with_metrics(command.args(["--metrics", "tcp://127.0.0.1:0"]));
+        eventually(|| is_served("shop.example", authority.tls_port));
+        let certificate = fs::read(authority.certificate("shop.example")).expect("it is there");
+        let filler = storage.join("filler");
+        let mut file = File::create(&filler).expect("it is made");
+        while file.write_all(&[0; 4096]).is_ok() {}
+        drop(file);
+        eventually(|| metrics(&address, "/stats").contains("No space left on device"));
+        assert!(authority.log().contains("hint: the disk is full; make room"));
+        let kept = fs::read(authority.certificate("shop.example")).expect("it is there");
+        assert!(!kept.is_empty() && kept.starts_with(b"-----BEGIN PRIVATE KEY"), "{kept:?}");
+        // Another server starts with a disk that is full already, and serves what is there.
+        assert!(server.stop("-TERM").success());
+        let _server = Server::start(&mut authority.command(&["shop.example"]));
+        eventually(|| !shown_certificate("shop.example", authority.tls_port).is_empty());
+        fs::remove_file(&filler).expect("it can be removed");
+        eventually(|| {
+            let renewed = fs::read(authority.certificate("shop.example")).expect("it is there");
+            renewed != kept && renewed != certificate
+        });
+        eventually(|| is_served("shop.example", authority.tls_port));
+    });
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_refused_in_the_words_of_the_authority() {
+    let Some(authority) = Authority::start(7_776_000, &[("PEBBLE_VA_NOSLEEP", "1")]) else {
+        return;
+    };
+    let [http_port, tls_port] = [(); 2].map(|()| free_port());
+    let _server = Server::start(&mut authority.command_at(&["shop.example"], http_port, tls_port));
+    for challenge in ["http", "tls"] {
+        let port = if challenge == "http" { authority.http_port } else { authority.tls_port };
+        let reason = format!(":{port}");
+        eventually(|| {
+            let log = authority.log();
+            let mut lines = log.lines();
+            lines.any(|line| line.contains("refuses shop.example: ") && line.contains(&reason))
+        });
+    }
+    assert!(authority.log().contains("hint: the name must lead to this server"));
 }
 
 #[test]

@@ -16,13 +16,15 @@ pub struct Error {
     retry_after_s: Option<u64>,
     /// Whether the authority does not know the account.
     is_account_lost: bool,
+    /// Whether the authority was not asked for anything.
+    is_local: bool,
 }
 
 impl Error {
     /// Creates an error from one lower-case line.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         let message = printable::text(&message.to_string()).into_owned();
-        Self { message, hint: None, retry_after_s: None, is_account_lost: false }
+        Self { message, hint: None, retry_after_s: None, is_account_lost: false, is_local: false }
     }
 
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
@@ -47,6 +49,15 @@ impl Error {
 
     pub(crate) fn account_lost(self) -> Self {
         Self { is_account_lost: true, ..self }
+    }
+
+    /// Marks a failure that precedes any request to the authority.
+    pub(crate) fn local(self) -> Self {
+        Self { is_local: true, ..self }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local
     }
 
     pub(crate) fn is_account_lost(&self) -> bool {

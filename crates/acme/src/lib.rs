@@ -9,7 +9,8 @@
 //!
 //! 1. [`Settings`]: the authority, the names, the challenges.
 //! 2. `agent`: which name is due, and what happens then. `schedule`: when a name is due, without a clock of its own.
-//! 3. `authority`: the conversation with the authority. `client`: its requests, which block.
+//! 3. `issuer`: the source of certificates. `authority`: the conversation with the authority. `client`: its
+//!    requests, which block.
 //! 4. `storage`: files, their rights, and the lock. `validity`: when a certificate ends.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod client;
 mod dates;
 mod domain_name;
 mod error;
+mod issuer;
 mod schedule;
 mod settings;
 mod storage;

@@ -82,9 +82,13 @@ impl Storage {
         make_folder(folder.path(), false)?;
         let storage = Self { folder };
         let folder = &storage.folder;
-        for part in
-            [folder.certificates(), folder.http_answers(), folder.tls_answers(), storage.states()]
-        {
+        for part in [
+            folder.certificates(),
+            folder.http_answers(),
+            folder.tls_answers(),
+            folder.reports(),
+            storage.states(),
+        ] {
             make_folder(&part, false)?;
         }
         access(folder.path(), Access::WRITE_OK | Access::EXEC_OK)
@@ -131,7 +135,16 @@ impl Storage {
     }
 
     fn report(&self, name: &DomainName, now_s: u64) -> NameReport {
-        let state = self.state(name);
+        self.report_with(name, self.state(name), now_s)
+    }
+
+    /// Reports a name whose attempts are known.
+    pub(crate) fn report_with(
+        &self,
+        name: &DomainName,
+        state: NameState,
+        now_s: u64,
+    ) -> NameReport {
         let validity = self.validity(name).ok().flatten();
         NameReport {
             name: name.to_string(),

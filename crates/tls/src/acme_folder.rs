@@ -50,6 +50,17 @@ impl AcmeFolder {
         Some(self.http_answers().join(token))
     }
 
+    /// Returns the folder of the reports on certificates.
+    #[must_use]
+    pub fn reports(&self) -> PathBuf {
+        self.0.join("reports")
+    }
+
+    /// Returns the file with the report on a name.
+    pub(crate) fn report_path(&self, name: &str) -> PathBuf {
+        self.reports().join(name)
+    }
+
     /// Returns the folder of the answers to the challenge TLS-ALPN-01.
     #[must_use]
     pub fn tls_answers(&self) -> PathBuf {

@@ -7,13 +7,14 @@
 //!
 //! 1. [`Options`]: the TLS parameters in a listener's address.
 //! 2. `server`: the [`ServerContext`], which creates sessions, and reloads its files when they change.
-//! 3. [`AcmeFolder`]: where certificates are that an ACME agent keeps.
+//! 3. [`AcmeFolder`]: where certificates are that an ACME agent keeps. [`CertificateReport`]: how they are.
 //! 4. `certificates`: the choice of a certificate for a client. `files`: loading and checking files.
 //! 5. `tickets`: the keys of session tickets, in memory that workers share.
 //! 6. `session`: the state of a connection. `client`: the sessions of a load generator.
 #![forbid(unsafe_code)]
 
 mod acme_folder;
+mod certificate_report;
 mod certificates;
 mod client;
 mod error;
@@ -25,6 +26,7 @@ mod session;
 mod tickets;
 
 pub use acme_folder::AcmeFolder;
+pub use certificate_report::CertificateReport;
 pub use certificates::{checked_certificate, install_provider};
 pub use client::{ClientContext, ClientOptions, Trust};
 pub use error::Error;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use crate::AcmeFolder;
+use crate::{AcmeFolder, CertificateReport};
 
 /// The maximum number of certificates of a listener, since each handshake may check all of them.
 pub(crate) const CERTIFICATES_MAX: usize = 256;
@@ -28,6 +28,14 @@ pub struct Automatic {
     pub folder: AcmeFolder,
     /// The names, in lower case. The certificate of the first one is for clients that request no name.
     pub names: Vec<String>,
+}
+
+impl Automatic {
+    /// Returns the reports of the agent on all names.
+    #[must_use]
+    pub fn reports(&self) -> Vec<CertificateReport> {
+        self.names.iter().map(|name| self.folder.report(name)).collect()
+    }
 }
 
 /// The certificates of a listener, and the requirements on clients. The parameters have the names that Puma uses.

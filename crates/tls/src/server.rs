@@ -14,7 +14,7 @@ use crate::certificates::Certificates;
 use crate::files::{self, Stamp};
 use crate::session::{ACME, HTTP2};
 use crate::tickets::Tickets;
-use crate::{Error, Options, Session, TicketKeys, Verify};
+use crate::{Automatic, Error, Options, Session, TicketKeys, Verify};
 
 /// The protocols that are offered to clients by ALPN.
 const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
@@ -54,6 +54,12 @@ impl ServerContext {
     pub fn begin(&self) -> Result<Session, Error> {
         let connection = ServerConnection::new(Arc::clone(&self.config));
         connection.map(|connection| Session::new(connection.into())).map_err(Error::setting)
+    }
+
+    /// Returns the certificates that an ACME agent keeps, if there is one.
+    #[must_use]
+    pub fn automatic(&self) -> Option<&Automatic> {
+        self.options.automatic.as_ref()
     }
 
     /// Whether a client that requests this name gets its certificate.

@@ -55,6 +55,24 @@ class ControlTest < Minitest::Test
     assert_equal RUBY_VERSION, stats.dig("versions", "ruby", "version")
   end
 
+  # Nothing listens at the authority's port, so the agent reports that.
+  def test_statistics_have_the_certificates_that_an_agent_keeps
+    closed = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+    words = "acme_domain 'a.example'\nacme_directory 'https://127.0.0.1:#{closed}/dir'\n" \
+            "acme_storage #{File.join(@folder, "keys").inspect}"
+    %w[2 0].each do |workers|
+      addresses = %w[ssl tcp].flat_map { |scheme| ["-b", "#{scheme}://127.0.0.1:0"] }
+      pid = start_with_control(words, "-w", workers, *addresses)
+      eventually do
+        stats = JSON.parse(ask("stats").body)
+        name, not_after, error = stats.fetch("certificates").first
+                                      .values_at("name", "not_after", "last_error")
+        [name, not_after] == ["a.example", nil] && error&.start_with?("cannot ask the authority: ")
+      end
+      stop(pid)
+    end
+  end
+
   def test_statistics_of_one_process_are_its_own
     start_with_control("", "-w", "0", "-t", "2")
     get

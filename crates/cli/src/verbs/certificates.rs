@@ -127,12 +127,13 @@ impl CertificateAgent {
                 .hint("name a folder whose path is UTF-8, by --acme-storage")
         })?;
         let addresses = self.acme.addresses(addresses, folder)?;
+        let mut agent = Agent::new(settings, storage, |event| report(&event));
+        agent.publish();
         print(format!("{}\n\n", addresses.join("\n")).as_bytes())?;
         let mut line = [0; 1];
         if io::stdin().read(&mut line).unwrap_or(0) == 0 {
             return Ok(ExitCode::SUCCESS);
         }
-        let mut agent = Agent::new(settings, storage, |event| report(&event));
         loop {
             std::thread::sleep(agent.step());
         }
@@ -233,7 +234,7 @@ fn secret(path: &Path) -> Result<String, Failure> {
 }
 
 /// The folder of a storage: the given one, an application's, the one that systemd gives to a service, or the user's.
-fn storage_root(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+pub(super) fn storage_root(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given);
     }
@@ -301,11 +302,11 @@ fn report(event: &Event<'_>) {
     }
 }
 
-fn now_s() -> u64 {
+pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Formats a time as people read it, in UTC.
-fn date(time_s: u64) -> String {
+pub(super) fn date(time_s: u64) -> String {
     thruway_acme::date(UNIX_EPOCH + Duration::from_secs(time_s))
 }

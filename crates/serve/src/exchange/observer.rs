@@ -108,6 +108,7 @@ fn readiness(store: &mut Store) -> (u16, &'static str) {
 pub(crate) fn snapshot(store: &Store) -> Snapshot {
     let mut snapshot = counted(store);
     snapshot.cache = store.cache.as_ref().map(|cache| cache.store.totals());
+    snapshot.certificates = store.tls.reports();
     snapshot
 }
 

@@ -76,8 +76,32 @@ impl Snapshot {
             write!(out, ",\"took_us\":{took},\"waited_us\":{waited},\"status\":{status}}}")
         })?;
         self.write_cache_json(out)?;
+        self.write_certificates_json(out)?;
         out.push('}');
         Ok(())
+    }
+
+    fn write_certificates_json(&self, out: &mut String) -> fmt::Result {
+        if self.certificates.is_empty() {
+            return Ok(());
+        }
+        out.push_str(",\"certificates\":");
+        list(out, &self.certificates, |certificate, out| {
+            out.push_str("{\"name\":");
+            text(out, &certificate.name)?;
+            match certificate.not_after_s {
+                Some(time_s) => write!(out, ",\"not_after\":{time_s}")?,
+                None => out.push_str(",\"not_after\":null"),
+            }
+            let (due_s, failures) = (certificate.due_s, certificate.failures);
+            write!(out, ",\"due\":{due_s},\"failures\":{failures},\"last_error\":")?;
+            match &certificate.last_error {
+                Some(error) => text(out, error)?,
+                None => out.push_str("null"),
+            }
+            out.push('}');
+            Ok(())
+        })
     }
 
     fn write_cache_json(&self, out: &mut String) -> fmt::Result {

@@ -4,6 +4,8 @@
 
 use std::fmt::{self, Write as _};
 
+use thruway_tls::CertificateReport;
+
 use super::histogram::{BOUNDS_SECONDS, Histogram};
 use super::snapshot::{Snapshot, Worker};
 use super::table::Time;
@@ -63,6 +65,27 @@ const HISTOGRAMS: [(Time, &str, &str); 6] = [
     (Time::Collection, "thruway_gc_pause_seconds", "Pauses for the garbage collector."),
 ];
 
+/// Gauges of each certificate: the name, what it says, and its value if there is one.
+type CertificateMetric = (&'static str, &'static str, fn(&CertificateReport) -> Option<u64>);
+
+const CERTIFICATE_METRICS: [CertificateMetric; 3] = [
+    (
+        "thruway_certificate_expiry_time_seconds",
+        "The end of a certificate's validity, since 1970.",
+        |certificate| certificate.not_after_s,
+    ),
+    (
+        "thruway_certificate_next_attempt_time_seconds",
+        "The time of a certificate's renewal or of the next attempt, since 1970.",
+        |certificate| Some(certificate.due_s),
+    ),
+    (
+        "thruway_certificate_failures",
+        "Attempts to obtain a certificate that failed since the last success.",
+        |certificate| Some(certificate.failures.into()),
+    ),
+];
+
 impl Snapshot {
     /// The page that Prometheus reads.
     pub(crate) fn prometheus(&self) -> String {
@@ -87,7 +110,23 @@ impl Snapshot {
             write_histogram(out, name, self.time(time))?;
         }
         self.write_clients(out)?;
-        self.write_cache(out)
+        self.write_cache(out)?;
+        self.write_certificates(out)
+    }
+
+    fn write_certificates(&self, out: &mut String) -> fmt::Result {
+        if self.certificates.is_empty() {
+            return Ok(());
+        }
+        for (name, help, value) in CERTIFICATE_METRICS {
+            header(out, name, "gauge", help)?;
+            for certificate in &self.certificates {
+                if let Some(value) = value(certificate) {
+                    writeln!(out, "{name}{{name=\"{}\"}} {value}", certificate.name)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write_cache(&self, out: &mut String) -> fmt::Result {
@@ -204,6 +243,41 @@ fn write_histogram(out: &mut String, name: &str, histogram: &Histogram) -> fmt::
 #[cfg(test)]
 mod tests {
     use super::super::snapshot::tests::example;
+
+    #[test]
+    fn a_certificate_has_its_lines_and_none_where_there_is_none() {
+        let mut snapshot = example();
+        assert!(!snapshot.prometheus().contains("certificate"));
+        let report = |name: &str, not_after_s| thruway_tls::CertificateReport {
+            name: name.to_owned(),
+            not_after_s,
+            due_s: 5,
+            failures: 2,
+            last_error: Some("a \"reason\"".to_owned()),
+        };
+        snapshot.certificates = vec![report("a.example", Some(7)), report("b.example", None)];
+        let text = snapshot.prometheus();
+        let lines: Vec<_> = text.lines().filter(|line| line.contains("_certificate_")).collect();
+        let figures = lines.iter().filter(|line| !line.starts_with('#'));
+        let [a, b] = ["{name=\"a.example\"}", "{name=\"b.example\"}"];
+        assert_eq!(
+            figures.copied().collect::<Vec<_>>(),
+            [
+                format!("thruway_certificate_expiry_time_seconds{a} 7"),
+                format!("thruway_certificate_next_attempt_time_seconds{a} 5"),
+                format!("thruway_certificate_next_attempt_time_seconds{b} 5"),
+                format!("thruway_certificate_failures{a} 2"),
+                format!("thruway_certificate_failures{b} 2"),
+            ]
+        );
+        let json = snapshot.json();
+        let end = concat!(
+            r#","certificates":[{"name":"a.example","not_after":7,"due":5,"failures":2,"#,
+            r#""last_error":"a \"reason\""},{"name":"b.example","not_after":null,"due":5,"#,
+            r#""failures":2,"last_error":"a \"reason\""}]}"#
+        );
+        assert!(json.ends_with(end), "{json}");
+    }
 
     #[test]
     fn each_worker_and_each_time_has_its_lines() {

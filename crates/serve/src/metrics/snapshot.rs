@@ -69,6 +69,8 @@ pub(crate) struct Snapshot {
     pub(super) slowest: Vec<SlowRequest>,
     /// The figures of the cache of responses, if there is one.
     pub(crate) cache: Option<thruway_cache::Totals>,
+    /// The certificates that an agent keeps.
+    pub(crate) certificates: Vec<thruway_tls::CertificateReport>,
 }
 
 impl Snapshot {

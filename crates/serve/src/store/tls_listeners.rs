@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use thruway_tls::{ServerContext, Session, TicketKeys};
+use thruway_tls::{Automatic, CertificateReport, ServerContext, Session, TicketKeys};
 
 use crate::Error;
 use crate::events::slab::EntryId;
@@ -62,6 +62,13 @@ impl TlsListeners {
     /// Whether a client that requests this name gets its certificate at some listener. Changed files are read first.
     pub(crate) fn has_certificate(&self, name: &str) -> bool {
         self.contexts.iter().flatten().any(|context| context.has_certificate(name))
+    }
+
+    /// Returns the reports on the certificates that an ACME agent keeps.
+    pub(crate) fn reports(&self) -> Vec<CertificateReport> {
+        // The listeners of a server have the same agent.
+        let automatic = self.contexts.iter().flatten().find_map(ServerContext::automatic);
+        automatic.map(Automatic::reports).unwrap_or_default()
     }
 
     /// Reads all certificates anew. What cannot be used leaves what was read before in use.

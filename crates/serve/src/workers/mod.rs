@@ -34,10 +34,11 @@ pub use handover::{Handover, VERSION};
 pub(crate) use mailbox::{MESSAGE_BYTES, Message, read_message, write_message};
 pub(crate) use siblings::Siblings;
 
-use thruway_tls::TicketKeys;
+use thruway_tls::{Automatic, TicketKeys};
 
 use crate::Error;
 use crate::events::clock::monotonic_us;
+use crate::listen::bind::Bind;
 use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
 use crate::workers::faulty_peers::FaultyPeers;
@@ -54,6 +55,7 @@ pub struct WorkerTable {
     metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
     cache: OnceLock<Arc<thruway_cache::Store>>,
+    automatic: OnceLock<Automatic>,
 }
 
 impl WorkerTable {
@@ -84,8 +86,24 @@ impl WorkerTable {
         let ends = Arc::new(Ends { mailboxes, handover });
         let metrics = new_metrics(workers)?;
         let table = Arc::new(table);
-        let cache = OnceLock::new();
-        Ok(Self { table, ends, client_turns, faulty_peers, metrics, ticket_keys, cache })
+        Ok(Self {
+            table,
+            ends,
+            client_turns,
+            faulty_peers,
+            metrics,
+            ticket_keys,
+            cache: OnceLock::new(),
+            automatic: OnceLock::new(),
+        })
+    }
+
+    /// Names the certificates that an ACME agent keeps for a listener, so that the statistics report them. There is one
+    /// agent at most.
+    pub fn report_certificates_of(&self, bind: &Bind) {
+        if let Some(automatic) = bind.tls.as_ref().and_then(|tls| tls.automatic.clone()) {
+            self.automatic.get_or_init(|| automatic);
+        }
     }
 
     /// Makes a cache of responses for all workers whose handles are made later. There is one at most.
@@ -139,6 +157,7 @@ impl WorkerTable {
             siblings.present(index).unwrap_or_default()
         });
         snapshot.cache = self.cache().map(thruway_cache::Store::totals);
+        snapshot.certificates = self.automatic.get().map(Automatic::reports).unwrap_or_default();
         snapshot.json()
     }
 

@@ -48,6 +48,7 @@ module Thruway
       @slots_max = count + EXTRA_WORKERS_MAX
       @table = WorkerTable.create(@table_entries.size, previous&.handover)
       make_cache
+      listeners.uris.each { |uri| @table.report_certificates_of(uri) }
       @alive, @supervisor_alive = previous ? previous.alive : IO.pipe
       @slots = Array.new(count) { |index| WorkerSlot.new(index) }
       take_over(previous.workers) if previous

@@ -153,8 +153,13 @@ module Thruway
       raise Failure.new("--status needs a metrics listener", hint: "add --metrics URI")
     end
 
-    # Raises `Failure` for a cache that is too small to be of use, or larger than any memory.
+    # Raises `Failure` for a cache that is too small to be of use, or larger than any memory. Warns
+    # of a limit without a cache: an environment for several servers may have it.
     def check_cache
+      if @options.key?(:cache_item_bytes_max) && !@options.key?(:cache_bytes_max)
+        warn "thruway: the limit of cached bodies has no effect: there is no cache\n\n" \
+             "hint: add --cache SIZE"
+      end
       return if cache_bytes_max.zero? || CACHE_LIMITS.cover?(cache_bytes_max)
 
       raise Failure.new("cannot make a cache of #{cache_bytes_max} bytes",

@@ -12,8 +12,8 @@ module Thruway
     # of a single process at the top level.
     def as_puma(counters, started_at:, clustered:)
       workers = counters.fetch("workers")
-      # A server without a cache says what Puma says.
-      more = counters.slice("cache")
+      # A server without a cache and an agent for certificates says what Puma says.
+      more = counters.slice("cache", "certificates")
       return { **single(workers.first || {}, started_at), **more } unless clustered
 
       { started_at: time(started_at), workers: workers.size, phase: 0,

@@ -52,6 +52,9 @@ module Thruway
     # The index of the first descriptor that serves metrics; nil if there is none.
     def metrics_from = @metrics.empty? ? nil : @sockets.values.flatten.grep(Integer).size
 
+    # The configured URIs of those that serve requests.
+    def uris = @sockets.keys
+
     # The descriptors. A listener is a pair of its descriptor and its URI if the URI names
     # certificates, or the site of an agent that obtains them.
     def descriptors

@@ -1,5 +1,6 @@
 //! `thruway doctor`: what works on this machine, and the cure for what does not.
 
+mod certificates;
 mod checks;
 mod kernel;
 mod ruby;
@@ -26,6 +27,7 @@ impl Doctor {
     pub(crate) fn run(self) -> Answer {
         let mut found = ruby::checks();
         found.extend(kernel::checks());
+        found.extend(certificates::checks());
         match self.json {
             true => print(document(&found).as_bytes())?,
             false => print_report(&report(&found))?,

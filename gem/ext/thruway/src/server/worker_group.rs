@@ -35,6 +35,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"stats", Method::of_0(stats));
     define::method(gvl, class, c"make_cache", Method::of_2(make_cache));
     define::method(gvl, class, c"purge", Method::of_1(purge));
+    define::method(gvl, class, c"report_certificates_of", Method::of_1(report_certificates_of));
 }
 
 /// The handle of worker `index` in the group that an object owns; `None` for nil.
@@ -128,6 +129,16 @@ fn make_cache(ruby: Protected, this: VALUE, bytes_max: VALUE, item_bytes_max: VA
     if let Err(error) = made {
         let message = RString::binary(ruby.gvl(), error.to_string().as_bytes());
         raise::runtime_error(ruby, message);
+    }
+    NIL
+}
+
+/// `table.report_certificates_of(uri)`: the statistics report the certificates that an agent keeps for a listener.
+fn report_certificates_of(ruby: Protected, this: VALUE, uri: VALUE) -> VALUE {
+    let uri = RString::convert(ruby, uri).to_vec(ruby.gvl());
+    // The listeners are open, so a URI that cannot be read is none of theirs.
+    if let Some(bind) = str::from_utf8(&uri).ok().and_then(|uri| uri.parse().ok()) {
+        TYPE.get(ruby, &this).0.report_certificates_of(&bind);
     }
     NIL
 }
