@@ -13,6 +13,9 @@ module Thruway
     # The time for an agent to end before it is killed.
     END_SECONDS = 2
 
+    # The interval between two checks whether an agent runs whose output seems to be open.
+    CHECK_SECONDS = 60
+
     # The addresses to listen on.
     attr_reader :addresses
 
@@ -64,19 +67,20 @@ module Thruway
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Starts a process, and reads the addresses from it. Returns nil if it has ended.
+    # Starts a process, and reads the addresses from it. Returns nil if it has ended. It keeps its
+    # output open as long as it runs.
     def start
       input, @input = IO.pipe
-      output, its_output = IO.pipe
+      @output, its_output = IO.pipe
       @pid = spawn(@variables, *@words, in: input, out: its_output)
       [input, its_output].each(&:close)
-      @addresses = output.each_line(chomp: true).take_while { |line| !line.empty? }
+      @addresses = @output.each_line(chomp: true).take_while { |line| !line.empty? }
       @addresses.any? || (reaped? && nil)
     rescue SystemCallError => e
       Signals.say("cannot start #{@words.first}: #{e.message}")
       @pid = nil
     ensure
-      [input, output, its_output].each { |io| io&.close }
+      [input, its_output].each { |io| io&.close }
     end
 
     def go
@@ -87,15 +91,25 @@ module Thruway
       nil
     end
 
+    # Starts the agent again whenever it has ended.
     def keep
       Thread.current.name = "thruway-certificates"
       until @is_stopping
-        reaped?
+        wait_for_end
         Signals.say("the agent for certificates has ended; starting another")
         sleep RESTART_SECONDS
         sleep RESTART_SECONDS until start
         go
       end
+    end
+
+    # Waits until the output ends. A thread that waits for a process would keep Ruby 3.1 and 3.2
+    # from telling the supervisor of the ends of its workers. A worker that was forked in the middle
+    # of `start` keeps the pipe open, so the process is looked at, too.
+    def wait_for_end
+      nil until IO.select([@output], nil, nil, CHECK_SECONDS) || reaped?(Process::WNOHANG)
+      @output.close
+      reaped?
     end
 
     # Waits for the end of the process, which a supervisor may have collected already.
