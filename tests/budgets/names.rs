@@ -80,7 +80,7 @@ fn settle() {
 mod linux {
     use super::*;
     use std::process::Command;
-    use thruway_resolve::search::{Inotify, Posix, Watched};
+    use thruway_resolve::search::{Inotify, Posix, WatchIndex};
 
     #[test]
     fn a_search_asks_once_a_folder() {
@@ -104,7 +104,7 @@ mod linux {
         let places = Places { path: &folders.path, before: &[] };
         let plan = Plan::new(&Rules::exec(), b"any", &places).unwrap();
         let watch = Inotify::new().unwrap();
-        let mut watched = Watched::new(Posix::default(), watch, plan.bases());
+        let mut watched = WatchIndex::new(Posix::default(), watch, plan.bases());
         assert_eq!(watched.watched(), FOLDERS);
         assert_eq!(folders.lookups(&Rules::exec(), &mut watched), [1, 1, 0]);
     }
@@ -141,7 +141,7 @@ mod linux {
 mod windows {
     use super::*;
     use thruway_resolve::search::nt::DirectoryChanges;
-    use thruway_resolve::search::{Nt, Watched};
+    use thruway_resolve::search::{Nt, WatchIndex};
 
     fn cmd() -> Rules {
         Rules::cmd(b".COM;.EXE;.BAT;.CMD")
@@ -174,7 +174,7 @@ mod windows {
         let places = Places { path: &folders.path, before: &[] };
         let plan = Plan::new(&cmd(), b"any", &places).unwrap();
         let nt = Nt::of_this_process().unwrap();
-        let mut watched = Watched::new(nt, DirectoryChanges::new(), plan.bases());
+        let mut watched = WatchIndex::new(nt, DirectoryChanges::new(), plan.bases());
         assert_eq!(watched.watched(), FOLDERS);
         assert_eq!(folders.lookups(&cmd(), &mut watched), [0, 0, 0]);
     }

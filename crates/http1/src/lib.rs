@@ -6,7 +6,7 @@
 //!
 //! Nothing here allocates once its buffers have grown, reads a clock, or knows a descriptor.
 //!
-//! Reading order: [`limits`], [`parse_error`], [`field`] (the fields with rules of their own), [`head`],
+//! Reading order: [`limits`], [`parse_error`], [`field`] (the fields with rules of their own), [`head`], [`Request`],
 //! [`body`], then [`response`]. [`decimal`] and [`date`] are leaves. [`proxy`] is what may come before a connection's
 //! first request.
 #![forbid(unsafe_code)]
@@ -21,13 +21,15 @@ pub mod limits;
 pub mod parse_error;
 mod path;
 pub mod proxy;
+mod request;
 pub mod response;
 mod token;
 
 pub use body::{BodyDecoder, Piece, RequestFraming};
 pub use date::Date;
 pub use field::KnownField;
-pub use head::{Head, Request, Version};
+pub use head::{Head, Version};
 pub use limits::Limits;
 pub use parse_error::ParseError;
+pub use request::Request;
 pub use response::{BodyPlan, ResponseConstraints, ResponseFraming, ResponseHead};

@@ -3,7 +3,8 @@
 use crate::date::DATE_BYTES;
 use crate::decimal;
 use crate::field::members;
-use crate::head::{Request, Version};
+use crate::head::Version;
+use crate::request::Request;
 use crate::token;
 
 /// The constraints that a request puts on its response.

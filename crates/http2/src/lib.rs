@@ -27,5 +27,5 @@ pub use frames::{Excess, PREFACE};
 pub use limits::{Limits, Rate};
 pub use priority::Priority;
 pub use session::{Progress, Session};
-pub use stream::{Incoming, Stream};
+pub use stream::{BodyPart, Stream};
 pub use wire::UNSENT_BYTES_MAX;

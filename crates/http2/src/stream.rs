@@ -56,7 +56,7 @@ pub struct Stream {
 
 /// The next part of a request's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Incoming {
+pub enum BodyPart {
     /// Some bytes.
     Data(Bytes),
     /// No bytes yet.
@@ -106,15 +106,15 @@ impl Stream {
     }
 
     /// Takes the received part of the request's body, and lets the client send as much again.
-    pub fn receive(&mut self) -> Incoming {
+    pub fn receive(&mut self) -> BodyPart {
         match self.incoming.poll_data(&mut Context::from_waker(&self.waker)) {
-            Poll::Pending => Incoming::Later,
-            Poll::Ready(None) => Incoming::End,
-            Poll::Ready(Some(Err(_))) => Incoming::Gone,
+            Poll::Pending => BodyPart::Later,
+            Poll::Ready(None) => BodyPart::End,
+            Poll::Ready(Some(Err(_))) => BodyPart::Gone,
             Poll::Ready(Some(Ok(data))) => {
                 // The call fails only for more bytes than were received.
                 let _ = self.incoming.flow_control().release_capacity(data.len());
-                Incoming::Data(data)
+                BodyPart::Data(data)
             }
         }
     }

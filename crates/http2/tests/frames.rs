@@ -3,7 +3,7 @@
 //! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` runs a million), and `THRUWAY_SEED` the random seed.
 #![forbid(unsafe_code)]
 
-use thruway_http2::{Incoming, Limits, PREFACE, Progress, Session};
+use thruway_http2::{BodyPart, Limits, PREFACE, Progress, Session};
 use thruway_testing::{Random, setting};
 
 /// The number of cases in CI.
@@ -90,7 +90,7 @@ fn whatever_a_client_sends_is_heads_or_the_end() {
             }
             while let Progress::Request(head, mut stream) = session.progress() {
                 head.iter().for_each(|head| assert_is_one_head(head, case));
-                while matches!(stream.receive(), Incoming::Data(_)) {}
+                while matches!(stream.receive(), BodyPart::Data(_)) {}
                 streams.push(stream);
                 assert!(streams.len() <= REQUESTS_MAX, "case {case}: requests without an end");
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thruway_tls::ClientContext;
 
-use crate::schedule::{Arrivals, Rising, Schedule, bursts, open_loop};
+use crate::schedule::{Arrivals, Ramp, Schedule, bursts, open_loop};
 use crate::{Address, Request};
 
 /// The plan of a run.
@@ -156,11 +156,11 @@ impl Class {
         match self.kind {
             ClientKind::Polite { pause } => Schedule::After { pause_ns: nanoseconds(pause) },
             ClientKind::Scheduled { rate, arrivals } => {
-                let rising = Rising { ramp_ns: nanoseconds(ramp) };
+                let ramp = Ramp { ramp_ns: nanoseconds(ramp) };
                 if self.burst > 1 {
-                    return bursts(rate, self.burst, self.connections, number, rising);
+                    return bursts(rate, self.burst, self.connections, number, ramp);
                 }
-                open_loop(rate, arrivals, self.connections, number, rising)
+                open_loop(rate, arrivals, self.connections, number, ramp)
             }
             ClientKind::Idle => Schedule::Once,
             _ => Schedule::Always,

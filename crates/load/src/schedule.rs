@@ -18,11 +18,11 @@ pub(crate) enum Schedule {
     After { pause_ns: u64 },
     /// At a constant rate, independent of responses (open loop): request `n` is due at `first + n ×
     /// interval`.
-    Every { first_ns: u64, interval_ns: u64, rising: Rising },
+    Every { first_ns: u64, interval_ns: u64, ramp: Ramp },
     /// At a constant rate of bursts: request `n` of all clients is due with the first one of its burst.
-    Bursts { number: u64, clients: u64, burst: u64, gap_ns: f64, rising: Rising },
+    Bursts { number: u64, clients: u64, burst: u64, gap_ns: f64, ramp: Ramp },
     /// At random intervals with this mean, independent of responses.
-    Random { next_ns: u64, mean_ns: f64, draw: Draw, rising: Rising },
+    Random { next_ns: u64, mean_ns: f64, draw: Draw, ramp: Ramp },
     /// One request only.
     Once,
 }
@@ -30,11 +30,11 @@ pub(crate) enum Schedule {
 /// The begin of an open loop, in which its rate rises from 0 evenly. Requests are scheduled as if the rate was
 /// constant; their times are stretched here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Rising {
+pub(crate) struct Ramp {
     pub(crate) ramp_ns: u64,
 }
 
-impl Rising {
+impl Ramp {
     /// Returns the time of a request that a constant rate would send at `even_ns`.
     ///
     /// After a time `t` of a ramp of `T`, a rate that rises to `r` has sent `r × t² ÷ 2T` requests.
@@ -69,14 +69,14 @@ impl Schedule {
             Self::Always => Some(now_ns),
             Self::After { pause_ns } if asked > 0 => Some(last_response_ns + pause_ns),
             Self::After { .. } => Some(now_ns),
-            Self::Every { first_ns, interval_ns, rising } => {
-                Some(rising.stretched(first_ns + asked * interval_ns))
+            Self::Every { first_ns, interval_ns, ramp } => {
+                Some(ramp.stretched(first_ns + asked * interval_ns))
             }
-            Self::Bursts { number, clients, burst, gap_ns, rising } => {
+            Self::Bursts { number, clients, burst, gap_ns, ramp } => {
                 let first = (asked * clients + number) / burst * burst;
-                Some(rising.stretched(multiple(first, gap_ns)))
+                Some(ramp.stretched(multiple(first, gap_ns)))
             }
-            Self::Random { next_ns, rising, .. } => Some(rising.stretched(next_ns)),
+            Self::Random { next_ns, ramp, .. } => Some(ramp.stretched(next_ns)),
             Self::Once => (asked == 0).then_some(now_ns),
         }
     }
@@ -95,8 +95,8 @@ impl Schedule {
             return None;
         }
         match *self {
-            Self::Every { first_ns, interval_ns, rising } => {
-                let late_ns = rising.even(now_ns).saturating_sub(first_ns + asked * interval_ns);
+            Self::Every { first_ns, interval_ns, ramp } => {
+                let late_ns = ramp.even(now_ns).saturating_sub(first_ns + asked * interval_ns);
                 Some((late_ns / interval_ns.max(1) + 1, due_ns))
             }
             Self::Bursts { .. } => {
@@ -105,9 +105,9 @@ impl Schedule {
                 };
                 Some(((1..).find(|more| !is_due(more)).unwrap_or(1), due_ns))
             }
-            Self::Random { next_ns, mean_ns, mut draw, rising } => {
+            Self::Random { next_ns, mean_ns, mut draw, ramp } => {
                 let (mut count, mut next_ns) = (0, next_ns);
-                let even_ns = rising.even(now_ns);
+                let even_ns = ramp.even(now_ns);
                 while next_ns <= even_ns {
                     count += 1;
                     next_ns += draw.distance_ns(mean_ns);
@@ -125,7 +125,7 @@ pub(crate) fn open_loop(
     arrivals: Arrivals,
     clients: u32,
     client: u32,
-    rising: Rising,
+    ramp: Ramp,
 ) -> Schedule {
     let gap_ns = 1e9 / rate;
     let mean_ns = gap_ns * f64::from(clients);
@@ -133,21 +133,21 @@ pub(crate) fn open_loop(
         Arrivals::Even => {
             let interval_ns = nanoseconds(mean_ns).max(1);
             let first_ns = nanoseconds(gap_ns * f64::from(client));
-            Schedule::Every { first_ns, interval_ns, rising }
+            Schedule::Every { first_ns, interval_ns, ramp }
         }
         // The Poisson processes of all clients together are one of the whole rate.
         Arrivals::Poisson => {
             let mut draw = Draw { state: u64::from(client) };
-            Schedule::Random { next_ns: draw.distance_ns(mean_ns), mean_ns, draw, rising }
+            Schedule::Random { next_ns: draw.distance_ns(mean_ns), mean_ns, draw, ramp }
         }
     }
 }
 
 /// Returns the schedule of one of `clients` clients that together make `rate` requests per second, `burst` at a
 /// time.
-pub(crate) fn bursts(rate: f64, burst: u32, clients: u32, client: u32, rising: Rising) -> Schedule {
+pub(crate) fn bursts(rate: f64, burst: u32, clients: u32, client: u32, ramp: Ramp) -> Schedule {
     let (number, clients, burst) = (u64::from(client), u64::from(clients), u64::from(burst));
-    Schedule::Bursts { number, clients, burst, gap_ns: 1e9 / rate, rising }
+    Schedule::Bursts { number, clients, burst, gap_ns: 1e9 / rate, ramp }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never made")]
@@ -196,7 +196,7 @@ fn nanoseconds(time: f64) -> u64 {
 mod tests {
     use super::*;
 
-    const STEADY: Rising = Rising { ramp_ns: 0 };
+    const STEADY: Ramp = Ramp { ramp_ns: 0 };
 
     #[test]
     fn a_greedy_client_wants_the_next_at_once() {
@@ -218,13 +218,13 @@ mod tests {
 
     #[test]
     fn an_open_loop_does_not_wait_for_responses() {
-        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100, rising: STEADY };
+        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100, ramp: STEADY };
         assert_eq!(schedule.due_ns(3, 1_000_000, 2_000_000), Some(310));
     }
 
     #[test]
     fn requests_that_were_due_are_counted() {
-        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100, rising: STEADY };
+        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100, ramp: STEADY };
         assert_eq!(schedule.overdue(1, 109), None);
         assert_eq!(schedule.overdue(1, 110), Some((1, 110)));
         assert_eq!(schedule.overdue(1, 350), Some((3, 110)));
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_rate_rises_evenly() {
-        let rising = Rising { ramp_ns: 1_000_000_000 };
-        let schedule = open_loop(1000.0, Arrivals::Even, 1, 0, rising);
+        let ramp = Ramp { ramp_ns: 1_000_000_000 };
+        let schedule = open_loop(1000.0, Arrivals::Even, 1, 0, ramp);
         let due_s = |asked| schedule.due_ns(asked, 0, 0).unwrap_or_default() as f64 / 1e9;
         // The ramp has 500 requests, a quarter of them in its first half.
         for (asked, expected) in [(0, 0.0), (125, 0.5), (500, 1.0), (1500, 2.0)] {

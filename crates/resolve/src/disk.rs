@@ -33,7 +33,7 @@ pub struct OpenFile {
 
 /// The file opened by a search, and the suffix by which it was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct FileMatch {
     /// The open file.
     pub file: OpenFile,
     /// The index of the suffix among the given ones.
@@ -98,7 +98,7 @@ impl Boundary {
     /// # Errors
     /// See [`open`](Self::open); if no candidate exists, the error is `ENOENT` for `name`. Any error other
     /// than "not found" ends the search, so that an unreadable file is not replaced by another one.
-    pub fn search(&self, name: &Name, suffixes: &[&[u8]]) -> Result<Found, Error> {
+    pub fn search(&self, name: &Name, suffixes: &[&[u8]]) -> Result<FileMatch, Error> {
         if self.deny.denies(name) {
             return Err(Error::refused(name.as_bytes(), Refusal::Denied));
         }
@@ -109,7 +109,7 @@ impl Boundary {
             match self.open_bytes(&candidate) {
                 Ok(file) if file.kind() == FileKind::Regular => {
                     refuse_short_name(name, &file)?;
-                    return Ok(Found { file, suffix });
+                    return Ok(FileMatch { file, suffix });
                 }
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {}

@@ -26,7 +26,7 @@ mod which;
 pub mod wtf8;
 
 #[cfg(target_os = "linux")]
-pub use disk::{Boundary, Entry, FileKind, Found, OpenFile};
+pub use disk::{Boundary, Entry, FileKind, FileMatch, OpenFile};
 pub use error::{Error, SystemError};
 pub use expand::{Flavour, expand};
 pub use name::{DenyList, Name, Refusal};

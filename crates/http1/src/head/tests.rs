@@ -1,4 +1,5 @@
 use super::*;
+use crate::request::Request;
 use proptest::prelude::*;
 use thruway_testing::table::{pairs, unescape};
 

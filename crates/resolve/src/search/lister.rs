@@ -1,6 +1,6 @@
 //! The interface through which a search queries a file system.
 
-use super::{Bases, Wanted};
+use super::{Bases, Query};
 
 /// A file system as seen by a search, which may also be an index in memory.
 pub trait Lister {
@@ -8,11 +8,11 @@ pub trait Lister {
     ///
     /// # Errors
     /// The reason why there is no answer.
-    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble>;
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble>;
 
     /// Returns the index of the first base from `from` on that may hold a wanted name. Without any knowledge,
     /// returns `from`.
-    fn skip_to(&mut self, _bases: &Bases, from: usize, _wanted: &Wanted) -> usize {
+    fn skip_to(&mut self, _bases: &Bases, from: usize, _query: &Query) -> usize {
         from
     }
 
@@ -27,12 +27,12 @@ pub trait Lister {
 }
 
 impl<L: Lister + ?Sized> Lister for Box<L> {
-    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
-        (**self).look(base, wanted)
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+        (**self).look(base, query)
     }
 
-    fn skip_to(&mut self, bases: &Bases, from: usize, wanted: &Wanted) -> usize {
-        (**self).skip_to(bases, from, wanted)
+    fn skip_to(&mut self, bases: &Bases, from: usize, query: &Query) -> usize {
+        (**self).skip_to(bases, from, query)
     }
 
     fn lookups(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Hits, Lister, Trouble, Wanted};
+use super::{Hits, Lister, Query, Trouble};
 use crate::fold::fold;
 use crate::stamp::{Stamp, now_ns};
 
@@ -95,13 +95,13 @@ impl<F: Folders> Listings<F> {
     }
 
     /// Lists `base` again if it has changed, and answers from the listing.
-    fn look_validated(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look_validated(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         let now = self.folders.stamp(base)?;
         match self.listings.get(base) {
             Some(Listing::Known { stamp, settled: true, entries }) if *stamp == now => {
-                Ok(hits_among(entries, wanted))
+                Ok(hits_among(entries, query))
             }
-            _ => self.look_afresh(base, now, wanted),
+            _ => self.look_afresh(base, now, query),
         }
     }
 
@@ -109,57 +109,57 @@ impl<F: Folders> Listings<F> {
         &mut self,
         base: &[u8],
         stamp: FolderStamp,
-        wanted: &Wanted,
+        query: &Query,
     ) -> Result<Hits, Trouble> {
         let is_new = !self.listings.contains_key(base);
         if is_new && (self.listings.len() == FOLDERS_MAX || !self.folders.keeps_stamps(base)) {
-            return self.look_unkept(base, wanted);
+            return self.look_unkept(base, query);
         }
         let settled = !stamp.stamp.is_racy(now_ns());
         // An unreadable folder may still be searchable.
         let entries = match listed(&mut self.folders, base) {
             Ok(Some(entries)) => entries,
-            Ok(None) | Err(Trouble::Denied) => return self.look_unkept(base, wanted),
+            Ok(None) | Err(Trouble::Denied) => return self.look_unkept(base, query),
             Err(trouble) => return Err(trouble),
         };
-        let hits = hits_among(&entries, wanted);
+        let hits = hits_among(&entries, query);
         self.listings.insert(base.to_vec(), Listing::Known { stamp, settled, entries });
         Ok(hits)
     }
 
-    fn look_unkept(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look_unkept(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         if self.listings.len() < FOLDERS_MAX {
             self.listings.insert(base.to_vec(), Listing::Unkept);
         }
-        self.folders.look(base, wanted)
+        self.folders.look(base, query)
     }
 
     /// Whether the latest listing of `base`, which may be outdated, holds a wanted name.
-    fn may_hold(&self, base: &[u8], wanted: &Wanted) -> bool {
+    fn may_hold(&self, base: &[u8], query: &Query) -> bool {
         match self.listings.get(base) {
-            Some(Listing::Known { entries, .. }) => !hits_among(entries, wanted).is_empty(),
+            Some(Listing::Known { entries, .. }) => !hits_among(entries, query).is_empty(),
             _ => false,
         }
     }
 }
 
 impl<F: Folders> Lister for Listings<F> {
-    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         let is_unkept = matches!(self.listings.get(base), Some(Listing::Unkept));
-        if is_unkept || wanted.may_be_short_name() {
-            return self.folders.look(base, wanted);
+        if is_unkept || query.may_be_short_name() {
+            return self.folders.look(base, query);
         }
         if self.folders.list_is_enough() {
-            return self.look_validated(base, wanted);
+            return self.look_validated(base, query);
         }
         // A candidate has to be examined anyway, so the stamp is checked only if the listing has none.
-        if self.may_hold(base, wanted) {
-            return self.folders.look(base, wanted);
+        if self.may_hold(base, query) {
+            return self.folders.look(base, query);
         }
-        if self.look_validated(base, wanted)?.is_empty() {
+        if self.look_validated(base, query)?.is_empty() {
             return Ok(Hits::default());
         }
-        self.folders.look(base, wanted)
+        self.folders.look(base, query)
     }
 
     fn lookups(&self) -> u64 {
@@ -180,14 +180,14 @@ pub(super) fn listed(folders: &mut impl Folders, base: &[u8]) -> Result<Option<E
 }
 
 /// Returns the wanted names among the sorted `entries` of a folder.
-pub(super) fn hits_among(entries: &[(Vec<u8>, bool)], wanted: &Wanted) -> Hits {
-    let stem = wanted.folded();
+pub(super) fn hits_among(entries: &[(Vec<u8>, bool)], query: &Query) -> Hits {
+    let stem = query.folded();
     let start = entries.partition_point(|(name, _)| name.as_slice() < stem);
     let mut hits = Hits::default();
     for (name, is_directory) in &entries[start..] {
         let Some(rest) = name.strip_prefix(stem) else { break };
-        let place = wanted.suffixes().iter().position(|suffix| suffix == rest);
-        if let Some(place) = place.filter(|_| !is_directory || wanted.accepts_directories()) {
+        let place = query.suffixes().iter().position(|suffix| suffix == rest);
+        if let Some(place) = place.filter(|_| !is_directory || query.accepts_directories()) {
             hits.add(place);
         }
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     impl Lister for Unreadable {
-        fn look(&mut self, _: &[u8], _: &Wanted) -> Result<Hits, Trouble> {
+        fn look(&mut self, _: &[u8], _: &Query) -> Result<Hits, Trouble> {
             self.lookups += 1;
             let mut hits = Hits::default();
             hits.add(0);

@@ -26,7 +26,7 @@ mod posix;
 mod rules;
 #[cfg(target_os = "linux")]
 mod tree;
-mod watched;
+mod watch_index;
 
 pub use bases::Bases;
 #[cfg(target_os = "linux")]
@@ -34,19 +34,19 @@ pub use inotify::Inotify;
 pub use lister::{Hits, Lister, Obstacle, SCRIPTS_MAX, Trouble};
 pub use listings::{ENTRIES_MAX, FOLDERS_MAX, FolderStamp, Folders, Listings};
 pub use nt::Nt;
-pub use plan::{Places, Plan, Wanted};
+pub use plan::{Places, Plan, Query};
 #[cfg(unix)]
 pub use posix::Posix;
 pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX, suffix_of};
 #[cfg(target_os = "linux")]
 pub use tree::Tree;
-pub use watched::{Watch, Watched};
+pub use watch_index::{Watch, WatchIndex};
 
 use crate::Error;
 
 /// A candidate that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct Match {
     /// The path: base, name and suffix.
     pub path: Vec<u8>,
     /// The index of the base in the plan.
@@ -78,7 +78,7 @@ impl<'a, L: Lister> Search<'a, L> {
     }
 
     /// Returns the reason why a candidate does not start, as far as its interpreters are concerned.
-    pub fn obstacle(&mut self, found: &Found) -> Option<Obstacle> {
+    pub fn obstacle(&mut self, found: &Match) -> Option<Obstacle> {
         self.lister.obstacle(&found.path)
     }
 
@@ -86,10 +86,10 @@ impl<'a, L: Lister> Search<'a, L> {
     fn advance(&mut self) -> Result<(), Error> {
         let bases = self.plan.bases();
         while self.pending.is_empty() && self.base < bases.len() {
-            let wanted = self.plan.wanted();
-            self.base = self.lister.skip_to(bases, self.base, wanted);
+            let query = self.plan.query();
+            self.base = self.lister.skip_to(bases, self.base, query);
             let Some(base) = bases.get(self.base) else { break };
-            match self.lister.look(base, wanted) {
+            match self.lister.look(base, query) {
                 Ok(hits) => self.pending = hits,
                 Err(Trouble::Missing) => {}
                 Err(Trouble::Denied) => self.denied.push(self.plan.path(self.base, 0)),
@@ -109,7 +109,7 @@ impl<'a, L: Lister> Search<'a, L> {
 }
 
 impl<L: Lister> Iterator for Search<'_, L> {
-    type Item = Result<Found, Error>;
+    type Item = Result<Match, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.advance() {
@@ -120,6 +120,6 @@ impl<L: Lister> Iterator for Search<'_, L> {
         if self.pending.is_empty() {
             self.base += 1;
         }
-        Some(Ok(Found { path, base, suffix }))
+        Some(Ok(Match { path, base, suffix }))
     }
 }

@@ -20,7 +20,7 @@ pub struct Places<'a> {
 
 /// The names wanted in each base: a stem with one of several suffixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Query {
     stem: Vec<u8>,
     folded: Vec<u8>,
     /// The suffixes; empty for the bare stem.
@@ -33,7 +33,7 @@ pub struct Wanted {
 pub struct Plan {
     rules: Rules,
     bases: Bases,
-    wanted: Wanted,
+    query: Query,
 }
 
 impl Plan {
@@ -54,13 +54,13 @@ impl Plan {
             Some(folder) => Bases::new([Cow::Borrowed(folder)]),
             None => bases(rules, places),
         };
-        let wanted = Wanted {
+        let query = Query {
             stem: stem.to_vec(),
             folded: fold(stem).into_owned(),
             suffixes: rules.suffixes_of(stem, folder.is_some_and(|folder| !is_drive(folder))),
             accepts_directories: rules.accepts_directories(),
         };
-        Ok(Self { rules: rules.clone(), bases, wanted })
+        Ok(Self { rules: rules.clone(), bases, query })
     }
 
     /// The rules by which the plan was made.
@@ -77,8 +77,8 @@ impl Plan {
 
     /// The names wanted in each base.
     #[must_use]
-    pub fn wanted(&self) -> &Wanted {
-        &self.wanted
+    pub fn query(&self) -> &Query {
+        &self.query
     }
 
     /// Returns the path of a candidate.
@@ -90,20 +90,20 @@ impl Plan {
     /// Returns the number of candidates.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.bases.len() * self.wanted.suffixes.len()
+        self.bases.len() * self.query.suffixes.len()
     }
 
     /// Returns an upper bound of the length of a candidate's path, in bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
-        let suffix = self.wanted.suffixes.iter().map(Vec::len).max();
+        let suffix = self.query.suffixes.iter().map(Vec::len).max();
         let base = self.bases.iter().map(<[u8]>::len).max();
-        base.unwrap_or(0) + 1 + self.wanted.stem.len() + suffix.unwrap_or(0)
+        base.unwrap_or(0) + 1 + self.query.stem.len() + suffix.unwrap_or(0)
     }
 
     /// Returns the path of every candidate in order, as parts to be concatenated. No query is sent.
     pub fn candidates(&self) -> impl Iterator<Item = [&[u8]; 4]> {
-        let suffixes = 0..self.wanted.suffixes.len();
+        let suffixes = 0..self.query.suffixes.len();
         let each = move |base| suffixes.clone().map(move |suffix| self.parts(base, suffix));
         self.bases.iter().flat_map(each)
     }
@@ -118,11 +118,11 @@ impl Plan {
             Some(_) if is_windows => b"\\",
             Some(_) => b"/",
         };
-        [base, separator, &self.wanted.stem, &self.wanted.suffixes[suffix]]
+        [base, separator, &self.query.stem, &self.query.suffixes[suffix]]
     }
 }
 
-impl Wanted {
+impl Query {
     /// The stem, as given.
     #[must_use]
     pub fn stem(&self) -> &[u8] {
@@ -255,7 +255,7 @@ mod tests {
     fn an_entry_is_compared_to_its_end_and_without_its_case() {
         let places = Places::default();
         let plan = Plan::new(&Rules::zig(b".EXE;.BAT"), b"Caf\xC3\xA9", &places).unwrap();
-        let suffix = |name: &str| plan.wanted().suffix_of_entry(name.as_bytes());
+        let suffix = |name: &str| plan.query().suffix_of_entry(name.as_bytes());
         assert_eq!(suffix("CAFÉ.exe"), Some(1));
         assert_eq!(suffix("café"), Some(0));
         assert_eq!(suffix("café.bAt"), Some(2));
@@ -268,7 +268,7 @@ mod tests {
     fn short_names_are_told_by_their_form() {
         let may_be = |name: &str| {
             let plan = Plan::new(&Rules::rust(), name.as_bytes(), &Places::default()).unwrap();
-            plan.wanted().may_be_short_name()
+            plan.query().may_be_short_name()
         };
         assert!(may_be("progra~1"));
         assert!(may_be("a~12.exe"));

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::interpreter::{self, Programs};
 #[cfg(target_os = "linux")]
 use super::{FolderStamp, Folders};
-use super::{Hits, Lister, Obstacle, Trouble, Wanted};
+use super::{Hits, Lister, Obstacle, Query, Trouble};
 
 /// Looks up candidates one by one, as `execvp` does. On Linux each look-up opens the file without access to
 /// its content (`O_PATH`), and the descriptor tells whether the file can be executed. On other systems an
@@ -26,15 +26,15 @@ pub struct Posix {
 }
 
 impl Lister for Posix {
-    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         let mut hits = Hits::default();
         let mut path = base.to_vec();
         if !matches!(base.last(), None | Some(b'/')) {
             path.push(b'/');
         }
-        path.extend_from_slice(wanted.stem());
+        path.extend_from_slice(query.stem());
         let length = path.len();
-        for (place, suffix) in wanted.suffixes().iter().enumerate() {
+        for (place, suffix) in query.suffixes().iter().enumerate() {
             path.truncate(length);
             path.extend_from_slice(suffix);
             match self.find(&path) {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::interpreter::{self, Programs};
 use super::posix::{is_runnable, trouble};
-use super::{Hits, Lister, Obstacle, Trouble, Wanted};
+use super::{Hits, Lister, Obstacle, Query, Trouble};
 use crate::expand::{Flavour, expand};
 use crate::fold::fold;
 use crate::{Error, beneath};
@@ -39,10 +39,10 @@ impl Tree {
     }
 
     /// Looks up candidates by their exact names.
-    fn look_exactly(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look_exactly(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         let mut hits = Hits::default();
-        for (place, suffix) in wanted.suffixes().iter().enumerate() {
-            let name = [wanted.stem(), suffix].concat();
+        for (place, suffix) in query.suffixes().iter().enumerate() {
+            let name = [query.stem(), suffix].concat();
             let path = expand(Flavour::Posix, &name, base);
             match self.open(&path[1..], OFlags::PATH) {
                 Ok(file) => is_runnable(&file).map(|()| hits.add(place))?,
@@ -54,20 +54,20 @@ impl Tree {
     }
 
     /// Compares every entry of the folder, ignoring case.
-    fn look_folded(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look_folded(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         let mut hits = Hits::default();
         let folder = self.open_folded(base).map_err(trouble)?;
         self.lookups += 1;
         for entry in Dir::read_from(&folder).map_err(trouble)? {
             let entry = entry.map_err(trouble)?;
-            let Some(place) = wanted.suffix_of_entry(entry.file_name().to_bytes()) else {
+            let Some(place) = query.suffix_of_entry(entry.file_name().to_bytes()) else {
                 continue;
             };
             let is_directory = match entry.file_type() {
                 FileType::Symlink | FileType::Unknown => self.leads_to_directory(&folder, &entry),
                 kind => Some(kind == FileType::Directory),
             };
-            if is_directory.is_some_and(|is_one| !is_one || wanted.accepts_directories()) {
+            if is_directory.is_some_and(|is_one| !is_one || query.accepts_directories()) {
                 hits.add(place);
             }
         }
@@ -129,10 +129,10 @@ impl Tree {
 }
 
 impl Lister for Tree {
-    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         match self.flavour {
-            Flavour::Windows => self.look_folded(base, wanted),
-            _ => self.look_exactly(base, wanted),
+            Flavour::Windows => self.look_folded(base, query),
+            _ => self.look_exactly(base, query),
         }
     }
 

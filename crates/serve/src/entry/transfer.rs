@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use thruway_http2::Incoming;
+use thruway_http2::BodyPart;
 use thruway_tls::{OpenError, RECORD_BYTES_MAX};
 
 use crate::entry::carrier::{Carrier, Socket, StreamLink};
@@ -222,12 +222,12 @@ fn keep_unsent(kept: &mut Option<Box<Output>>, head: &[u8], body: &[&[u8]], mut 
 /// Reads what is there of a stream. A frame is shorter than `inbox`.
 fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> ReadOutcome {
     match link.stream.receive() {
-        Incoming::Data(data) => {
+        BodyPart::Data(data) => {
             inbox[..data.len()].copy_from_slice(&data);
             ReadOutcome::Bytes(data.len())
         }
-        Incoming::Later => ReadOutcome::Later,
-        Incoming::End | Incoming::Gone => ReadOutcome::Ended,
+        BodyPart::Later => ReadOutcome::Later,
+        BodyPart::End | BodyPart::Gone => ReadOutcome::Ended,
     }
 }
 

@@ -22,14 +22,14 @@ use crate::wtf8;
 pub struct DirectoryChanges {
     system: System,
     /// Watched folders by path, folded.
-    folders: HashMap<Vec<u8>, Watched>,
+    folders: HashMap<Vec<u8>, WatchedFolder>,
     /// The folders of each base, from the root of the drive on.
     ways: HashMap<usize, Vec<(Vec<u8>, Onward)>>,
 }
 
 /// A folder with the bases that it affects.
 #[derive(Debug)]
-struct Watched {
+struct WatchedFolder {
     changes: Changes,
     /// Affected bases, by folded entry.
     interests: Interests,
@@ -72,7 +72,7 @@ impl DirectoryChanges {
         let key = fold(folder).into_owned();
         let watched = match self.folders.entry(key.clone()) {
             Entry::Occupied(watched) => watched.into_mut(),
-            Entry::Vacant(place) => place.insert(Watched::new(&mut self.system, folder)?),
+            Entry::Vacant(place) => place.insert(WatchedFolder::new(&mut self.system, folder)?),
         };
         watched.interests.insert(number, onward.clone());
         self.ways.entry(number).or_default().push((key, onward));
@@ -91,7 +91,7 @@ impl DirectoryChanges {
     }
 }
 
-impl Watched {
+impl WatchedFolder {
     /// Starts to watch a folder, if its file system keeps stamps.
     fn new(system: &mut System, folder: &[u8]) -> Option<Self> {
         let mut path = wtf8::to_wide(folder);
@@ -149,12 +149,12 @@ impl Watch for DirectoryChanges {
 mod tests {
     use super::*;
     use crate::native;
-    use crate::search::{Nt, Places, Plan, Rules, Search, Watched};
+    use crate::search::{Nt, Places, Plan, Rules, Search, WatchIndex};
     use std::fs;
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    type Index = Watched<Nt<System>, DirectoryChanges>;
+    type Index = WatchIndex<Nt<System>, DirectoryChanges>;
 
     struct Setting {
         folder: tempfile::TempDir,
@@ -181,7 +181,7 @@ mod tests {
 
         fn index(&self) -> Index {
             let nt = Nt::of_this_process().unwrap();
-            Watched::new(nt, DirectoryChanges::new(), self.plan.bases())
+            WatchIndex::new(nt, DirectoryChanges::new(), self.plan.bases())
         }
 
         fn find(&self, index: &mut Index) -> Vec<String> {

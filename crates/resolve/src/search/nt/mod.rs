@@ -17,7 +17,7 @@ pub use calls::{Attributes, Calls};
 #[cfg(windows)]
 pub use directory_changes::DirectoryChanges;
 
-use super::{FolderStamp, Folders, Hits, Lister, Trouble, Wanted};
+use super::{FolderStamp, Folders, Hits, Lister, Query, Trouble};
 use crate::expand::windows::{Form, Place};
 #[cfg(windows)]
 use crate::native;
@@ -77,13 +77,13 @@ impl<C: Calls> Nt<C> {
     }
 
     /// Looks up all suffixes by one wildcard query.
-    fn look_by_pattern(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
-        let mut pattern = wtf8::to_wide(wanted.stem());
+    fn look_by_pattern(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+        let mut pattern = wtf8::to_wide(query.stem());
         pattern.push(u16::from(b'*'));
         let mut hits = Hits::default();
         self.query(base, Some(&pattern), &mut |name, is_directory| {
-            let place = wanted.suffix_of_entry(&wtf8::from_wide(name));
-            if let Some(place) = place.filter(|_| !is_directory || wanted.accepts_directories()) {
+            let place = query.suffix_of_entry(&wtf8::from_wide(name));
+            if let Some(place) = place.filter(|_| !is_directory || query.accepts_directories()) {
                 hits.add(place);
             }
         })?;
@@ -91,20 +91,20 @@ impl<C: Calls> Nt<C> {
     }
 
     /// Looks up each suffix by one query.
-    fn look_exactly(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look_exactly(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         let mut path = self.path(base);
         if path.last() != Some(&SEPARATOR) {
             path.push(SEPARATOR);
         }
-        path.extend(wtf8::to_wide(wanted.stem()));
+        path.extend(wtf8::to_wide(query.stem()));
         let length = path.len();
         let mut hits = Hits::default();
-        for (place, suffix) in wanted.suffixes().iter().enumerate() {
+        for (place, suffix) in query.suffixes().iter().enumerate() {
             path.truncate(length);
             path.extend(wtf8::to_wide(suffix));
             self.lookups += 1;
             match self.calls.attributes(&path).map_err(trouble) {
-                Ok(found) if found.is_directory && !wanted.accepts_directories() => {}
+                Ok(found) if found.is_directory && !query.accepts_directories() => {}
                 Ok(_) => hits.add(place),
                 Err(Trouble::Missing) => {}
                 Err(trouble) => return Err(trouble),
@@ -115,13 +115,13 @@ impl<C: Calls> Nt<C> {
 }
 
 impl<C: Calls> Lister for Nt<C> {
-    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         // A wildcard query costs at least three calls, and its results do not show short names.
         const QUERY: usize = 3;
-        if wanted.suffixes().len() < QUERY || wanted.may_be_short_name() {
-            self.look_exactly(base, wanted)
+        if query.suffixes().len() < QUERY || query.may_be_short_name() {
+            self.look_exactly(base, query)
         } else {
-            self.look_by_pattern(base, wanted)
+            self.look_by_pattern(base, query)
         }
     }
 

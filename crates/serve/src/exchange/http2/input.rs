@@ -1,7 +1,7 @@
 //! Input of HTTP/2: streams begin, and their requests become whole.
 
 use thruway_http1::{BodyDecoder, Head, ParseError, RequestFraming};
-use thruway_http2::{Incoming, Progress, Stream};
+use thruway_http2::{BodyPart, Progress, Stream};
 
 use crate::entry::socket_state::UpgradedSocket;
 use crate::entry::upload::{Spool, Upload};
@@ -186,13 +186,13 @@ fn take_body(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
             return Some(guard);
         }
         match link.stream.receive() {
-            Incoming::Later => return Some(guard),
-            Incoming::End => upload.is_whole = true,
-            Incoming::Gone => {
+            BodyPart::Later => return Some(guard),
+            BodyPart::End => upload.is_whole = true,
+            BodyPart::Gone => {
                 guard.close();
                 return None;
             }
-            Incoming::Data(data) => {
+            BodyPart::Data(data) => {
                 link.received_bytes += data.len() as u64;
                 if link.received_bytes > most {
                     closing::refuse(guard.reborrow(), ParseError::BodyTooLarge);

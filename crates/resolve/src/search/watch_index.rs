@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::listings::{Entries, hits_among, listed};
-use super::{Bases, Folders, Hits, Lister, Trouble, Wanted};
+use super::{Bases, Folders, Hits, Lister, Query, Trouble};
 
 /// A mechanism of the system that reports changes of folders.
 pub trait Watch {
@@ -22,7 +22,7 @@ pub trait Watch {
 
 /// A lister with an index of watched folders.
 #[derive(Debug)]
-pub struct Watched<F, W> {
+pub struct WatchIndex<F, W> {
     folders: F,
     watch: W,
     bases: Bases,
@@ -33,7 +33,7 @@ pub struct Watched<F, W> {
     holders: HashMap<Vec<u8>, Vec<usize>>,
 }
 
-impl<F: Folders, W: Watch> Watched<F, W> {
+impl<F: Folders, W: Watch> WatchIndex<F, W> {
     /// Watches and lists `bases`, which are those of a [`Plan`](super::Plan).
     pub fn new(folders: F, watch: W, bases: &Bases) -> Self {
         let mut watched = Self {
@@ -102,25 +102,25 @@ impl<F: Folders, W: Watch> Watched<F, W> {
     }
 }
 
-impl<F: Folders, W: Watch> Lister for Watched<F, W> {
-    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+impl<F: Folders, W: Watch> Lister for WatchIndex<F, W> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
         let entries = self.numbers.get(base).and_then(|number| self.entries[*number].as_ref());
         match entries {
-            Some(entries) if self.folders.list_is_enough() && !wanted.may_be_short_name() => {
-                Ok(hits_among(entries, wanted))
+            Some(entries) if self.folders.list_is_enough() && !query.may_be_short_name() => {
+                Ok(hits_among(entries, query))
             }
-            _ => self.folders.look(base, wanted),
+            _ => self.folders.look(base, query),
         }
     }
 
-    fn skip_to(&mut self, bases: &Bases, from: usize, wanted: &Wanted) -> usize {
+    fn skip_to(&mut self, bases: &Bases, from: usize, query: &Query) -> usize {
         self.refresh();
-        if wanted.may_be_short_name() {
+        if query.may_be_short_name() {
             return from;
         }
-        let mut name = wanted.folded().to_vec();
-        let holders = wanted.suffixes().iter().filter_map(|suffix| {
-            name.truncate(wanted.folded().len());
+        let mut name = query.folded().to_vec();
+        let holders = query.suffixes().iter().filter_map(|suffix| {
+            name.truncate(query.folded().len());
             name.extend_from_slice(suffix);
             self.holders.get(&name).map(Vec::as_slice)
         });
@@ -175,9 +175,9 @@ mod tests {
             self.folder.path().join(sub)
         }
 
-        fn watched(&self) -> Watched<Posix, Inotify> {
+        fn watched(&self) -> WatchIndex<Posix, Inotify> {
             let watch = Inotify::new().unwrap();
-            Watched::new(Posix::default(), watch, self.plan("x").bases())
+            WatchIndex::new(Posix::default(), watch, self.plan("x").bases())
         }
 
         fn plan(&self, name: &str) -> Plan {
@@ -186,7 +186,7 @@ mod tests {
         }
 
         /// Returns the folders in which `name` is found, and the number of queries.
-        fn find(&self, watched: &mut Watched<Posix, Inotify>, name: &str) -> (Vec<usize>, u64) {
+        fn find(&self, watched: &mut WatchIndex<Posix, Inotify>, name: &str) -> (Vec<usize>, u64) {
             let before = watched.lookups();
             let plan = self.plan(name);
             let found = Search::new(&plan, watched).map(|found| found.unwrap().base);
@@ -272,7 +272,7 @@ mod tests {
         let setting = Setting::new();
         let places = Places { path: b"/proc/self:/sys", before: &[] };
         let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
-        let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+        let mut watched = WatchIndex::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
         assert_eq!(watched.watched(), 0);
         assert_eq!(Search::new(&plan, &mut watched).next(), None);
         assert_eq!(watched.lookups(), 2);
@@ -288,7 +288,8 @@ mod tests {
         for path in [setting.path.as_str(), &base] {
             let places = Places { path: path.as_bytes(), before: &[] };
             let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
-            let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+            let mut watched =
+                WatchIndex::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
             let indexed: Vec<_> = Search::new(&plan, &mut watched).collect();
             let plain: Vec<_> = Search::new(&plan, &mut Posix::default()).collect();
             assert_eq!(format!("{indexed:?}"), format!("{plain:?}"));
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn a_mount_over_a_folder_is_told_and_another_asks_nothing() {
         const NAME: &str =
-            "search::watched::tests::a_mount_over_a_folder_is_told_and_another_asks_nothing";
+            "search::watch_index::tests::a_mount_over_a_folder_is_told_and_another_asks_nothing";
         if std::env::var_os("THRUWAY_MOUNTS").is_some() {
             return mount_over_a_folder();
         }
@@ -350,7 +351,7 @@ mod tests {
         let path = entries.collect::<Vec<_>>().join(":");
         let places = Places { path: path.as_bytes(), before: &[] };
         let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
-        let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+        let mut watched = WatchIndex::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
         assert_eq!(watched.watched(), ENTRIES);
         let before = watched.lookups();
         assert!(Search::new(&plan, &mut watched).next().is_none());
