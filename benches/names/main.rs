@@ -16,7 +16,7 @@ use std::{env, fs};
 
 use thruway_resolve::expand::{Flavour, expand, ruby, windows::Place};
 use thruway_resolve::native;
-use thruway_resolve::search::{Lister, Listings, Places, Plan, Rules, Search, Watched};
+use thruway_resolve::search::{Lister, Listings, Places, Plan, Rules, Search, WatchIndex};
 use thruway_spawn::{Command, Stdio};
 
 const FOLDERS: usize = 211;
@@ -158,7 +158,7 @@ struct Work {
     path: Vec<u8>,
     cold: system::Disk,
     validated: Listings<system::Disk>,
-    watched: Watched<system::Disk, system::Watch>,
+    watched: WatchIndex<system::Disk, system::Watch>,
 }
 
 impl Work {
@@ -166,7 +166,7 @@ impl Work {
         let rules = if cfg!(windows) { Rules::cmd(b".COM;.EXE;.BAT;.CMD") } else { Rules::exec() };
         let path = native::bytes(&env::var_os("PATH").ok_or("no PATH")?).into_owned();
         let plan = plan(&rules, &path, "any")?;
-        let watched = Watched::new(system::disk()?, system::watch()?, plan.bases());
+        let watched = WatchIndex::new(system::disk()?, system::watch()?, plan.bases());
         let validated = Listings::new(system::disk()?);
         Ok(Self { rules, path, cold: system::disk()?, validated, watched })
     }
