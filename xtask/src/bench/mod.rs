@@ -107,6 +107,8 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-attacks", serve::attacks::run),
     ("serve-sockets", serve::sockets::echo),
     ("serve-cable", serve::sockets::cable),
+    ("serve-waiting", serve::waiting::mix),
+    ("serve-naps", serve::waiting::naps),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
     ("trace-long", trace::long),

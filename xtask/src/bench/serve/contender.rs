@@ -54,6 +54,13 @@ impl Contender {
         systems(context).filter_map(both).collect()
     }
 
+    /// Servers that are none of the usual ones, in each system that has them.
+    pub(crate) fn in_all_systems(context: &BenchContext, servers: &[&'static Server]) -> Vec<Self> {
+        let in_system =
+            |root| servers.iter().filter_map(move |server| Self::new(context, server, root));
+        systems(context).flat_map(in_system).collect()
+    }
+
     fn new(
         context: &BenchContext,
         server: &'static Server,

@@ -18,3 +18,4 @@ pub(super) mod server;
 pub(super) mod sockets;
 pub(crate) mod system_root;
 pub(super) mod tls;
+pub(super) mod waiting;

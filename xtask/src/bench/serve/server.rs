@@ -48,6 +48,8 @@ pub(crate) enum App {
     Rails,
     /// `benches/serve`.
     Shapes,
+    /// `benches/serve/waiting`.
+    Waiting,
     /// `benches/serve/sockets`.
     Sockets,
     /// `benches/serve/cable`.
@@ -192,6 +194,7 @@ impl App {
             Self::Rack | Self::Sendfile | Self::Folder => "examples/rack_hello",
             Self::Rails => "examples/rails_app",
             Self::Shapes => "benches/serve",
+            Self::Waiting => "benches/serve/waiting",
             Self::Sockets => "benches/serve/sockets",
             Self::Cable => "benches/serve/cable",
         }
@@ -207,7 +210,7 @@ impl Server {
     /// The arguments that start it with `app`; `None` if it does not serve such.
     pub(crate) fn arguments(&self, app: App) -> Option<&'static str> {
         match app {
-            App::Rack | App::Rails | App::Shapes => self.rack,
+            App::Rack | App::Rails | App::Shapes | App::Waiting => self.rack,
             App::Sendfile => self.sendfile,
             App::Folder => self.folder,
             App::Sockets => self.rack.filter(|_| SOCKET_SERVERS.contains(&self.name)),
