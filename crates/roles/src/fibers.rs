@@ -10,6 +10,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 
+use crate::waits::{AwaitedEvent, DeadlineId, Wake};
+
 /// Wakes of fibers that were not waiting, which are kept. A wake that is dropped was of a fiber that has ended.
 const PERMITS_MAX: usize = 1024;
 
@@ -18,41 +20,6 @@ const PERMITS_MAX: usize = 1024;
 pub struct TaskId {
     index: usize,
     generation: u64,
-}
-
-/// A deadline that a task has set for a part of its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DeadlineId(pub u64);
-
-/// The event that a task waits for, besides its deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AwaitedEvent {
-    /// Nothing: the wait lasts until its deadline, or until somebody wakes the fiber meanwhile.
-    Nothing,
-    /// One of these events of a descriptor, in the bits of `poll`.
-    Io {
-        /// The descriptor.
-        descriptor: i32,
-        /// The events.
-        events: u32,
-    },
-    /// Another fiber or thread wakes the fiber.
-    Unblock,
-}
-
-/// The end of a wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake<F> {
-    /// The descriptor has these events.
-    Io(u32),
-    /// The wait's deadline has passed.
-    Expired,
-    /// Another fiber or thread has woken the fiber, or it had nothing to wait for.
-    Unblocked,
-    /// A deadline of the task has passed, which interrupts the wait.
-    Deadline(DeadlineId),
-    /// The exception is to be raised in the fiber.
-    Error(F),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +42,8 @@ struct Task<F> {
     state: TaskState<F>,
     /// The deadlines that it has set, and that are neither over nor cancelled.
     deadlines: u32,
+    /// Interruptions behind the one with which it goes on. Each of them ends a later wait.
+    pending: VecDeque<Wake<F>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,7 +111,13 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
     /// Begins a task with `fiber`, which runs from now on.
     pub fn begin(&mut self, fiber: F) -> TaskId {
         let generation = self.next_number();
-        let task = Some(Task { generation, fiber, state: TaskState::Running, deadlines: 0 });
+        let task = Some(Task {
+            generation,
+            fiber,
+            state: TaskState::Running,
+            deadlines: 0,
+            pending: VecDeque::new(),
+        });
         let index = self.free.pop().unwrap_or(self.tasks.len());
         match self.tasks.get_mut(index) {
             Some(place) => *place = task,
@@ -203,11 +178,15 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
     /// The handles that the table holds.
     pub fn handles(&self) -> impl Iterator<Item = F> + '_ {
         self.tasks.iter().flatten().flat_map(|task| {
-            let error = match task.state {
-                TaskState::Ready(Wake::Error(error)) => Some(error),
-                _ => None,
+            let next = match &task.state {
+                TaskState::Ready(wake) => Some(wake),
+                TaskState::Running | TaskState::Waiting { .. } => None,
             };
-            [Some(task.fiber), error].into_iter().flatten()
+            let errors = next.into_iter().chain(&task.pending).filter_map(|wake| match wake {
+                Wake::Error(error) => Some(*error),
+                _ => None,
+            });
+            std::iter::once(task.fiber).chain(errors)
         })
     }
 
@@ -222,9 +201,11 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
     ) -> bool {
         let Some(id) = self.current.take() else { return false };
         let number = self.next_number();
+        let mut interruption = None;
         if let Some(task) = self.task_mut(id) {
             task.fiber = fiber;
             task.state = TaskState::Waiting { awaited, number };
+            interruption = task.pending.pop_front();
         }
         match awaited {
             AwaitedEvent::Nothing => {
@@ -236,10 +217,12 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
             AwaitedEvent::Unblock => {
                 self.blocked.insert(fiber, id);
                 if self.permits.remove(&fiber) {
-                    self.wake(id, Wake::Unblocked, now_us);
-                    return true;
+                    interruption.get_or_insert(Wake::Unblocked);
                 }
             }
+        }
+        if let Some(wake) = interruption {
+            return self.wake(id, wake, now_us);
         }
         if let Some(due_us) = due_us {
             self.push_timer(due_us, Timer::Wait(number), id);
@@ -253,6 +236,25 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         let is_suspended = self.suspend(fiber, AwaitedEvent::Nothing, None, now_us);
         self.wake(id, Wake::Unblocked, now_us);
         is_suspended
+    }
+
+    /// Notes that `id` goes on out of turn, because other code has switched to its fiber: its wait has ended. The task
+    /// that ran before is ready.
+    pub fn preempt(&mut self, id: TaskId, now_us: u64) {
+        if self.current == Some(id) || self.task(id).is_none() {
+            return;
+        }
+        self.end_wait(id);
+        self.ready.retain(|(ready, _)| *ready != id);
+        if let Some(task) = self.task_mut(id) {
+            task.state = TaskState::Running;
+        }
+        if let Some(before) = self.current.replace(id)
+            && let Some(task) = self.task_mut(before)
+        {
+            task.state = TaskState::Ready(Wake::Unblocked);
+            self.ready.push_back((before, now_us));
+        }
     }
 
     /// The time since which the oldest ready task is ready.
@@ -341,6 +343,9 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
 
     /// Cancels a deadline.
     pub fn cancel_deadline(&mut self, deadline: DeadlineId) {
+        for task in self.tasks.iter_mut().flatten().filter(|task| !task.pending.is_empty()) {
+            task.pending.retain(|wake| !matches!(wake, Wake::Deadline(id) if *id == deadline));
+        }
         if self.take_deadline(deadline.0) {
             self.stale_timers += 1;
             self.drop_stale_timers();
@@ -441,11 +446,12 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
             return true;
         }
         let Some(task) = self.task_mut(id) else { return false };
-        if let TaskState::Ready(old) = &mut task.state {
-            *old = wake;
-            return true;
+        match &mut task.state {
+            TaskState::Ready(Wake::Error(_) | Wake::Deadline(_)) => task.pending.push_back(wake),
+            TaskState::Ready(old) => *old = wake,
+            TaskState::Running | TaskState::Waiting { .. } => return false,
         }
-        false
+        true
     }
 
     /// Takes a task out of what it waits for. Returns whether it waited.
@@ -563,6 +569,45 @@ mod tests {
         table.end(task);
         assert!(!table.interrupt(task, 99, 32));
         assert_eq!(table.count(), 0);
+    }
+
+    #[test]
+    fn no_interruption_replaces_another() {
+        let mut table = FiberTable::default();
+        let task = table.begin(1);
+        let deadlines = [10, 20].map(|due_us| table.set_deadline(due_us).unwrap());
+        table.suspend(1, AwaitedEvent::Unblock, None, 0);
+        assert!(table.interrupt(task, 98, 5));
+        table.expire(30);
+        assert!(table.interrupt(task, 99, 31));
+        assert!(table.handles().eq([1, 98, 99]));
+        assert_eq!(run_next(&mut table), Some((1, Wake::Error(98))));
+        table.cancel_deadline(deadlines[1]);
+        for wake in [Wake::Deadline(deadlines[0]), Wake::Error(99)] {
+            table.unblock(1, 32);
+            table.suspend(1, AwaitedEvent::Unblock, Some(100), 33);
+            assert_eq!(run_next(&mut table), Some((1, wake)));
+        }
+        table.suspend(1, AwaitedEvent::Unblock, None, 34);
+        assert_eq!(run_next(&mut table), None);
+    }
+
+    #[test]
+    fn a_task_that_goes_on_out_of_turn_lets_the_one_before_go_on_later() {
+        let io = (AwaitedEvent::Io { descriptor: 7, events: READ }, Some(10));
+        let (mut table, tasks) = waiting(&[io, (AwaitedEvent::Unblock, None)]);
+        let before = table.begin(2);
+        table.unblock(1, 1);
+        for task in tasks.into_iter().rev() {
+            table.preempt(task, 2);
+            assert_eq!(table.current(), Some(task));
+            table.end(task);
+            assert_eq!(table.take_ready(), Some(ReadyTask { task: before, fiber: 2 }));
+            assert_eq!(table.take_wake(before), Wake::Unblocked);
+        }
+        assert!(!table.awaits_io());
+        table.preempt(before, 3);
+        assert_eq!((table.count(), table.ready_count()), (1, 0));
     }
 
     #[test]

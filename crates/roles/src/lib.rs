@@ -10,7 +10,7 @@
 //! 2. `shared`: what is seen and changed without that lock, and in which order. `roster`: the threads that follow, and
 //!    how many there may be. `load`: how many compute and how many wait.
 //! 3. `duty` and `lookout`: when the standby stands in, and what it looks out for.
-//! 4. `fibers`: the requests of one thread that wait in fibers.
+//! 4. `waits`, `fibers`: the requests of one thread that wait in fibers.
 //! 5. `model` (tests): all of it under a scheduler that explores interleavings.
 #![forbid(unsafe_code)]
 
@@ -24,11 +24,13 @@ mod model;
 mod roster;
 mod shared;
 mod sync;
+mod waits;
 
 pub use duty::Bell;
-pub use fibers::{AwaitedEvent, DeadlineId, FiberTable, ReadyTask, TaskId, Wake};
+pub use fibers::{FiberTable, ReadyTask, TaskId};
 pub use leadership::{Decision, Leadership, LookAtLeader, Role, ThreadNumber};
 pub use load::{Activity, Load, LoadObserver, UNSURE};
 pub use lookout::Lookout;
 pub use roster::{FollowerBell, Limits, WaitOutcome};
 pub use shared::{AtomicFlag, SharedRoles};
+pub use waits::{AwaitedEvent, DeadlineId, Wake};

@@ -1,8 +1,12 @@
 # frozen_string_literal: true
 
+require "io/nonblock"
 require "json"
 require "monitor"
 require "net/http"
+require "open3"
+require "tempfile"
+require "tmpdir"
 
 require_relative "../serving"
 
@@ -147,6 +151,110 @@ class FibersTest < Minitest::Test
     client = ask("/")
     get("/write")
     assert_equal "[nil, true]", client.response.body
+  end
+
+  # As those of standard input and of inherited pipes.
+  def test_descriptors_that_block_do_not_block_the_thread
+    pipes = Array.new(4) { IO.pipe }
+    pipes.flatten.each { |io| io.nonblock = false }
+    readers, writers = pipes.transpose
+    serve do |env|
+      said = case env["PATH_INFO"]
+             when "/gets" then readers[0].gets
+             when "/partial" then readers[1].readpartial(9)
+             when "/system" then readers[2].sysread(9)
+             when "/write" then writers[3].write("x" * 300_000).to_s
+             else
+               writers.first(3).each { |writer| writer << "line\n" }
+               readers[3].read(300_000)
+             end
+      [200, {}, [said]]
+    end
+    clients = %w[/gets /partial /system /write].map { |path| ask(path) }
+    assert_equal 300_000, get("/go").body.count("x")
+    said = clients.map { |client| client.response.body }
+    assert_equal ["line\n", "line\n", "line\n", "300000"], said
+    refute_predicate readers[0], :nonblock?
+  end
+
+  def test_a_write_that_blocks_is_complete_and_a_read_without_a_wait_does_not_wait
+    reader, writer = IO.pipe
+    other, = IO.pipe
+    writer.nonblock = false
+    other.nonblock = false
+    serve do |env|
+      next [200, {}, [reader.read(100_000)]] if env["PATH_INFO"] == "/read"
+
+      written = writer.syswrite("x" * 100_000)
+      [200, {}, [[written, other.read_nonblock(9, exception: false)].inspect]]
+    end
+    client = ask("/")
+    assert_equal 100_000, get("/read").body.bytesize
+    assert_equal "[100000, :wait_readable]", client.response.body
+  end
+
+  def test_positions_in_files_are_kept
+    file = Tempfile.new("fibers")
+    serve do
+      file.pwrite("0123456789" * 1000, 5)
+      file.seek(10)
+      file.write("abc")
+      file.flush
+      [200, {}, [[file.pread(4, 9), file.pread(2, 10_003), file.size].inspect]]
+    end
+    assert_equal '["4abc", "89", 10005]', get.body
+  ensure
+    file&.close!
+  end
+
+  def test_an_exception_is_raised_in_a_fiber_that_waits
+    serve do
+      said = []
+      waits = [-> { sleep }, -> { Queue.new.pop }, -> { IO.pipe[0].read }]
+      fibers = waits.map do |wait|
+        Fiber.schedule do
+          wait.call
+        rescue IndexError => e
+          said << e.message
+          sleep 0.001
+          said << "after"
+        end
+      end
+      fibers.each_with_index { |fiber, index| fiber.raise(IndexError, index.to_s) }
+      sleep 0.001 until said.size == 6
+      [200, {}, [said.sort.inspect]]
+    end
+    2.times { assert_equal %w[0 1 2 after after after].inspect, get.body }
+  end
+
+  # Each child waits for a line that a later request writes.
+  def test_children_of_every_kind_wait_beside_other_requests
+    kinds = {
+      "popen" => ->(command) { IO.popen(command, &:read) },
+      "open3" => ->(command) { Open3.capture2(command)[0] },
+      "backticks" => ->(command) { `#{command}` },
+      "system" => ->(command) { "#{system("test $(#{command}) = line")}\n" },
+      "join" => ->(command) { Thread.new { `#{command}` }.value },
+      "detach" => ->(command) {
+                    Process.detach(spawn(command, out: File::NULL)).value.exitstatus.to_s
+                  },
+    }
+    Dir.mktmpdir do |folder|
+      paths = kinds.keys.to_h { |kind| [kind, File.join(folder, kind)] }
+      fifos = paths.each_value.map { |path| File.mkfifo(path) && File.open(path, "r+") }
+      serve do |env|
+        kind = env["PATH_INFO"].delete("/")
+        wait = kinds[kind]
+        next [200, {}, [wait.call("read l < '#{paths[kind]}'; echo $l")]] if wait
+
+        fifos.each { |fifo| fifo.syswrite("line\n") }
+        [200, {}, ["written"]]
+      end
+      clients = kinds.keys.map { |kind| ask("/#{kind}") }
+      assert_equal "written", get("/go").body
+      said = clients.map { |client| client.response.body }
+      assert_equal %W[line\n line\n line\n true\n line\n 0], said
+    end
   end
 
   def test_scheduled_fibers_run_beside_their_request

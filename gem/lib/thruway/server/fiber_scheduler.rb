@@ -11,7 +11,10 @@ module Thruway
     module Forks
       def _fork
         pid = super
-        Fiber.set_scheduler(nil) if pid == 0 && Fiber.scheduler.is_a?(FiberScheduler)
+        if pid == 0 && Fiber.scheduler.is_a?(FiberScheduler)
+          Fiber.scheduler.abandon
+          Fiber.set_scheduler(nil)
+        end
         pid
       end
     end
@@ -91,7 +94,7 @@ module Thruway
 
     def close = scheduler_close
 
-    def run; end
+    def run = scheduler_close
 
     private
 

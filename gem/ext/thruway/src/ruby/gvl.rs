@@ -112,6 +112,30 @@ impl Gvl {
             rb_sys::rb_thread_call_without_gvl2(Some(enter::<W>), wait, Some(end::<U>), unblock)
         };
     }
+
+    /// Lets other Ruby threads run during a system call. An interrupt ends the call with EINTR, or `call` does not run
+    /// at all. `call` is `Send` for the same reason as in [`release`](Self::release).
+    #[cfg(target_os = "linux")]
+    pub(crate) fn release_for_call<C: FnMut() + Send>(self, mut call: C) {
+        unsafe extern "C" fn enter<C: FnMut()>(call: *mut c_void) -> *mut c_void {
+            // SAFETY: `release_for_call` passes a pointer to its closure, which outlives the call.
+            let call = unsafe { &mut *call.cast::<C>() };
+            call();
+            std::ptr::null_mut()
+        }
+        // SAFETY: Ruby's own mark for "send the thread a signal", which Ruby compares and never calls.
+        let by_signal =
+            unsafe { std::mem::transmute::<isize, unsafe extern "C" fn(*mut c_void)>(-1) };
+        // SAFETY: the function fits its argument, and this variant never raises.
+        unsafe {
+            rb_sys::rb_thread_call_without_gvl2(
+                Some(enter::<C>),
+                (&raw mut call).cast(),
+                Some(by_signal),
+                std::ptr::null_mut(),
+            )
+        };
+    }
 }
 
 /// An exception, or another unwinding that ends a thread or a block.

@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
 //! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining methods), [`data_type`],
-//! [`block`], [`raise`], [`ractor`], [`fiber`], [`event`].
+//! [`block`], [`raise`], [`ractor`], [`fiber`], [`io_buffer`], [`event`].
 
 pub(crate) mod array;
 pub(crate) mod block;
@@ -24,6 +24,8 @@ pub(crate) mod fiber;
 pub(crate) mod gvl;
 pub(crate) mod hash;
 pub(crate) mod immediate;
+#[cfg(target_os = "linux")]
+pub(crate) mod io_buffer;
 pub(crate) mod module;
 pub(crate) mod number;
 pub(crate) mod object;

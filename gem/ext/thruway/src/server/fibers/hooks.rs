@@ -8,6 +8,7 @@ use rustix::process::{Pid, PidfdFlags};
 use thruway_roles::{AwaitedEvent, DeadlineId, Wake};
 
 use super::scheduler::{FiberScheduler, TYPE};
+use super::transfers;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{
     Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean, fiber, number, raise,
@@ -23,9 +24,14 @@ pub(in crate::server) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"kernel_sleep", Method::of_any(kernel_sleep));
     define::method(gvl, class, c"yield", Method::of_0(pass));
     define::method(gvl, class, c"io_wait", Method::of_any(io_wait));
+    define::method(gvl, class, c"io_read", Method::of_any(transfers::io_read));
+    define::method(gvl, class, c"io_write", Method::of_any(transfers::io_write));
+    define::method(gvl, class, c"io_pread", Method::of_any(transfers::io_pread));
+    define::method(gvl, class, c"io_pwrite", Method::of_any(transfers::io_pwrite));
     define::method(gvl, class, c"io_close", Method::of_1(io_close));
     define::method(gvl, class, c"fiber_interrupt", Method::of_2(fiber_interrupt));
     define::method(gvl, class, c"scheduler_close", Method::of_0(close));
+    define::method(gvl, class, c"abandon", Method::of_0(abandon));
     define::method(gvl, class, c"start", Method::of_1(start));
     define::method(gvl, class, c"finish", Method::of_0(finish));
     define::method(gvl, class, c"set_deadline", Method::of_2(set_deadline));
@@ -117,8 +123,19 @@ fn fiber_interrupt(ruby: Protected, this: VALUE, fiber: VALUE, error: VALUE) -> 
     boolean(TYPE.get(ruby, &this).interrupt_fiber(fiber, error))
 }
 
-/// `scheduler_close`: Ruby calls it at the end of the thread. The server has ended its fibers by then.
-fn close(_: Protected, _this: VALUE) -> VALUE {
+/// `scheduler_close`: Ruby calls it at the end of the thread. A server has ended its fibers by then. In a thread
+/// without one, the fibers run to their end.
+fn close(ruby: Protected, this: VALUE) -> VALUE {
+    let ended = TYPE.get(ruby, &this).run_to_end(ruby.gvl());
+    if let Err(raised) = ended {
+        raised.resume(ruby);
+    }
+    NIL
+}
+
+/// `abandon`: forgets the fibers, which another process has.
+fn abandon(ruby: Protected, this: VALUE) -> VALUE {
+    TYPE.get(ruby, &this).abandon();
     NIL
 }
 

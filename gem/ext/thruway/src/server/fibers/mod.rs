@@ -5,11 +5,13 @@
 //! 1. `scheduler`: the `Fiber::Scheduler` of one thread. It joins the table of `thruway_roles` to Ruby's fibers and to
 //!    the descriptors of `waiter`.
 //! 2. `hooks`: the methods that Ruby calls when a fiber would block.
-//! 3. `pool`: the fibers of one thread that run requests, and the requests that they are to run.
+//! 3. `transfers`: the hooks that read and write.
+//! 4. `pool`: the fibers of one thread that run requests, and the requests that they are to run.
 
 mod hooks;
 pub(super) mod pool;
 pub(super) mod scheduler;
+mod transfers;
 pub(super) mod waiter;
 
 pub(super) use hooks::define;

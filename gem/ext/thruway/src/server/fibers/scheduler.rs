@@ -12,7 +12,7 @@ use thruway_serve::monotonic_us;
 
 use super::waiter::{FiberWaiter, ReadyDescriptors};
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
-use crate::ruby::{Gvl, NIL, Protected, RArray, RString, fiber, raise};
+use crate::ruby::{Gvl, NIL, Protected, RArray, RString, Raised, fiber, raise, thread};
 
 /// The type of the Ruby object that owns a scheduler.
 pub(in crate::server) static TYPE: DataType<FiberScheduler> =
@@ -151,7 +151,11 @@ impl FiberScheduler {
     pub(super) fn start(&self, ruby: Protected, fiber: VALUE) {
         let (caller, task) = (fiber::current(ruby.gvl()), self.table.borrow().current());
         if task.is_none() {
-            raise_no_task(ruby);
+            if caller != self.root {
+                raise_no_task(ruby);
+            }
+            self.table.borrow_mut().begin(fiber);
+            return fiber::transfer(ruby, fiber);
         }
         self.table.borrow_mut().pass(caller, monotonic_us());
         self.table.borrow_mut().begin(fiber);
@@ -159,6 +163,37 @@ impl FiberScheduler {
         if let Some(task) = task {
             self.take_wake(ruby, task);
         }
+    }
+
+    /// Goes on with fibers until all have ended. It does nothing in a fiber other than the root.
+    pub(super) fn run_to_end(&self, gvl: Gvl) -> Result<(), Raised> {
+        if fiber::current(gvl) != self.root {
+            return Ok(());
+        }
+        let (waiter, mut ready) = (&*self.waiter, ReadyDescriptors::new());
+        while self.task_count() > 0 {
+            self.look_if_due(&mut ready);
+            if let Some(ReadyTask { fiber, .. }) = self.take_ready() {
+                let ended = gvl.catch(|ruby| fiber::transfer(ruby, fiber));
+                self.end_current();
+                ended?;
+                continue;
+            }
+            let limit = self.begin_wait();
+            let wait = || {
+                waiter.wait(None, &mut ready, limit);
+            };
+            gvl.release(wait, || waiter.ring());
+            self.end_wait(&mut ready);
+            gvl.catch(thread::check_interrupts)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets all tasks: they go on in the process that this one was forked from.
+    pub(super) fn abandon(&self) {
+        *self.table.borrow_mut() = FiberTable::default();
+        self.expirations.borrow_mut().clear();
     }
 
     /// Wakes a blocked fiber. It may be called by any thread.
@@ -248,7 +283,12 @@ impl FiberScheduler {
 
     /// Gives the thread back to its root, until the suspended `task` goes on.
     fn leave(&self, ruby: Protected, task: TaskId) -> Wake<VALUE> {
-        fiber::transfer(ruby, self.root);
+        let ended = ruby.gvl().catch(|ruby| fiber::transfer(ruby, self.root));
+        // `Fiber#raise` switches to the fiber that it names, past the table.
+        self.table.borrow_mut().preempt(task, monotonic_us());
+        if let Err(raised) = ended {
+            raised.resume(ruby);
+        }
         self.take_wake(ruby, task)
     }
 
