@@ -1,6 +1,7 @@
 //! `cargo x prove`: the random tests of the boot, of templates, of a mount and of the server, at length. CI
 //! runs a few cases of each.
 
+mod cache;
 mod mount_freshness;
 mod mount_media;
 mod policy;
@@ -52,6 +53,8 @@ enum Proof {
     Policy,
     /// An application that does what Ruby allows is served right, whatever the collector moves meanwhile
     Torture,
+    /// No sequence of responses, edits and purges makes the cache serve a stale or foreign page
+    Cache,
     /// A simulated server serves as if there were one queue for all workers
     Queue,
 }
@@ -66,6 +69,9 @@ impl Prove {
         }
         if let Proof::Policy = self.what {
             return policy::run(root, self.cases, self.seed);
+        }
+        if let Proof::Cache = self.what {
+            return cache::run(root, self.cases, self.seed);
         }
         if let Proof::Queue = self.what {
             return queue::run(root, self.cases, self.seed);

@@ -1,4 +1,5 @@
 mod admission;
+mod cached;
 mod draining;
 mod fairness;
 mod faulty_peers;

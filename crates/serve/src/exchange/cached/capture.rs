@@ -7,7 +7,7 @@ use rustix::io::{Errno, pread};
 use thruway_cache::policy::judge;
 use thruway_cache::record::{fields, stored_lines, updated_lines};
 use thruway_cache::store::NewResponse;
-use thruway_cache::{Counter, Key, Store as Cache, StoredResponse};
+use thruway_cache::{Counter, Freshness, Key, Store as Cache, StoredResponse};
 use thruway_http1::response::is_bodiless;
 use thruway_http1::{BodyPlan, ResponseFraming};
 
@@ -185,7 +185,9 @@ fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &ResponseParts<'_>)
     let Some(cache) = &store.cache else { return stale.response };
     let (old, now_ms) = (stale.response, store.clock.now_ms);
     let lines = updated_lines(old.lines(), fields(seen.lines));
-    match judge(fill.facts, old.status(), fields(&lines), unix_seconds()) {
+    // The age is that of the 304, and no part of what is stored.
+    let age = fields(seen.lines).filter(|(name, _)| name.eq_ignore_ascii_case(b"age"));
+    match judge(fill.facts, old.status(), fields(&lines).chain(age), unix_seconds()) {
         Ok(freshness) => {
             let (moment, status, body) = (fill.moment, old.status(), old.body());
             let response = NewResponse { moment, status, lines: &lines, body, freshness, now_ms };
@@ -194,7 +196,8 @@ fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &ResponseParts<'_>)
         }
         Err(_) => {
             cache.store.invalidate(fill.key.url());
-            old
+            // Its client gets the fields nevertheless: one of them may be a cookie.
+            old.with_head(&lines, Freshness::default(), now_ms)
         }
     }
 }
