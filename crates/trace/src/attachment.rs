@@ -34,15 +34,15 @@ pub struct Attachment {
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Attachment {
-    /// Attaches to all threads of a process and to their descendants.
+    /// Attaches to all threads of these processes and to the descendants that they create from now on.
     ///
     /// Must be called before the first thread is started, and at most once per process: it forks, and it
     /// blocks the process's signals.
     ///
     /// # Errors
-    /// The process does not exist, or the system denies tracing.
-    pub fn start(process: i32) -> Result<Self, Error> {
-        let name = format!("process {process}");
+    /// One of the processes does not exist, or the system denies tracing. No process is attached to then.
+    pub fn start(processes: &[i32]) -> Result<Self, Error> {
+        let name = name_of(processes);
         let failed = |error| Error::system(TRACE, name.as_bytes(), error);
         let signals = JobSignals::begin().map_err(failed)?;
         let calls = Calls::new();
@@ -50,18 +50,22 @@ impl Attachment {
         let doorbell = Doorbell::new().map_err(failed)?;
         let mut drain = Drain::new(calls);
         let (mut attached, attached_writer) = io::pipe().map_err(failed)?;
-        let tracer = process::fork(|| trace(&rings, &doorbell, process, attached_writer));
+        let tracer = process::fork(|| trace(&rings, &doorbell, processes, attached_writer));
         let tracer = tracer.map_err(failed)?;
-        let mut errno = [0; 4];
-        if attached.read_exact(&mut errno).is_err() || errno != [0; 4] {
+        let mut end = [0; 8];
+        let is_told = attached.read_exact(&mut end).is_ok();
+        let (process, errno) = refusal(end);
+        if !is_told || errno != 0 {
             signals.release();
-            return Err(failed(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))));
+            let name = name_of(&[process]);
+            let error = io::Error::from_raw_os_error(errno);
+            return Err(Error::system(TRACE, name.as_bytes(), error));
         }
-        drain.watch_process(process);
+        drain.watch_processes(processes);
         Ok(Self { rings, doorbell, tracer, drain, signals, name })
     }
 
-    /// Records until the process and its descendants have ended, or until a signal asks this process to end.
+    /// Records until the processes and their descendants have ended, or until a signal asks this process to end.
     /// `sink` receives the calls in the order in which they ended.
     ///
     /// # Errors
@@ -109,19 +113,46 @@ impl Attachment {
     }
 }
 
+/// Returns the words for these processes in a message.
+fn name_of(processes: &[i32]) -> String {
+    let ids: Vec<_> = processes.iter().map(i32::to_string).collect();
+    let noun = if ids.len() == 1 { "process" } else { "processes" };
+    format!("{noun} {}", ids.join(", "))
+}
+
+/// Returns the process that could not be attached to, and the error number; 0 is none.
+fn refusal(bytes: [u8; 8]) -> (i32, i32) {
+    let both = u64::from_ne_bytes(bytes);
+    let half = |half: u64| u32::try_from(half & 0xffff_ffff).unwrap_or(0).cast_signed();
+    (half(both >> 32), half(both))
+}
+
+/// The inverse of [`refusal`].
+fn refusal_bytes(process: i32, errno: i32) -> [u8; 8] {
+    (u64::from(process.cast_unsigned()) << 32 | u64::from(errno.cast_unsigned())).to_ne_bytes()
+}
+
 /// The main function of the tracer's process. The process dies with its parent, for whatever reason, and the
 /// kernel then detaches.
-fn trace(rings: &SharedRings, doorbell: &Doorbell, process: i32, mut attached: PipeWriter) -> u8 {
+fn trace(
+    rings: &SharedRings,
+    doorbell: &Doorbell,
+    processes: &[i32],
+    mut attached: PipeWriter,
+) -> u8 {
     process::die_with_parent(true);
     process::set_name(c"thruway-tracer");
     Mask::full().set();
     let mut tracer = AttachedTracer::new(rings, doorbell);
-    let outcome = tracer.attach(process);
-    let errno = outcome.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(1));
+    let outcome = tracer.attach(processes);
+    let (process, errno) = outcome
+        .as_ref()
+        .err()
+        .map_or((0, 0), |(process, error)| (*process, error.raw_os_error().unwrap_or(1)));
     // The write fails if the recorder has died.
-    let _ = attached.write_all(&errno.to_ne_bytes());
+    let _ = attached.write_all(&refusal_bytes(process, errno));
     drop(attached);
-    let traced = outcome.and_then(|()| tracer.run());
+    let traced = outcome.map_err(|(_, error)| error).and_then(|()| tracer.run());
     // The error numbers of these calls are below 128.
     traced.map_or_else(|error| u8::try_from(error.raw_os_error().unwrap_or(1)).unwrap_or(1), |()| 0)
 }

@@ -60,16 +60,9 @@ impl Python {
 
     /// A thruway that has attached to it.
     fn attached(&self, recording: &Path) -> Child {
-        let mut attached = thruway()
-            .args(["trace", "--pid", &self.child.id().to_string(), "-o"])
-            .arg(recording)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("thruway starts");
-        let mut told = String::new();
-        let mut errors = BufReader::new(attached.stderr.as_mut().expect("a pipe"));
-        errors.read_line(&mut told).expect("a line");
-        assert!(told.starts_with("attached to process "), "{told}");
+        let process = self.child.id().to_string();
+        let (attached, told) = attached(&["--pid", &process], recording);
+        assert_eq!(told, format!("attached to process {process}; Ctrl-C ends the recording\n"));
         attached
     }
 
@@ -83,6 +76,22 @@ impl Python {
         };
         threads.expect("threads").map(|thread| tracer(thread.expect("a thread").path())).collect()
     }
+}
+
+/// A thruway that has attached to processes, and its first line.
+fn attached(processes: &[&str], recording: &Path) -> (Child, String) {
+    let mut attached = thruway()
+        .arg("trace")
+        .args(processes)
+        .arg("-o")
+        .arg(recording)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("thruway starts");
+    let mut told = String::new();
+    let mut errors = BufReader::new(attached.stderr.as_mut().expect("a pipe"));
+    errors.read_line(&mut told).expect("a line");
+    (attached, told)
 }
 
 #[test]
@@ -135,6 +144,91 @@ fn a_process_goes_on_untraced_when_we_are_killed() {
         assert_eq!(python.said(), expected);
     }
     assert_eq!(python.child.wait().expect("it ends").code(), Some(7));
+}
+
+/// A process in `folder` that asks for `none` once it has read a line.
+struct Shell {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    fn new(folder: &str) -> Self {
+        let script = "while echo ready; read line; do test -e none; done";
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]).current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = sh.spawn().expect("sh starts");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut shell = Self { child, output };
+        shell.is_ready();
+        shell
+    }
+
+    fn is_ready(&mut self) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+    }
+
+    fn asks(&mut self) {
+        self.child.stdin.as_mut().expect("a pipe").write_all(b"line\n").expect("it is read");
+        self.is_ready();
+    }
+
+    fn id(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn ends(&mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().is_ok());
+    }
+}
+
+#[test]
+fn several_processes_are_recorded_each_from_its_own_folder_until_the_last_ends() {
+    let place = Place::new();
+    let recording = place.path().join("recording");
+    let mut shells = ["/usr", "/etc", "/var"].map(Shell::new);
+    let ids = shells.each_ref().map(Shell::id);
+    let list = format!("{}, {}", ids[0], ids[1]);
+    let (mut thruway, told) = attached(&["-p", &list, "-p", &ids[2], "--pid", &ids[0]], &recording);
+    let expected = format!("attached to processes {}; Ctrl-C ends the recording\n", ids.join(", "));
+    assert_eq!(told, expected);
+    shells.iter_mut().for_each(Shell::asks);
+    // The first ends, and the others are still recorded.
+    shells[0].ends();
+    shells[1].asks();
+    shells.iter_mut().skip(1).for_each(Shell::ends);
+    assert!(thruway.wait().expect("it ends").success());
+    let events = events(&recording);
+    let asked = |id: &str, name: &str| {
+        let of = |event: &&serde_json::Value| event["process"].as_i64() == id.parse().ok();
+        events.iter().filter(of).filter(|event| event["name"] == name).count()
+    };
+    let counts = [(0, "/usr/none"), (1, "/etc/none"), (2, "/var/none")];
+    assert_eq!(counts.map(|(index, name)| asked(&ids[index], name)), [1, 2, 1]);
+    let totals = &report(&recording)[0];
+    assert_eq!((&totals["processes"], &totals["is_cut_short"]), (&3.into(), &false.into()));
+}
+
+#[test]
+fn one_process_that_cannot_be_traced_leaves_the_others_alone() {
+    let mut shell = Shell::new("/");
+    let list = format!("{},4194303", shell.id());
+    let output = thruway().args(["trace", "-p", &list]).output().expect("thruway starts");
+    let expected = "thruway: cannot trace process 4194303: No such process (os error 3)\n";
+    assert_eq!((stderr(&output), output.status.code()), (expected, Some(2)));
+    shell.asks();
+    shell.ends();
+    for (wrong, message) in
+        [("1,x", "x is not the ID of a process"), (" , ", "no process"), ("-1", "-1 is not")]
+    {
+        let output = thruway().args(["trace", &format!("--pid={wrong}")]).output();
+        let output = output.expect("thruway starts");
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2));
+    }
 }
 
 #[test]

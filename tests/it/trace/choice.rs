@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -57,7 +58,7 @@ fn json_in_a_file_leaves_stdout_to_the_command() {
     assert_eq!(stdout(&output), "mine\n");
     assert!(stderr(&output).starts_with("thruway trace  sh -c 'echo mine'"));
     let lines = lines(&file);
-    assert_eq!((&lines[0]["group"], &lines[0]["format"]), (&"totals".into(), &1.into()));
+    assert_eq!((&lines[0]["group"], &lines[0]["version"]), (&"totals".into(), &2.into()));
     let output = trace(&[&json, "--quiet"], &mut sh("echo mine"));
     assert_eq!((stdout(&output), stderr(&output)), ("mine\n", ""));
     let output = trace(&["--json", text(&file), "--quiet"], &mut sh("true"));
@@ -103,6 +104,92 @@ fn calls_are_chosen_by_path_process_and_name() {
     let wrong = from(&recording, &["--call", "fly"]);
     assert!(stderr(&wrong).starts_with("thruway: unknown system call fly\n"));
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn calls_are_chosen_by_how_they_ended() {
+    let place = Place::new();
+    let recording = recorded(&place);
+    let all = events(&recording);
+    let count = |is_it: &dyn Fn(i64) -> bool| {
+        // Calls of strace's class alone are counted in `calls`.
+        let calls = all.iter().filter(|event| event["name"].is_string());
+        calls.filter(|event| is_it(event["result"].as_i64().expect("a result"))).count() as u64
+    };
+    let chosen = |status: &str| calls(&recording, &["--status", status]);
+    assert!(count(&|result| result == -2) > 2);
+    assert_eq!(chosen("ENOENT"), count(&|result| result == -2));
+    assert_eq!(chosen("failed"), count(&|result| result < 0));
+    assert_eq!(chosen("successful"), calls(&recording, &[]) - chosen("failed"));
+    assert_eq!(chosen("successful,failed"), calls(&recording, &[]));
+    assert_eq!(chosen("ENOENT,ENOTDIR"), count(&|result| matches!(result, -2 | -20)));
+    assert_eq!(chosen("EHWPOISON"), 0);
+    for wrong in ["Failed", "enoent", "2", "unfinished", ""] {
+        let output = from(&recording, &["--status", wrong]);
+        let expected = format!("thruway: unknown status {wrong}");
+        assert!(stderr(&output).starts_with(expected.trim_end()), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+/// A line of `--follow`, in words.
+fn words(line: &str) -> Vec<&str> {
+    line.split_ascii_whitespace().collect()
+}
+
+#[test]
+fn lines_of_calls_are_those_of_the_recording() {
+    let place = Place::new();
+    let recording = place.path().join("recording");
+    // The command may write half a line to the same stream, so it writes none.
+    let mut command = sh("exec 2>/dev/null; mv /none/one /none/two; cd /usr; cat lib/none; true");
+    let options =
+        ["-q", "--follow", "--status", "ENOENT", "--path", "none", "-o", text(&recording)];
+    let output = trace(&options, &mut command);
+    let lines: Vec<_> = stderr(&output).lines().collect();
+    let calls = events(&recording).into_iter().filter(|event| event["result"] == -2);
+    let expected =
+        calls.filter(|event| event["name"].as_str().unwrap_or_default().contains("none"));
+    let expected: Vec<_> = expected.collect();
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, event) in lines.iter().zip(&expected) {
+        let words = words(line);
+        assert_eq!((words[2], words[3]), (event["call"].as_str().expect("a name"), "ENOENT"));
+        assert_eq!(words[4], event["name"].as_str().expect("a name"));
+        let second = words.get(5..).unwrap_or_default().join(" ");
+        assert_eq!(
+            second,
+            event["second"].as_str().map_or(String::new(), |name| format!("-> {name}"))
+        );
+    }
+    assert!(lines.iter().any(|line| line.ends_with(" /usr/lib/none")), "{lines:?}");
+    // The lines of the recording are data, and go to stdout.
+    let mut read = thruway();
+    read.args(["trace", "-qf", "--status", "ENOENT", "--path", "none", "--from", text(&recording)]);
+    let read = read.output().expect("thruway starts");
+    assert_eq!(stdout(&read).lines().collect::<Vec<_>>(), lines);
+    let both = from(&recording, &["--follow"]);
+    let expected = "thruway: the lines of --follow and JSON cannot both go to stdout\n";
+    assert!(stderr(&both).starts_with(expected), "{}", stderr(&both));
+    assert_eq!((stdout(&both), both.status.code()), ("", Some(2)));
+}
+
+#[test]
+fn lines_are_live_and_a_reader_that_leaves_ends_nothing() {
+    let place = Place::new();
+    let mark = place.path().join("mark");
+    // The command waits for what is done here after its line was read.
+    let script = "test -e /none/first; while ! test -e \"$0\"; do sleep 0.01; done; test -e /none/last; exit 7";
+    let mut traced = thruway();
+    traced.args(["trace", "-qf", "--path", "/none", "--", "sh", "-c", script]).arg(&mark);
+    let mut traced = traced.stderr(Stdio::piped()).spawn().expect("thruway starts");
+    let mut lines = BufReader::new(traced.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line");
+    assert_eq!((words(&line)[3], words(&line)[4]), ("ENOENT", "/none/first"));
+    drop(lines);
+    std::fs::write(&mark, "").expect("it can be written");
+    assert_eq!(traced.wait().expect("it ends").code(), Some(7));
 }
 
 #[test]

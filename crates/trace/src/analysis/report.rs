@@ -121,7 +121,7 @@ pub struct Totals {
     pub lookups_ns: Option<u64>,
     /// The part of `lookups_ns` spent on missing files.
     pub missed_ns: Option<u64>,
-    /// The number of processes, including the command.
+    /// The number of processes, including the command or the processes that were attached to.
     pub processes: u64,
     /// The number of additional threads.
     pub threads: u64,
@@ -324,7 +324,7 @@ impl Analysis {
             lists: tally.lists,
             lookups_ns: is_timed.then_some(tally.lookups_ns),
             missed_ns: is_timed.then_some(tally.missed_ns),
-            processes: tally.processes + 1,
+            processes: tally.processes + self.header.attached.len().max(1) as u64,
             threads: tally.threads,
             stops: outcome.stops,
             traced: outcome.traced,

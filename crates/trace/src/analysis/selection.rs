@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::text::base_name;
 use crate::call::Call;
+use crate::error_names::error_number;
 use crate::event::{Event, EventKind, Syscall};
 use crate::recording::Sink;
 
@@ -15,9 +16,19 @@ pub struct Selection {
     programs: Vec<Vec<u8>>,
     processes: Vec<i32>,
     calls: Vec<&'static str>,
+    statuses: Vec<Status>,
     /// Whether each process runs one of `programs`.
     fitting: HashMap<i32, bool>,
     was_any: bool,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy)]
+enum Status {
+    Successful,
+    Failed,
+    /// With this error number.
+    Error(i32),
 }
 
 /// A pattern as in `.gitignore`, which matches a name and everything below it. A pattern with a slash before
@@ -57,6 +68,18 @@ impl Selection {
         let call = Call::named(name).filter(|call| !call.name.starts_with('('));
         self.calls.extend(call.map(|call| call.name));
         call.is_some()
+    }
+
+    /// Adds an end of calls: `successful` or `failed`, as strace has them, or the name of an error. Returns
+    /// `false` if no recorded call can end like that.
+    pub fn status(&mut self, name: &str) -> bool {
+        let status = match name {
+            "successful" => Some(Status::Successful),
+            "failed" => Some(Status::Failed),
+            name => error_number(name).map(Status::Error),
+        };
+        self.statuses.extend(status);
+        status.is_some()
     }
 
     /// Passes an event to `sink` if it matches.
@@ -114,7 +137,21 @@ impl Selection {
     fn fits_call(&self, syscall: &Syscall<'_>) -> bool {
         let is_call = self.calls.is_empty() || self.calls.contains(&syscall.call.name);
         let fits = |name: &[u8]| self.paths.iter().any(|pattern| pattern.fits(name));
-        is_call && (self.paths.is_empty() || syscall.names.iter().any(|name| fits(name)))
+        let is_status =
+            self.statuses.is_empty() || self.statuses.iter().any(|status| status.fits(syscall));
+        is_call
+            && is_status
+            && (self.paths.is_empty() || syscall.names.iter().any(|name| fits(name)))
+    }
+}
+
+impl Status {
+    fn fits(self, syscall: &Syscall<'_>) -> bool {
+        match (self, syscall.errno()) {
+            (Self::Successful, None) | (Self::Failed, Some(_)) => true,
+            (Self::Error(wanted), Some(errno)) => wanted == errno,
+            _ => false,
+        }
     }
 }
 

@@ -59,9 +59,9 @@ impl Drain {
         self.events.watch(command);
     }
 
-    /// Sets the process that was attached to.
-    pub(crate) fn watch_process(&mut self, process: i32) {
-        self.events.watch_process(process);
+    /// Sets the processes that were attached to.
+    pub(crate) fn watch_processes(&mut self, processes: &[i32]) {
+        self.events.watch_processes(processes);
     }
 
     /// The run time of the command so far, in nanoseconds.

@@ -17,9 +17,12 @@ pub(crate) struct EventStream {
     records: u64,
     /// Records that are not calls.
     notices: u64,
-    command: i32,
-    /// When the command began and ended, in nanoseconds.
-    span: (u64, u64),
+    /// The command, or the processes that were attached to, as far as they have not ended.
+    watched: Vec<i32>,
+    /// When the command began, in nanoseconds; an attachment begins with the recording.
+    start: Option<u64>,
+    /// When the last watched process ended, in nanoseconds.
+    end: Option<u64>,
 }
 
 impl EventStream {
@@ -27,7 +30,8 @@ impl EventStream {
     /// records.
     pub(crate) fn new(calls: Calls, clock: Clock) -> Self {
         let paths = PathTracker::new(b"", Descriptors::new());
-        Self { calls, paths, clock, records: 0, notices: 0, command: 0, span: (0, 0) }
+        let (watched, start, end) = (Vec::new(), None, None);
+        Self { calls, paths, clock, records: 0, notices: 0, watched, start, end }
     }
 
     /// Sets the command's process, once it exists. The command inherits this process's working directory and
@@ -36,15 +40,18 @@ impl EventStream {
     pub(crate) fn watch(&mut self, command: i32) {
         let folder = std::env::current_dir().unwrap_or_default();
         self.paths = PathTracker::new(folder.as_os_str().as_bytes(), open_folders("self"));
-        self.command = command;
+        self.watched = vec![command];
     }
 
-    /// Sets the process that was attached to, which has a working directory and descriptors of its own.
-    pub(crate) fn watch_process(&mut self, process: i32) {
-        let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
-        let descriptors = open_folders(&process.to_string());
-        self.paths = PathTracker::new(folder.as_os_str().as_bytes(), descriptors);
-        self.command = process;
+    /// Sets the processes that were attached to, each of which has a working directory and descriptors of its own.
+    pub(crate) fn watch_processes(&mut self, processes: &[i32]) {
+        for process in processes {
+            let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
+            let descriptors = open_folders(&process.to_string());
+            self.paths.adopt(*process, folder.as_os_str().as_bytes(), descriptors);
+        }
+        self.watched = processes.to_vec();
+        self.start = Some(0);
     }
 
     /// Measures the clock's rate again, for more exact times.
@@ -65,8 +72,13 @@ impl EventStream {
         };
         self.notices += u64::from(!matches!(kind, EventKind::Syscall(_)));
         match kind {
-            EventKind::Exec(_) if thread == self.command && self.span.0 == 0 => self.span.0 = at_ns,
-            EventKind::Exit if thread == self.command => self.span.1 = at_ns,
+            EventKind::Exec(_) if self.watched.contains(&thread) => {
+                self.start.get_or_insert(at_ns);
+            }
+            EventKind::Exit if self.watched.contains(&thread) => {
+                self.watched.retain(|watched| *watched != thread);
+                self.end = self.watched.is_empty().then_some(at_ns);
+            }
             _ => {}
         }
         sink.event(&Event { at_ns, process, thread, kind });
@@ -84,9 +96,8 @@ impl EventStream {
 
     /// The run time of the command so far, in nanoseconds.
     pub(crate) fn wall_ns(&self) -> u64 {
-        let (start, end) = self.span;
-        let end = if end == 0 { self.clock.now_ns() } else { end };
-        end.saturating_sub(start)
+        let end = self.end.unwrap_or_else(|| self.clock.now_ns());
+        end.saturating_sub(self.start.unwrap_or(0))
     }
 }
 

@@ -55,6 +55,12 @@ impl PathTracker {
         Self { contexts: HashMap::default(), initial, names: [Vec::new(), Vec::new()] }
     }
 
+    /// Adds a process that was attached to, which is in `folder` and has these descriptors open.
+    pub(crate) fn adopt(&mut self, process: i32, folder: &[u8], descriptors: Descriptors) {
+        let Self { initial, .. } = Self::new(folder, descriptors);
+        self.contexts.insert(process, Context { process, ..initial });
+    }
+
     /// Processes the next record; records must come in the order in which the calls ended. Returns the
     /// process and its event, unless the record is damaged.
     pub(crate) fn push<'a>(

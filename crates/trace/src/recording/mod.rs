@@ -53,6 +53,9 @@ pub struct Header {
     /// The effective user ID of the recorder; missing in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
+    /// The processes that were attached to; empty for a command, and in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attached: Vec<i32>,
 }
 
 impl Header {
@@ -83,6 +86,7 @@ impl Header {
             machine: text(system.machine().to_bytes()),
             started: now.map_or(0, |now| now.as_secs()),
             user: Some(rustix::process::geteuid().as_raw()),
+            attached: Vec::new(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Traces a process that is already running. The process gets neither filter nor stub, so each system call of
+//! Traces processes that are already running. Such a process gets neither filter nor stub, so each system call of
 //! its threads and their descendants stops twice.
 //!
 //! Nothing may be left behind in the process. When the tracer ends, for whatever reason, the kernel detaches
@@ -18,7 +18,7 @@ use crate::doorbell::Doorbell;
 use crate::record::{Calls, Notice, Record};
 use crate::shared_rings::SharedRings;
 
-/// Records the calls of a process that was attached to.
+/// Records the calls of the processes that were attached to.
 pub(crate) struct AttachedTracer<'a> {
     rings: &'a SharedRings,
     doorbell: &'a Doorbell,
@@ -35,29 +35,40 @@ impl<'a> AttachedTracer<'a> {
         Self { rings, doorbell, calls: Calls::new(), threads, early_children }
     }
 
-    /// Attaches to all threads of a process.
-    pub(crate) fn attach(&mut self, process: i32) -> io::Result<()> {
+    /// Attaches to all threads of these processes. An error comes with the process that it is about.
+    ///
+    /// No thread is interrupted before all processes are attached to: the calls of a process stay as they are if
+    /// another one cannot be attached to.
+    pub(crate) fn attach(&mut self, processes: &[i32]) -> Result<(), (i32, io::Error)> {
+        for process in processes {
+            if !self.threads.contains_key(process) {
+                ptrace::seize_running(*process).map_err(|error| (*process, error))?;
+                self.adopt(*process, *process);
+            }
+        }
+        for process in processes {
+            // The interrupt fails if the process has ended in the meantime; its end is then reported.
+            let _ = ptrace::interrupt(*process);
+            self.attach_threads(*process);
+        }
+        Ok(())
+    }
+
+    /// Attaches to the threads of a process besides its first one.
+    fn attach_threads(&mut self, process: i32) {
         let mut is_done = false;
         // Threads that are not attached to yet may create others in the meantime.
         while !is_done {
             is_done = true;
-            for id in tasks(process)? {
-                if self.threads.contains_key(&id) {
-                    continue;
-                }
-                match ptrace::seize_running(id) {
-                    Ok(()) => {
-                        self.adopt(process, id);
-                        ptrace::interrupt(id)?;
-                        is_done = false;
-                    }
-                    Err(error) if id == process => return Err(error),
-                    // The thread has ended, or was attached to automatically by way of its parent.
-                    Err(_) => {}
+            for id in tasks(process) {
+                // An error means that the thread has ended, or was attached to automatically by way of its parent.
+                if !self.threads.contains_key(&id) && ptrace::seize_running(id).is_ok() {
+                    self.adopt(process, id);
+                    let _ = ptrace::interrupt(id);
+                    is_done = false;
                 }
             }
         }
-        Ok(())
     }
 
     fn adopt(&mut self, process: i32, id: i32) {
@@ -173,12 +184,11 @@ impl<'a> AttachedTracer<'a> {
     }
 }
 
-fn tasks(process: i32) -> io::Result<Vec<i32>> {
-    const NO_SUCH_PROCESS: i32 = 3;
-    let entries = std::fs::read_dir(format!("/proc/{process}/task"))
-        .map_err(|_| io::Error::from_raw_os_error(NO_SUCH_PROCESS))?;
+/// The threads of a process; none if the process has ended.
+fn tasks(process: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let id = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-    Ok(entries.filter_map(id).collect())
+    entries.filter_map(id).collect()
 }
 
 /// Repeats an interrupted call. Some blocking calls fail with `EINTR` when their thread is stopped, although

@@ -1,7 +1,6 @@
 //! The verb's arguments.
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
@@ -67,6 +66,15 @@ pub(crate) struct Trace {
     /// Report only on these system calls
     #[arg(long = "call", value_name = "CALL", value_delimiter = ',')]
     pub(super) calls: Vec<String>,
+    /// Report only on calls that ended like this: successful, failed, or an error such as ENOENT
+    #[arg(long = "status", value_name = "STATUS", value_delimiter = ',')]
+    pub(super) statuses: Vec<String>,
+    /// Print each call in a line, as soon as it has ended
+    ///
+    /// The lines go to stderr; those of a recording go to stdout. --path, --process, --call and --status
+    /// choose the calls.
+    #[arg(short, long, conflicts_with = "compare")]
+    pub(super) follow: bool,
     /// Print no report, except for an exceeded budget
     #[arg(short, long, conflicts_with = "compare")]
     pub(super) quiet: bool,
@@ -76,12 +84,18 @@ pub(crate) struct Trace {
     /// How calls are recorded
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
-    /// Record a running process, until it ends or Ctrl-C
+    /// Record running processes, until they end or Ctrl-C; may be repeated
     ///
-    /// Meanwhile, each system call of its threads and descendants stops twice. Afterwards, the process is
-    /// unchanged.
-    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "from", "compare", "backend"])]
-    pub(super) pid: Option<NonZeroU32>,
+    /// Several processes are separated by commas or spaces, as pidof prints them. Meanwhile, each system call
+    /// of their threads and new descendants stops twice. Afterwards, the processes are unchanged.
+    #[arg(
+        short,
+        long,
+        value_name = "PID,PID",
+        value_parser = process_ids,
+        conflicts_with_all = ["command", "from", "compare", "backend"]
+    )]
+    pub(super) pid: Vec<ProcessIds>,
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",
@@ -91,6 +105,20 @@ pub(crate) struct Trace {
         required_unless_present_any = ["from", "compare", "pid"]
     )]
     pub(super) command: Vec<OsString>,
+}
+
+/// The process IDs in one value of `--pid`.
+#[derive(Debug, Clone)]
+pub(super) struct ProcessIds(pub(super) Vec<i32>);
+
+fn process_ids(text: &str) -> Result<ProcessIds, String> {
+    let words = text.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty());
+    let id = |word: &str| match word.parse() {
+        Ok(id @ 1..) => Ok(id),
+        _ => Err(format!("{word} is not the ID of a process")),
+    };
+    let ids = words.map(id).collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() { Err("no process".to_owned()) } else { Ok(ProcessIds(ids)) }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

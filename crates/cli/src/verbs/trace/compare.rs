@@ -6,6 +6,7 @@ use serde::Serialize;
 use thruway_trace::analysis::{Comparison, CountChange, Report, shell_line};
 
 use super::canvas::{Canvas, Ink, cut, fit, percent};
+use super::json::VERSION;
 use crate::output::Failure;
 use crate::units::{thousands, time};
 
@@ -77,7 +78,7 @@ fn row(canvas: &Canvas, change: &CountChange, room: usize) -> String {
         .to_owned()
 }
 
-/// A line a change: its group, and the numbers.
+/// The version of the whole, then a line a change: its group, and the numbers.
 pub(super) fn json(comparison: &Comparison) -> Result<Vec<u8>, Failure> {
     #[derive(Serialize)]
     struct Line<'a> {
@@ -87,7 +88,7 @@ pub(super) fn json(comparison: &Comparison) -> Result<Vec<u8>, Failure> {
     }
     let groups =
         [("sum", &comparison.sums), ("folder", &comparison.folders), ("call", &comparison.calls)];
-    let mut text = Vec::new();
+    let mut text = format!("{{\"group\":\"comparison\",\"version\":{VERSION}}}\n").into_bytes();
     for (group, change) in
         groups.iter().flat_map(|(group, all)| all.iter().map(move |one| (*group, one)))
     {

@@ -16,7 +16,7 @@ struct Group<'a, T> {
 /// The first line, with the version of the whole.
 #[derive(Serialize)]
 struct First<'a> {
-    format: u32,
+    version: u32,
     #[serde(flatten)]
     totals: &'a Totals,
 }
@@ -30,11 +30,11 @@ struct Budget {
 }
 
 /// The version of the lines: it grows when a field goes, or means something else.
-const FORMAT: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 pub(super) fn lines(report: &Report, limits: &[u64]) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    write(&mut text, "totals", &[First { format: FORMAT, totals: &report.totals }])?;
+    write(&mut text, "totals", &[First { version: VERSION, totals: &report.totals }])?;
     let calls = report.totals.calls;
     let budget = |limit: &u64| Budget { limit: *limit, calls, is_over: calls > *limit };
     write(&mut text, "budget", &limits.iter().map(budget).collect::<Vec<_>>())?;

@@ -30,9 +30,11 @@ type Variable = (OsString, OsString);
 
 pub(super) fn run(trace: &Trace) -> Answer {
     let against = trace.baseline()?;
-    let (mut sinks, outcome) = match trace.pid {
-        Some(process) => trace.record_process(process.get())?,
-        None => trace.record_command().map_err(|failure| trace.misplaced(failure))?,
+    let processes = trace.attached_processes();
+    let (mut sinks, outcome) = if processes.is_empty() {
+        trace.record_command().map_err(|failure| trace.misplaced(failure))?
+    } else {
+        trace.record_processes(&processes)?
     };
     let report = sinks.analysis.report(&outcome, &LocalDisk::of_command());
     // Failures from here on are reported, but the exit status is the command's.
@@ -66,17 +68,32 @@ impl Trace {
             .hint(format_args!("a file for JSON is --json={}", printable::path(&self.command[0])))
     }
 
-    /// Attaches to a process that runs.
-    fn record_process(&self, process: u32) -> Result<RecordingResult, Failure> {
-        let process = i32::try_from(process).unwrap_or(i32::MAX);
+    /// The processes to attach to, each of them once.
+    fn attached_processes(&self) -> Vec<i32> {
+        let mut processes: Vec<i32> = Vec::new();
+        for process in self.pid.iter().flat_map(|ids| &ids.0) {
+            if !processes.contains(process) {
+                processes.push(*process);
+            }
+        }
+        processes
+    }
+
+    /// Attaches to processes that run. The report names the command of the first one.
+    fn record_processes(&self, processes: &[i32]) -> Result<RecordingResult, Failure> {
+        let process = processes[0];
         let command = Command::of_process(process);
         let mut header = Header::new(&command, Noting::Ptrace, &command.variables());
         header.folder = folder_of(process);
-        let attachment = Attachment::start(process).map_err(failure)?;
+        header.attached = processes.to_vec();
+        let attachment = Attachment::start(processes).map_err(failure)?;
         let writer = self.writer(&header)?;
         let mut sinks = self.sinks(header, writer)?;
         if !self.quiet {
-            let told = format!("attached to process {process}; Ctrl-C ends the recording\n");
+            let ids: Vec<_> = processes.iter().map(i32::to_string).collect();
+            let noun = if ids.len() == 1 { "process" } else { "processes" };
+            let ids = ids.join(", ");
+            let told = format!("attached to {noun} {ids}; Ctrl-C ends the recording\n");
             print_error(told.as_bytes());
         }
         let outcome = attachment.run(&mut sinks).map_err(failure)?;

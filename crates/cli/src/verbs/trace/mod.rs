@@ -3,6 +3,7 @@
 mod arguments;
 mod canvas;
 mod compare;
+mod follow;
 mod html;
 mod json;
 mod live;

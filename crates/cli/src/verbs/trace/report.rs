@@ -12,6 +12,7 @@ use thruway_trace::{Error, Header, Reader, TraceEvents, Writer};
 
 use super::arguments::{STANDARD, Trace};
 use super::canvas::Canvas;
+use super::follow::CallLines;
 use super::progress::Progress;
 use super::sinks::Sinks;
 use super::{compare, html, json, terminal};
@@ -41,6 +42,10 @@ impl Trace {
     }
 
     pub(super) fn report_on(&self, file: &Path) -> Answer {
+        if self.follow && self.is_json_printed() {
+            return Err(Failure::new("the lines of --follow and JSON cannot both go to stdout")
+                .hint("write the JSON to a file: --json=FILE"));
+        }
         let against = self.baseline()?;
         let reader = open(file)?;
         let mut sinks = self.sinks(reader.header().clone(), None)?;
@@ -73,7 +78,9 @@ impl Trace {
         let selection = self.selection(&header)?;
         let events = self.trace_events()?;
         let progress = self.progress.then(Progress::new);
-        Ok(Sinks { analysis: Analysis::new(header), selection, writer, events, progress })
+        let lines = self.follow.then(|| CallLines::new(self.from.is_some()));
+        let analysis = Analysis::new(header);
+        Ok(Sinks { analysis, selection, writer, events, progress, lines })
     }
 
     /// The selection that reports are limited to, if any.
@@ -89,7 +96,17 @@ impl Trace {
                     .hint("thruway trace --all lists the calls of a command"));
             }
         }
-        let is_any = !self.paths.is_empty() || !self.processes.is_empty() || !self.calls.is_empty();
+        for status in &self.statuses {
+            if !selection.status(status) {
+                return Err(Failure::new(format_args!("unknown status {status}")).hint(
+                    "a status is successful, failed, or an error in capitals, such as ENOENT",
+                ));
+            }
+        }
+        let is_any = !self.paths.is_empty()
+            || !self.processes.is_empty()
+            || !self.calls.is_empty()
+            || !self.statuses.is_empty();
         Ok(is_any.then_some(selection))
     }
 
@@ -99,7 +116,8 @@ impl Trace {
         let header = reader.header().clone();
         let selection = self.selection(&header)?;
         let analysis = Analysis::new(header);
-        let mut sinks = Sinks { analysis, selection, writer: None, events: None, progress: None };
+        let (writer, events, progress, lines) = (None, None, None, None);
+        let mut sinks = Sinks { analysis, selection, writer, events, progress, lines };
         let outcome = reader.run(&mut sinks).map_err(failure)?;
         let report = sinks.analysis.report(&outcome, &LocalDisk::default());
         Ok((sinks.analysis, report))

@@ -7,6 +7,7 @@ use thruway_trace::analysis::{Analysis, Selection};
 use thruway_trace::{Event, Outcome, Sink, TraceEvents, Writer};
 
 use super::arguments::Trace;
+use super::follow::CallLines;
 use super::progress::Progress;
 use crate::output::Failure;
 
@@ -18,6 +19,8 @@ pub(super) struct Sinks {
     pub(super) writer: Option<Writer<File>>,
     pub(super) events: Option<TraceEvents<File>>,
     pub(super) progress: Option<Progress>,
+    /// A line for each call, if requested.
+    pub(super) lines: Option<CallLines>,
 }
 
 impl Sinks {
@@ -35,7 +38,11 @@ impl Sinks {
 
 impl Sink for Sinks {
     fn event(&mut self, event: &Event<'_>) {
-        let mut reports = Reports { analysis: &mut self.analysis, events: self.events.as_mut() };
+        let mut reports = Reports {
+            analysis: &mut self.analysis,
+            events: self.events.as_mut(),
+            lines: self.lines.as_mut(),
+        };
         match &mut self.selection {
             Some(selection) => selection.pass(event, &mut reports),
             None => reports.event(event),
@@ -49,6 +56,9 @@ impl Sink for Sinks {
         if let Some(writer) = &mut self.writer {
             writer.pause();
         }
+        if let Some(lines) = &mut self.lines {
+            lines.flush();
+        }
         if let Some(progress) = &mut self.progress {
             progress.show(&self.analysis);
         }
@@ -61,6 +71,9 @@ impl Sink for Sinks {
         if let Some(events) = &mut self.events {
             events.end(outcome);
         }
+        if let Some(lines) = &mut self.lines {
+            lines.flush();
+        }
     }
 }
 
@@ -68,6 +81,7 @@ impl Sink for Sinks {
 struct Reports<'a> {
     analysis: &'a mut Analysis,
     events: Option<&'a mut TraceEvents<File>>,
+    lines: Option<&'a mut CallLines>,
 }
 
 impl Sink for Reports<'_> {
@@ -75,6 +89,9 @@ impl Sink for Reports<'_> {
         self.analysis.event(event);
         if let Some(events) = &mut self.events {
             events.event(event);
+        }
+        if let Some(lines) = &mut self.lines {
+            lines.add(event);
         }
     }
 }
