@@ -227,6 +227,27 @@ class FibersTest < Minitest::Test
     2.times { assert_equal %w[0 1 2 after after after].inspect, get.body }
   end
 
+  # As the async gem does: some versions set their scheduler, and others use the one there is.
+  def test_another_scheduler_is_refused_and_a_thread_may_have_it
+    serve do |env|
+      case env["PATH_INFO"]
+      when "/set" then Fiber.set_scheduler(nil)
+      when "/task" then Fiber.scheduler.add_child(Object.new)
+      when "/thread" then Thread.new { Fiber.set_scheduler(nil) }.join
+      when "/wait" then sleep 0.001 until @is_open
+      when "/open" then @is_open = true
+      end
+      [200, {}, ["done"]]
+    rescue RuntimeError => e
+      [200, {}, [e.message]]
+    end
+    %w[/set /task].each { |path| assert_match(/of its own; run it in a thread/, get(path).body) }
+    assert_equal "done", get("/thread").body
+    waiting = ask("/wait")
+    assert_equal "done", get("/open").body
+    assert_equal "done", waiting.response.body
+  end
+
   # Each child waits for a line that a later request writes.
   def test_children_of_every_kind_wait_beside_other_requests
     kinds = {

@@ -11,20 +11,34 @@ module Thruway
     module Forks
       def _fork
         pid = super
-        if pid == 0 && Fiber.scheduler.is_a?(FiberScheduler)
-          Fiber.scheduler.abandon
-          Fiber.set_scheduler(nil)
-        end
+        Fiber.scheduler.leave if pid == 0 && Fiber.scheduler.is_a?(FiberScheduler)
         pid
       end
     end
+
+    # Refuses to exchange the scheduler of a serving thread: without it, each wait of a request
+    # would hold up all others of the thread.
+    module Replacements
+      def set_scheduler(scheduler)
+        own = Fiber.scheduler
+        own.refuse if own.is_a?(FiberScheduler) && !own.left? && !own.equal?(scheduler)
+        super
+      end
+    end
+
+    REFUSAL = "a request that runs in a fiber cannot bring a scheduler or a reactor of its own; " \
+              "run it in a thread, such as `Thread.new { Async { … }.wait }.value`, or serve " \
+              "without `fibers`"
 
     @lock = Mutex.new
 
     class << self
       # Returns a new scheduler, which belongs to the calling thread.
       def create
-        @lock.synchronize { @notices_forks ||= Process.singleton_class.prepend(Forks) }
+        @lock.synchronize do
+          @is_prepared ||= Process.singleton_class.prepend(Forks) &&
+                           Fiber.singleton_class.prepend(Replacements)
+        end
         install
       end
 
@@ -33,6 +47,20 @@ module Thruway
         Fiber.new(blocking: true) { yield }.resume
       end
     end
+
+    # Gives up the thread of a forked process.
+    def leave
+      abandon
+      @is_left = true
+      Fiber.set_scheduler(nil)
+    end
+
+    def left? = @is_left
+
+    def refuse(*) = raise(REFUSAL)
+
+    # The async gem calls it to make the scheduler the parent of a task. That takes its own one.
+    alias add_child refuse
 
     # Starts the block of `Fiber.schedule` in a new fiber.
     def fiber(**options, &block)
