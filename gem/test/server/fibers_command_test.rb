@@ -35,6 +35,31 @@ class FibersCommandTest < Minitest::Test
     assert_predicate stop(pid), :success?
   end
 
+  STREAM = <<~RUBY
+    class Stream
+      def each
+        yield Process.pid.to_s
+        sleep 0.01 until File.exist?(File.join(__dir__, "gate"))
+        yield "end"
+      end
+    end
+    run ->(env) { [200, {}, env["PATH_INFO"] == "/" ? Stream.new : [Process.pid.to_s]] }
+  RUBY
+
+  def test_a_killed_worker_takes_only_its_own_waiting_requests_with_it
+    write("config.ru", STREAM)
+    pid = start("--fibers", "200", "-w", "2", "-t", "1")
+    clients = Array.new(200) { connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+    workers = clients.map { |client| client.read_head && client.io.gets && client.io.gets.to_i }
+    Process.kill(:KILL, workers[0])
+    lost, kept = clients.zip(workers).partition { |_, worker| worker == workers[0] }
+    lost.each { |client, _| assert_predicate client, :closed? }
+    write("gate", "")
+    kept.each { |client, _| assert_equal "3\r\nend\r\n0\r\n\r\n", client.io.read(13) }
+    refute_equal workers[0], get("/worker").body.to_i
+    assert_predicate stop(pid), :success?
+  end
+
   def test_a_number_that_is_no_limit_is_refused
     write("config.ru", HELLO)
     write("puma.rb", "fibers 30_001")

@@ -27,7 +27,7 @@ module Thruway
     end
 
     REFUSAL = "a request that runs in a fiber cannot bring a scheduler or a reactor of its own; " \
-              "run it in a thread, such as `Thread.new { Async { … }.wait }.value`, or serve " \
+              "run it in a thread, such as `Thread.new { Async { ... }.wait }.value`, or serve " \
               "without `fibers`"
 
     @lock = Mutex.new
