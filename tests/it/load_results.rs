@@ -226,7 +226,7 @@ fn a_narrow_terminal_is_not_overrun() {
     let options = "-c 100 -d 1200ms --per-connection --histogram --mix greedy=90,polite=5,idle=5";
     let options = options.replace("-c 100 ", "");
     let text = in_terminal(60, &format!("{urls} {options}"));
-    assert!(text.contains("/s  p50 ") && text.contains("shares  "), "{text}");
+    assert!(text.contains(" errors  Jain ") && text.contains("shares  "), "{text}");
     for line in text.split(['\n', '\r']) {
         let line = without_escapes(line);
         // The head names the URLs' server, however long its name is.

@@ -71,17 +71,23 @@ impl Live {
             return;
         }
         let page = Page::of(&io::stderr());
-        let line = page.shown(&self.line(progress, since));
-        let text =
-            if self.is_terminal { self.view(&page, line, &progress.shares) } else { line + "\n" };
+        let line = |room| page.shown(&self.line(progress, since, room));
+        let text = if self.is_terminal {
+            let room = width(&io::stderr()).unwrap_or(WIDTH_USUAL) - 1;
+            let line = line(room);
+            self.view(&page, line, &progress.shares)
+        } else {
+            line(usize::MAX) + "\n"
+        };
         self.write(&text);
         (self.shown, self.requests) = (progress.elapsed, 0);
         self.latency.clear();
     }
 
-    /// The rate, the latency, the errors and how fair the run has been so far.
+    /// The rate, the latency, the errors and how fair the run has been so far. In a narrow `room`, latencies are
+    /// left out: the errors and the fairness tell more.
     #[expect(clippy::cast_precision_loss, reason = "a line for people")]
-    fn line(&self, progress: &Progress, since: Duration) -> String {
+    fn line(&self, progress: &Progress, since: Duration, room: usize) -> String {
         let rate = whole(self.requests as f64 / since.as_secs_f64().max(1e-9));
         let elapsed = progress.elapsed.as_secs_f64();
         let warm_up = if progress.is_warm { "" } else { "warm-up  " };
@@ -89,9 +95,13 @@ impl Live {
         let index = jain(progress.shares.iter().copied())
             .map_or_else(String::new, |index| format!("  Jain {index:.3}"));
         let (name, errors) = (&self.name, thousands(self.errors));
-        format!(
-            "{name}{elapsed:5.1} s  {warm_up}{rate:>8}/s  p50 {p50}  p99 {p99}  {errors} errors{index}"
-        )
+        let begin = format!("{name}{elapsed:5.1} s  {warm_up}{rate:>8}/s");
+        let end = format!("  {errors} errors{index}");
+        let latencies = [format!("  p50 {p50}  p99 {p99}"), format!("  p99 {p99}"), String::new()];
+        let lines = latencies.map(|latencies| format!("{begin}{latencies}{end}"));
+        let [.., narrowest] = &lines;
+        let fits = |line: &&String| line.chars().count() <= room;
+        lines.iter().find(fits).unwrap_or(narrowest).clone()
     }
 
     /// The line above each client's share, both cut to the terminal.
@@ -127,5 +137,34 @@ impl Live {
     fn write(&self, text: &str) {
         // A terminal that has gone away misses nothing.
         let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_line_keeps_the_errors_and_the_fairness() {
+        let mut live = Live::new(false, Duration::from_secs(1));
+        (live.requests, live.errors) = (123_456, 1_234);
+        live.latency.record(1_230_000);
+        let progress = Progress {
+            elapsed: Duration::from_secs(5),
+            is_warm: true,
+            shares: vec![1, 1],
+            requests: 0,
+            errors: 0,
+            failed: 0,
+            latency: Histogram::default(),
+        };
+        let line = |room| live.line(&progress, Duration::from_secs(1), room);
+        for room in [usize::MAX, 119, 79, 59, 40] {
+            let line = line(room);
+            assert!(line.chars().count() <= room.max(50), "{line}");
+            assert!(line.ends_with("  1,234 errors  Jain 1.000"), "{line}");
+            assert_eq!(line.contains("p50"), room > 70, "{line}");
+            assert_eq!(line.contains("p99"), room > 55, "{line}");
+        }
     }
 }
