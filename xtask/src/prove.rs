@@ -1,11 +1,12 @@
-//! `cargo x prove`: the random tests of the boot, of templates, of a mount and of the server, at length. CI
-//! runs a few cases of each.
+//! `cargo x prove`: the random tests of the boot, of templates, of a mount and of the server, at length, and a
+//! comparison of `thruway trace` with strace. CI runs a few cases of each.
 
 mod cache;
 mod mount_freshness;
 mod mount_media;
 mod policy;
 mod queue;
+mod trace_counts;
 
 use std::path::Path;
 use std::process::Command;
@@ -57,6 +58,8 @@ enum Proof {
     Cache,
     /// A simulated server serves as if there were one queue for all workers
     Queue,
+    /// Usual commands make as many calls under `thruway trace` as under strace
+    TraceCounts,
 }
 
 impl Prove {
@@ -75,6 +78,9 @@ impl Prove {
         }
         if let Proof::Queue = self.what {
             return queue::run(root, self.cases, self.seed);
+        }
+        if let Proof::TraceCounts = self.what {
+            return trace_counts::prove(root);
         }
         crate::gem::build(root, self.ruby.as_ref(), PROOF_PROFILE)?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());

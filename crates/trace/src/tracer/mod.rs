@@ -51,6 +51,32 @@ pub(crate) struct TracerContext<'a> {
     pub(crate) with_stub: bool,
 }
 
+/// How often the tracer looks for room in a full ring of the stub. A recorder that gets a processor reads all rings
+/// in a fraction of that time.
+#[cfg(target_arch = "x86_64")]
+const ROOM_LOOKS: u32 = 100;
+/// The time between two looks for room in a ring.
+const ROOM_PAUSE: Duration = Duration::from_micros(200);
+
+#[cfg(target_arch = "x86_64")]
+impl TracerContext<'_> {
+    /// Waits a little until a ring has room. Until then each call of the thread would stop, on a busy machine for
+    /// thousands of calls. Returns whether there is room.
+    fn waits_for_room(&self, slot: Slot) -> bool {
+        for _ in 0..ROOM_LOOKS {
+            if self.rings.has_room(slot) {
+                return true;
+            }
+            if process::parent() != self.recorder {
+                return false;
+            }
+            self.doorbell.ring();
+            std::thread::sleep(ROOM_PAUSE);
+        }
+        false
+    }
+}
+
 /// The state of all traced threads.
 pub(crate) struct Tracer<'a> {
     context: TracerContext<'a>,
@@ -279,8 +305,7 @@ impl<'a> Tracer<'a> {
         let Some(base) = base else { return Ok(false) };
         match Injector::origin(base, back) {
             CallOrigin::Program if call.shape().is_some() && !rings.is_busy(slot) => {
-                if !rings.has_room(slot) {
-                    self.context.doorbell.ring();
+                if !self.context.waits_for_room(slot) {
                     self.close_without_recorder();
                     return Ok(false);
                 }
@@ -301,7 +326,12 @@ impl<'a> Tracer<'a> {
                 injector.restart(id)?;
                 Ok(true)
             }
-            CallOrigin::Program | CallOrigin::Stub => Ok(false),
+            CallOrigin::Stub => {
+                // The stub could not record this call. If that was for want of room, later calls have it again.
+                self.context.waits_for_room(slot);
+                Ok(false)
+            }
+            CallOrigin::Program => Ok(false),
         }
     }
 
@@ -363,7 +393,7 @@ impl<'a> Tracer<'a> {
                 return;
             }
             self.context.doorbell.ring();
-            std::thread::sleep(Duration::from_micros(200));
+            std::thread::sleep(ROOM_PAUSE);
         }
     }
 
