@@ -11,6 +11,8 @@ mod differential;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod flags;
+#[cfg(test)]
 mod freshness;
 #[cfg(test)]
 mod fstab;

@@ -4,9 +4,12 @@ use std::ffi::CStr;
 
 use crate::wire::{
     AccessIn, CopyFileRangeIn, CreateIn, FAllocateIn, FSyncIn, FlushIn, ForgetOne, GetAttrIn,
-    InitIn, InterruptIn, LSeekIn, LockIn, MkDirIn, MkNodIn, OpenIn, ReadIn, ReleaseIn, SetAttrIn,
-    SetXattrIn, StatxIn, Wire, WriteIn,
+    InitIn, InterruptIn, IoctlIn, LSeekIn, LockIn, MkDirIn, MkNodIn, OpenIn, ReadIn, ReleaseIn,
+    SetAttrIn, SetXattrIn, StatxIn, Wire, WriteIn,
 };
+
+/// The bit in the number of an `ioctl` that hands over data, as each one does that changes a file (`_IOC_WRITE`).
+const IOCTL_TAKES_DATA: u32 = 1 << 30;
 
 /// An operation. Names are single components without a slash.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +100,10 @@ pub enum Operation<'a> {
     },
     Access(AccessIn),
     FAllocate(FAllocateIn),
+    Ioctl {
+        with: IoctlIn,
+        input: &'a [u8],
+    },
     LSeek(LSeekIn),
     CopyFileRange {
         with: CopyFileRangeIn,
@@ -110,6 +117,9 @@ impl Operation<'_> {
     /// Whether it changes a file, its attributes or its names.
     #[must_use]
     pub fn is_change(&self) -> bool {
+        if let Self::Ioctl { with, .. } = self {
+            return with.command & IOCTL_TAKES_DATA != 0;
+        }
         matches!(
             self,
             Self::SetAttr(_)

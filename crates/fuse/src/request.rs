@@ -6,7 +6,7 @@ use std::fmt;
 use crate::operation::{Forgets, Operation};
 use crate::wire::{
     BatchForgetIn, EXTENSION_GROUPS, ExtensionHeader, ForgetIn, ForgetOne, GetXattrIn, InHeader,
-    LinkIn, Rename2In, RenameIn, SetXattrIn, Wire, WriteIn, opcode,
+    IoctlIn, LinkIn, Rename2In, RenameIn, SetXattrIn, Wire, WriteIn, opcode,
 };
 
 /// The bytes of one request as they arrived.
@@ -204,6 +204,7 @@ impl<'a> Rest<'a> {
             opcode::RELEASEDIR => self.argument().map(Operation::ReleaseDir),
             opcode::FSYNCDIR => self.argument().map(Operation::FSyncDir),
             opcode::FALLOCATE => self.argument().map(Operation::FAllocate),
+            opcode::IOCTL => self.ioctl(),
             opcode::LSEEK => self.argument().map(Operation::LSeek),
             opcode::GETLK => self.argument().map(Operation::GetLock),
             opcode::SETLK => self.lock(false),
@@ -273,6 +274,11 @@ impl<'a> Rest<'a> {
     fn write(&mut self) -> Option<Operation<'a>> {
         let with: WriteIn = self.argument()?;
         Some(Operation::Write { with, data: self.data(with.size)? })
+    }
+
+    fn ioctl(&mut self) -> Option<Operation<'a>> {
+        let with: IoctlIn = self.argument()?;
+        Some(Operation::Ioctl { with, input: self.data(with.input_size)? })
     }
 
     fn lock(&mut self, wait: bool) -> Option<Operation<'a>> {

@@ -113,6 +113,8 @@ mod tests {
             (LockIn::SIZE, 48),
             (InitOut::SIZE, 64),
             (FAllocateIn::SIZE, 32),
+            (IoctlIn::SIZE, 32),
+            (IoctlOut::SIZE, 16),
             (CopyFileRangeIn::SIZE, 56),
             (DirEntry::SIZE, 24),
             (InvalidateInode::SIZE, 24),

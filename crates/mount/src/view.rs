@@ -25,6 +25,7 @@ mod deferred;
 mod dispatch;
 mod entries;
 mod error_counts;
+mod file_flags;
 mod files;
 mod folder;
 mod folders;

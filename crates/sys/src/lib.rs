@@ -19,6 +19,8 @@ pub mod epoll;
 #[cfg(target_os = "linux")]
 pub mod fanotify;
 #[cfg(target_os = "linux")]
+pub mod file_flags;
+#[cfg(target_os = "linux")]
 pub mod fuse;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod fuse_ring;

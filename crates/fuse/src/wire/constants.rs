@@ -53,6 +53,11 @@ constants! {
         /// The kernel moves data to and from the backing file.
         PASSTHROUGH = 1 << 7,
     }
+    /// Flags of an `ioctl`. The others tell of 32-bit programs.
+    ioctl_flag: u32 {
+        /// The inode is a folder.
+        FOLDER = 1 << 4,
+    }
     /// Flags of an open.
     open_in_flag: u32 {
         /// Clear setuid and setgid.

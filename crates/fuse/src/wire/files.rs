@@ -133,6 +133,32 @@ structures! {
         /// Always zero.
         padding: u32,
     }
+    /// An operation of `ioctl(2)`.
+    IoctlIn {
+        /// The open file.
+        handle: u64,
+        /// Bits of [`ioctl_flag`](super::ioctl_flag).
+        flags: u32,
+        /// The number of the operation.
+        command: u32,
+        /// The caller's argument.
+        argument: u64,
+        /// How many bytes follow.
+        input_size: u32,
+        /// How many bytes follow the reply's structure.
+        output_size: u32,
+    }
+    /// The result of `ioctl(2)`.
+    IoctlOut {
+        /// The result of the call, or a negative errno.
+        result: i32,
+        /// Whether to ask again with other memory; zero for no.
+        flags: u32,
+        /// Always zero.
+        input_pieces: u32,
+        /// Always zero.
+        output_pieces: u32,
+    }
     /// Looks for data or a hole.
     LSeekIn {
         /// The open file.

@@ -101,6 +101,7 @@ impl AccessControl {
                 | Operation::SetAttr(_)
                 | Operation::SetXattr { .. }
                 | Operation::RemoveXattr { .. }
+                | Operation::Ioctl { .. }
                 | Operation::Unlink { .. }
                 | Operation::Rename { .. }
                 | Operation::Link { .. }
@@ -134,6 +135,9 @@ impl AccessControl {
                 if cuts { self.check_partial_change(caller, id) } else { Ok(()) }
             }
             Operation::SetXattr { .. } | Operation::RemoveXattr { .. } => {
+                check(Target::Inode(id), WRITES)
+            }
+            Operation::Ioctl { .. } if request.operation.is_change() => {
                 check(Target::Inode(id), WRITES)
             }
             Operation::GetXattr { name, .. } if is_content(name.to_bytes()) => {

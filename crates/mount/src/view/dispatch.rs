@@ -9,7 +9,8 @@ use super::context::Context;
 use super::state::View;
 use super::walks::NameGuard;
 use super::{
-    attributes, create, data, listing, location, locking, lookup, names, open, statfs, xattr,
+    attributes, create, data, file_flags, listing, location, locking, lookup, names, open, statfs,
+    xattr,
 };
 use crate::actor::Actor;
 use crate::inodes::InodeId;
@@ -145,6 +146,7 @@ fn dispatch(cx: &mut Context<'_>, sender: &Arc<dyn ReplySender>) -> Result<Outco
         Operation::RemoveXattr { name } => xattr::removexattr(cx, name),
         Operation::GetLock(with) => locking::getlk(cx, &with),
         Operation::FAllocate(with) => data::fallocate(cx, &with),
+        Operation::Ioctl { with, input } => file_flags::ioctl(cx, &with, input),
         Operation::LSeek(with) => data::lseek(cx, &with),
         Operation::CopyFileRange { with, long } => data::copy_file_range(cx, &with, long),
         Operation::Init(..) | Operation::Access(_) | Operation::Other(_) => Err(Errno::NOSYS),
