@@ -90,6 +90,8 @@ class MetricsTest < Minitest::Test
     start_with_metrics("-w", "1", "-t", "1", "--cache", "4M")
     text = ask("/metrics").body
     said = DOCUMENT.scan(/^\| `(\w+)` \| (gauge|counter|untyped|histogram) \| ([^|]*)\|/)
+    # The tests of automatic certificates look at these: an authority belongs to them.
+    said.reject! { |name, *| name.start_with?("thruway_certificate_") }
     told = text.scan(/^# TYPE (\w+) (\w+)$/)
     assert_equal told.sort, said.map { |name, type, _| [name, type] }.sort
     said.each do |name, type, labels|

@@ -15,6 +15,7 @@
 pub(crate) mod array;
 pub(crate) mod block;
 pub(crate) mod call;
+pub(crate) mod collector;
 pub(crate) mod constants;
 pub(crate) mod data_type;
 pub(crate) mod define;

@@ -11,6 +11,7 @@ use super::options::Options;
 use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::sender::{self, Sender};
 use super::{fibers, process, sockets, worker_group};
+use crate::ruby::collector::without_collection;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{
     Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise, thread,
@@ -61,9 +62,11 @@ fn create(ruby: Protected, class: VALUE, server: VALUE, options: VALUE) -> VALUE
 
 fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALUE, RString> {
     let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
-    let engine =
-        options.build(gvl, server).map_err(|error| RString::binary(gvl, error.as_bytes()))?;
-    Ok(TYPE.wrap(gvl, class, engine))
+    // Until an object owns the engine, nothing marks the objects that the engine keeps.
+    let engine = without_collection(gvl, || {
+        options.build(gvl, server).map(|engine| TYPE.wrap(gvl, class, engine))
+    });
+    engine.map_err(|error| RString::binary(gvl, error.as_bytes()))
 }
 
 /// `Engine.listen(uri)`: returns an Array of each listener's descriptor and address. After a failure, returns nil, a
