@@ -4,6 +4,7 @@
 //! Time does not pass. A response is stale by its `Age`, which is far from every lifetime.
 
 use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
 
 use thruway_cache::Limits;
 use thruway_testing::{Random, setting};
@@ -135,7 +136,7 @@ impl Handler for Application {
 
 /// A client with a request that has no response yet.
 struct Client {
-    stream: TcpStream,
+    stream: UnixStream,
     pending: Option<usize>,
     got: Vec<u8>,
 }
@@ -158,16 +159,16 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
-        let listener = Listener::new(&address.into()).unwrap();
-        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        // A port of TCP stays taken for a minute after each connection, which 100,000 sequences would not bear.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = Listener::new(&Address::Unix { path: path.clone() }.into()).unwrap();
         let cache = Some(Limits { bytes_max: 1 << 20, item_bytes_max: 1 << 16 });
         let settings = Settings { cache, ..Settings::default() };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
         let client = |_| {
-            let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let stream = UnixStream::connect(&path).unwrap();
             stream.set_nonblocking(true).unwrap();
-            stream.set_nodelay(true).unwrap();
             Client { stream, pending: None, got: Vec::new() }
         };
         Self {
