@@ -20,8 +20,8 @@ const PAIRS_MAX: u32 = 5;
 /// The calls and the failures of each system call.
 type Counts = BTreeMap<String, (u64, u64)>;
 
-/// What one run under `thruway trace` counted.
-struct Traced {
+/// The counts of one run under `thruway trace`.
+struct TracedRun {
     counts: Counts,
     calls: u64,
     stops: u64,
@@ -48,7 +48,7 @@ pub(super) fn prove(root: &Path) -> Result<(), String> {
             continue;
         }
         match place.compare(command)? {
-            Ok(Traced { calls, stops, .. }) => {
+            Ok(TracedRun { calls, stops, .. }) => {
                 println!("{calls:>9} calls  {stops:>7} stops  equal  {command}");
                 equal += 1;
             }
@@ -72,7 +72,7 @@ impl Place<'_> {
     }
 
     /// Runs a command under both until one pair of runs is equal. The error is the difference of the last pair.
-    fn compare(&self, command: &str) -> Result<Result<Traced, String>, String> {
+    fn compare(&self, command: &str) -> Result<Result<TracedRun, String>, String> {
         // Caches are then as they stay.
         let _ = self.run(&mut Command::new("sh"), command);
         let mut difference = String::new();
@@ -98,7 +98,7 @@ impl Place<'_> {
         Ok(parsed(&log))
     }
 
-    fn trace(&self, command: &str) -> Result<Traced, String> {
+    fn trace(&self, command: &str) -> Result<TracedRun, String> {
         let report = self.folder.path().join("report");
         let mut trace = Command::new(&self.thruway);
         trace.args(["trace", "--quiet", &format!("--json={}", report.display()), "--", "sh"]);
@@ -135,7 +135,7 @@ fn parsed(log: &str) -> Counts {
     counts
 }
 
-fn traced(report: &str) -> Option<Traced> {
+fn traced(report: &str) -> Option<TracedRun> {
     let lines: Vec<Value> =
         report.lines().map(|line| serde_json::from_str(line).ok()).collect::<Option<_>>()?;
     let totals = lines.first()?;
@@ -146,7 +146,7 @@ fn traced(report: &str) -> Option<Traced> {
         Some((line["call"].as_str()?.to_owned(), (calls, failed)))
     };
     let counts = lines.iter().filter(is_counted).map(count).collect::<Option<_>>()?;
-    Some(Traced { counts, calls: totals["calls"].as_u64()?, stops: totals["stops"].as_u64()? })
+    Some(TracedRun { counts, calls: totals["calls"].as_u64()?, stops: totals["stops"].as_u64()? })
 }
 
 /// The first call whose counts differ.

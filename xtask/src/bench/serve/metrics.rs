@@ -7,29 +7,20 @@ use super::server::{Program, Server};
 use crate::bench::context::BenchContext;
 use crate::bench::table::{Table, at_least};
 
-static WITHOUT: Server = server(
+static WITHOUT: Server = Server::for_rack(
     "thruway",
+    Program::Ours,
     "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production",
+    "",
 );
 
-static WITH: Server = server(
+static WITH: Server = Server::for_rack(
     "thruway, `--metrics`",
+    Program::Ours,
     "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production \
      --metrics unix://{run}/metrics",
+    "",
 );
-
-const fn server(name: &'static str, rack: &'static str) -> Server {
-    Server {
-        name,
-        program: Program::Ours,
-        tells_version: false,
-        is_secure: false,
-        rack: Some(rack),
-        sendfile: None,
-        folder: None,
-        config: "",
-    }
-}
 
 /// The short application with one worker, whose processor is the limit.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {

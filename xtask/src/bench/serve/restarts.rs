@@ -42,21 +42,21 @@ struct Kind {
 static KINDS: [Kind; 3] = [
     Kind {
         name: "hot",
-        server: server("thruway", Program::Ours, OURS, ""),
+        server: Server::for_rack("thruway", Program::Ours, OURS, ""),
         signal: Signal::USR2,
         ended: "hot restart: done",
         by_worker: false,
     },
     Kind {
         name: "phased",
-        server: server("thruway", Program::Ours, OURS, "preload_app! false\n"),
+        server: Server::for_rack("thruway", Program::Ours, OURS, "preload_app! false\n"),
         signal: Signal::USR1,
         ended: "phased restart: done",
         by_worker: false,
     },
     Kind {
         name: "phased",
-        server: server("Puma 8", Program::Peer("puma8"), PUMA, "preload_app! false\n"),
+        server: Server::for_rack("Puma 8", Program::Peer("puma8"), PUMA, "preload_app! false\n"),
         signal: Signal::USR1,
         ended: ") booted in ",
         by_worker: true,
@@ -68,24 +68,6 @@ const OURS: &str = "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threa
 
 const PUMA: &str = "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production \
     -C {run}/config {app}/config.ru";
-
-const fn server(
-    name: &'static str,
-    program: Program,
-    rack: &'static str,
-    config: &'static str,
-) -> Server {
-    Server {
-        name,
-        program,
-        tells_version: false,
-        is_secure: false,
-        rack: Some(rack),
-        sendfile: None,
-        folder: None,
-        config,
-    }
-}
 
 /// The requests of clients before and during restarts.
 struct RestartRuns {

@@ -207,6 +207,25 @@ impl App {
 }
 
 impl Server {
+    /// A server for Rack applications alone.
+    pub(crate) const fn for_rack(
+        name: &'static str,
+        program: Program,
+        rack: &'static str,
+        config: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            program,
+            tells_version: false,
+            is_secure: false,
+            rack: Some(rack),
+            sendfile: None,
+            folder: None,
+            config,
+        }
+    }
+
     /// The arguments that start it with `app`; `None` if it does not serve such.
     pub(crate) fn arguments(&self, app: App) -> Option<&'static str> {
         match app {

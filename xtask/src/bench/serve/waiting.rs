@@ -15,14 +15,14 @@ const SHORT_RATE: u32 = 20;
 /// How many times longer than the context's seconds the mix takes: a stream alone takes five seconds.
 const MIX_TIMES: f64 = 3.0;
 
-static FIBERS: Server = server(
+static FIBERS: Server = Server::for_rack(
     "thruway, `--fibers`",
     Program::Ours,
     "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production --fibers 1000",
     "",
 );
 
-static WAITING_THREADS: Server = server(
+static WAITING_THREADS: Server = Server::for_rack(
     "thruway, `--waiting-threads`",
     Program::Ours,
     "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production \
@@ -30,31 +30,13 @@ static WAITING_THREADS: Server = server(
     "",
 );
 
-static IO_THREADS: Server = server(
+static IO_THREADS: Server = Server::for_rack(
     "Puma, `max_io_threads`",
     Program::Installed("puma"),
     "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production -C {run}/config \
      {app}/config.ru",
     "max_io_threads 128\n",
 );
-
-const fn server(
-    name: &'static str,
-    program: Program,
-    rack: &'static str,
-    config: &'static str,
-) -> Server {
-    Server {
-        name,
-        program,
-        tells_version: false,
-        is_secure: false,
-        rack: Some(rack),
-        sendfile: None,
-        folder: None,
-        config,
-    }
-}
 
 /// All Rack servers as they are, and those that have ways to wait once more in each of them.
 fn contenders<'a>(arena: &'a Arena<'_>, modes: &'a [Contender]) -> Vec<&'a Contender> {

@@ -72,7 +72,7 @@ const POLICIES: [Policy; 13] = [
 
 /// A request as the application, or the model, sees it.
 #[derive(Debug, Clone)]
-struct Asked {
+struct ModelRequest {
     id: usize,
     /// The step at which it was sent, or reached the application.
     step: usize,
@@ -87,10 +87,10 @@ struct Asked {
     floor: usize,
 }
 
-/// What the application has said: a response, or that a stored one is still right.
+/// The answer of the application: a response, or a 304 for a stored one.
 #[derive(Debug, Clone)]
-struct Statement {
-    asked: Asked,
+struct OriginResponse {
+    asked: ModelRequest,
     policy: Policy,
     age_s: u32,
     has_set_cookie: bool,
@@ -100,18 +100,18 @@ struct Statement {
 }
 
 /// A request that waits in the application.
-struct Waiting {
+struct PendingRequest {
     ticket: Ticket,
     constraints: ResponseConstraints,
-    asked: Asked,
+    asked: ModelRequest,
 }
 
 /// An application that answers when it is told to.
 struct Application {
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingRequest>,
     step: usize,
     /// The requests that clients have sent, by their numbers.
-    sent: Vec<Asked>,
+    sent: Vec<ModelRequest>,
 }
 
 impl Handler for Application {
@@ -122,7 +122,7 @@ impl Handler for Application {
             found.map(|(_, value)| String::from_utf8(value.to_vec()).unwrap())
         };
         let id: usize = field("x-id").unwrap().parse().unwrap();
-        let asked = Asked {
+        let asked = ModelRequest {
             step: self.step,
             if_none_match: field("if-none-match"),
             // A background request may be a GET for a HEAD.
@@ -130,7 +130,7 @@ impl Handler for Application {
             ..self.sent[id].clone()
         };
         let constraints = exchange.constraints();
-        self.waiting.push(Waiting { ticket: exchange.defer(), constraints, asked });
+        self.waiting.push(PendingRequest { ticket: exchange.defer(), constraints, asked });
     }
 }
 
@@ -151,7 +151,7 @@ struct Simulation {
     /// The version of each page at its last invalidation, and the step of that.
     floors: [usize; PATHS.len()],
     invalidated: [usize; PATHS.len()],
-    made: Vec<Statement>,
+    made: Vec<OriginResponse>,
     /// The requests whose applications have failed, by their numbers.
     failed: HashMap<usize, u16>,
     hits: usize,
@@ -234,7 +234,7 @@ impl Simulation {
         };
         let language = LANGUAGES[self.random.below(LANGUAGES.len())];
         let known = self.versions[path] - self.random.below(2).min(self.versions[path]);
-        let asked = Asked {
+        let asked = ModelRequest {
             id: self.application.sent.len(),
             step: self.application.step,
             method: match self.random.below(12) {
@@ -281,7 +281,8 @@ impl Simulation {
             return;
         }
         let at = self.random.below(self.application.waiting.len());
-        let Waiting { ticket, constraints, asked } = self.application.waiting.swap_remove(at);
+        let PendingRequest { ticket, constraints, asked } =
+            self.application.waiting.swap_remove(at);
         let path = asked.path;
         let mut status = [200, 200, 200, 200, 200, 200, 404, 500][self.random.below(8)];
         if asked.method == "POST" && status < 400 {
@@ -307,7 +308,7 @@ impl Simulation {
             304 => String::new(),
             _ => format!("{number} {path} {}", "x".repeat(length)),
         };
-        let statement = Statement {
+        let statement = OriginResponse {
             policy,
             age_s,
             has_set_cookie: self.happens(10),
@@ -326,7 +327,7 @@ impl Simulation {
         constraints: ResponseConstraints,
         number: usize,
         tag: &str,
-        said: &Statement,
+        said: &OriginResponse,
     ) {
         let mut head = Vec::new();
         let mut fields = ResponseHead::new(&mut head, said.status);
@@ -396,7 +397,7 @@ impl Simulation {
                 continue;
             };
             let asked = self.application.sent[id].clone();
-            if let Some(response) = Received::take(&mut client.got, asked.method == "HEAD") {
+            if let Some(response) = ClientResponse::take(&mut client.got, asked.method == "HEAD") {
                 client.pending = None;
                 self.check(&asked, &response);
             }
@@ -404,7 +405,7 @@ impl Simulation {
     }
 
     /// Checks that the model allows a response.
-    fn check(&mut self, asked: &Asked, got: &Received) {
+    fn check(&mut self, asked: &ModelRequest, got: &ClientResponse) {
         let number = |name: &str| got.field(name).map(|text| text.parse::<usize>().unwrap());
         let wrong = |why: &str| -> ! { panic!("{why}: {asked:?}\n{got:?}") };
         if got.status == 304 {
@@ -473,7 +474,7 @@ impl Simulation {
     }
 
     /// The step of the page's last invalidation that precedes a request.
-    fn invalidated_before(&self, asked: &Asked) -> usize {
+    fn invalidated_before(&self, asked: &ModelRequest) -> usize {
         let step = self.invalidated[asked.path];
         if step <= asked.step { step } else { 0 }
     }
@@ -483,20 +484,20 @@ impl Simulation {
 struct SimulationRules;
 
 impl SimulationRules {
-    fn differ(made: &Statement, asked: &Asked) -> bool {
+    fn differ(made: &OriginResponse, asked: &ModelRequest) -> bool {
         Simulation::varies(asked.path) && made.asked.language != asked.language
     }
 }
 
 /// A response as a client gets it.
 #[derive(Debug)]
-struct Received {
+struct ClientResponse {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Received {
+impl ClientResponse {
     /// Takes a whole response out of what has come.
     fn take(got: &mut Vec<u8>, is_head: bool) -> Option<Self> {
         let end = got.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
