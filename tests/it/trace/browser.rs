@@ -45,6 +45,7 @@ fn the_page_works_in_a_browser() {
     assert!(browser.value("document.querySelectorAll('#time rect').length").as_u64() > Some(1));
 
     // Into the treemap, until it shows one of our folders.
+    let way = place.path().join("tools/one").display().to_string();
     for _ in 0..10 {
         if browser
             .value("document.querySelector('#filter').value")
@@ -53,12 +54,13 @@ fn the_page_works_in_a_browser() {
         {
             break;
         }
-        let cell = browser.value(
-            "(() => { const cells = [...document.querySelectorAll('#map .cell')]; \
-             const cell = cells.findLast((cell) => /tools\\/one$/.test(cell.title.split('\\n')[0])) ?? \
-               cells.findLast((cell) => /tools$/.test(cell.title.split('\\n')[0])) ?? cells[0]; \
-             return cell.dataset.folder; })()",
-        );
+        // Its folders are drawn as soon as the window has a size.
+        browser.wait_for("document.querySelector('#map .cell') !== null");
+        let cell = browser.value(&format!(
+            "(() => {{ const way = '{way}/'; const leads = (cell) => \
+             way.startsWith(cell.title.split('\\n')[0].replace(/\\/$/, '') + '/'); \
+             return [...document.querySelectorAll('#map .cell')].findLast(leads).dataset.folder; }})()"
+        ));
         browser.click(&format!(".cell[data-folder=\"{}\"]", cell.as_str().expect("a folder")));
     }
     let names = browser.value(NAMES);
