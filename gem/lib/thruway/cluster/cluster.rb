@@ -119,7 +119,7 @@ module Thruway
       slot
     end
 
-    # Whether a worker boots, and none could become the template before it serves.
+    # Whether no worker can become the template yet, and one is booting.
     def awaits_candidate?
       able_slots.empty? && @slots.any? { |slot| slot.current && !slot.ready? }
     end

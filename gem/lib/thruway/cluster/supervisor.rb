@@ -130,8 +130,8 @@ module Thruway
       announce if @announce && @cluster.ready? && !@rollout.active?
     end
 
-    # Whether an order is in progress, which further orders wait for. A refork begins when a worker
-    # serves that can become the template.
+    # Whether an order is in progress, which further orders wait for. A refork itself waits while
+    # the only workers that could become the template are booting.
     def busy?
       @rollout.active? || @trial || @candidate_pid ||
         (@orders.first == :refork && @cluster.awaits_candidate?)

@@ -3,8 +3,8 @@
 use super::gvl::Gvl;
 use super::immediate::is_true;
 
-/// Returns the result of `work`, during which no garbage is collected. So `work` may hold objects where the collector
-/// does not look, such as in a value that no object owns yet. `work` does not raise.
+/// Runs `work` with the garbage collector disabled, and returns its result. Meanwhile, objects may be kept where the
+/// collector does not look for them, such as in a Rust value that no Ruby object owns yet. `work` must not raise.
 pub(crate) fn without_collection<T>(_: Gvl, work: impl FnOnce() -> T) -> T {
     // SAFETY: the lock is held.
     let was_off = is_true(unsafe { rb_sys::rb_gc_disable() });

@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
 //! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining methods), [`data_type`],
-//! [`block`], [`raise`], [`ractor`], [`fiber`], [`io_buffer`], [`event`].
+//! [`collector`], [`block`], [`raise`], [`ractor`], [`fiber`], [`io_buffer`], [`event`].
 
 pub(crate) mod array;
 pub(crate) mod block;

@@ -62,7 +62,7 @@ fn create(ruby: Protected, class: VALUE, server: VALUE, options: VALUE) -> VALUE
 
 fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALUE, RString> {
     let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
-    // Until an object owns the engine, nothing marks the objects that the engine keeps.
+    // The collector finds the objects that an engine keeps only once a Ruby object owns the engine.
     let engine = without_collection(gvl, || {
         options.build(gvl, server).map(|engine| TYPE.wrap(gvl, class, engine))
     });
