@@ -416,6 +416,44 @@ mod tests {
     }
 
     #[test]
+    fn a_superseded_leader_that_waits_lets_another_thread_start() {
+        check(|| {
+            let limits = Limits { threads_min: 1, threads_max: 1, io_max: 0, waiting_max: 2 };
+            let shared = SharedRoles::new(Silent, (), limits);
+            let leadership = Leadership::default();
+            let activities = [Activity::new(), Activity::new(), Activity::new()];
+            let order_behind_blocked_leader = || {
+                shared.load.note_blocked();
+                shared.set_awaited(true);
+                let is_wanted = shared.wants_successor();
+                shared.call_successor();
+                shared.arrive();
+                is_wanted
+            };
+            let _ = leadership.role(&shared, 0, 10);
+            leadership.enter_application(&shared, &activities[0], true);
+            assert!(order_behind_blocked_leader());
+            // The leader has got the interpreter lock back when the ordered thread looks.
+            shared.note_long_call(shared.calls());
+            let Decision::Look(look) = leadership.role(&shared, 1, 11) else {
+                panic!("a thread leads");
+            };
+            let role = leadership.role_after_look(&shared, 1, 11, look, false);
+            assert_eq!(role, Some(Role::Lead));
+            leadership.enter_application(&shared, &activities[1], true);
+            assert!(order_behind_blocked_leader());
+            assert_eq!(shared.threads(), 3, "two of them wait, one computes or waits");
+            let Decision::Look(look) = leadership.role(&shared, 2, 12) else {
+                panic!("a thread leads");
+            };
+            assert_eq!(leadership.role_after_look(&shared, 2, 12, look, true), Some(Role::Lead));
+            leadership.enter_application(&shared, &activities[2], true);
+            assert!(!order_behind_blocked_leader());
+            assert_eq!(shared.threads(), 3, "no more are allowed");
+        });
+    }
+
+    #[test]
     fn a_limit_is_noted_once_all_threads_wait_and_none_may_start() {
         let test = || {
             let limits = Limits { threads_min: 1, threads_max: 1, io_max: 0, waiting_max: 1 };

@@ -63,6 +63,9 @@ pub struct Load<O> {
     computing: AtomicU32,
     /// Threads that were superseded while they computed, where Ruby reports nothing: each counts until it is back.
     superseded: AtomicU32,
+    /// Those of them that led: it is unknown whether they still compute. The others go on beside a leader, for the
+    /// length of a fiber's turn.
+    superseded_leaders: AtomicU32,
     /// Whether Ruby reports when a thread releases the lock.
     is_reported: AtomicBool,
 }
@@ -76,6 +79,7 @@ impl<O: LoadObserver> Load<O> {
             in_application: AtomicU32::new(0),
             computing: AtomicU32::new(0),
             superseded: AtomicU32::new(0),
+            superseded_leaders: AtomicU32::new(0),
             is_reported: AtomicBool::new(false),
         }
     }
@@ -134,7 +138,7 @@ impl<O: LoadObserver> Load<O> {
     /// The calling thread is back from [`enter_beside`](Self::enter_beside).
     pub(crate) fn leave_beside(&self, thread: &Activity) {
         self.leave(thread, false);
-        self.forget_superseded();
+        self.forget_beside();
     }
 
     /// Whether it is unknown if the leader computes.
@@ -154,11 +158,20 @@ impl<O: LoadObserver> Load<O> {
         if !self.is_reported() {
             self.superseded.fetch_add(1, Ordering::SeqCst);
             self.set_computing(0);
+            // Last here and first on return: no thread counts as one that waits and is not in the application.
+            self.superseded_leaders.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// A superseded thread is back. The leader may be in the application or not.
+    /// A superseded leader is back. The new one may be in the application or not.
     pub(crate) fn forget_superseded(&self) {
+        if !self.is_reported() {
+            self.superseded_leaders.fetch_sub(1, Ordering::SeqCst);
+            self.forget_beside();
+        }
+    }
+
+    fn forget_beside(&self) {
         if !self.is_reported() {
             self.superseded.fetch_sub(1, Ordering::SeqCst);
             self.computing.fetch_sub(1, Ordering::SeqCst);
@@ -190,14 +203,19 @@ impl<O: LoadObserver> Load<O> {
         self.computing.load(Ordering::SeqCst)
     }
 
-    /// Threads that wait in the application, for anything but the lock.
+    /// Threads that wait in the application, for anything but the lock; superseded leaders, where it is unknown whether
+    /// they wait, included.
     pub(crate) fn waiting(&self) -> u32 {
-        self.in_application.load(Ordering::SeqCst).saturating_sub(self.computing())
+        self.count_waiting(self.computing())
     }
 
     /// The same, with a leader that may wait where that is unknown.
     pub(crate) fn maybe_waiting(&self) -> u32 {
-        let computing = if self.is_unsure() { self.superseded() } else { self.computing() };
+        self.count_waiting(if self.is_unsure() { self.superseded() } else { self.computing() })
+    }
+
+    fn count_waiting(&self, computing: u32) -> u32 {
+        let computing = computing.saturating_sub(self.superseded_leaders.load(Ordering::SeqCst));
         self.in_application.load(Ordering::SeqCst).saturating_sub(computing)
     }
 
@@ -283,9 +301,12 @@ mod tests {
         check(|| {
             let (load, thread) = (Load::new(()), Activity::new());
             load.enter(&thread);
+            assert_eq!((load.waiting(), load.maybe_waiting()), (0, 1));
             load.note_superseded();
             assert_eq!((load.computing(), load.is_unsure()), (1, false));
+            assert_eq!(load.waiting(), 1, "it may have begun to wait");
             load.enter(&thread);
+            assert_eq!((load.waiting(), load.maybe_waiting()), (1, 2));
             assert_eq!((load.computing(), load.is_unsure()), (2, true));
             load.note_blocked();
             assert_eq!((load.computing(), load.is_unsure()), (1, false));
@@ -295,8 +316,9 @@ mod tests {
             load.forget_superseded();
             load.leave(&thread, false);
             assert_eq!((load.computing(), load.is_unsure()), (1, true), "the new leader computes");
+            assert_eq!((load.waiting(), load.maybe_waiting()), (0, 1));
             load.leave(&thread, true);
-            assert_eq!(load.computing(), 0);
+            assert_eq!((load.computing(), load.waiting()), (0, 0));
         });
     }
 }
