@@ -34,6 +34,12 @@ fn the_live_page_shows_clients_and_workers_wherever_it_is_read() {
     assert_eq!(browser.value(slowest), 3);
     browser.wait_for("/^2 of 2 workers serve/.test(document.querySelector('#state').textContent)");
 
+    // A second look at the server makes lines of the points.
+    let lines = "[...document.querySelectorAll('#inside polyline')]\
+                 .map((line) => line.getAttribute('points').split(' ').length)";
+    browser.wait_for(&format!("{lines}.every((points) => points >= 2)"));
+    assert_eq!(browser.value(&format!("{lines}.length")), 3);
+
     for (width, height) in [(320, 640), (390, 844), (1200, 900)] {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": true });
