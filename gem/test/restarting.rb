@@ -11,7 +11,7 @@ module Restarting
     raise "it does not boot" if File.exist?("broken")
     version = File.read("version")
     run ->(env) {
-      sleep 0.3 if env["PATH_INFO"] == "/slow"
+      File.write("slow", "") && sleep(0.3) if env["PATH_INFO"] == "/slow"
       [200, {}, ["#{version} #{Process.pid}"]]
     }
   RUBY
@@ -83,8 +83,13 @@ module Restarting
     return restart_alone(pid, to) unless name
 
     logged("#{name}: done") { Process.kill(signal, pid) }
-    # A worker that has been told to go may take one more connection before it hears of that.
-    eventually { Array.new(5) { get.body }.all? { |body| body.start_with?(to) } } if to
+    await_version(to) if to
+  end
+
+  # Waits until new connections reach that version. After a hot restart, a worker of the server
+  # before may accept one more until it has heard that it is to go.
+  def await_version(version)
+    eventually { Array.new(5) { get.body }.all? { |body| body.start_with?(version) } }
   end
 
   # A server of one process says nothing: it is there, or it would not answer.

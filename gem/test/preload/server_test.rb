@@ -2,7 +2,7 @@
 
 require "net/http"
 require "preloading"
-require "socket"
+require "ports"
 
 # A server is a command too: it listens in the fork, and ends as always.
 class PreloadServerTest < Minitest::Test
@@ -22,7 +22,7 @@ class PreloadServerTest < Minitest::Test
 
   # Starts a server, and answers with the status of a page and how the server ended.
   def serve(made)
-    port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+    port = Ports.free_port
     words = %W[run --preload -- bin/rails server -b 127.0.0.1 -p #{port}]
     streams = { in: File::NULL, out: File::NULL, err: File::NULL }
     server = spawn(made.environment, THRUWAY, *words, chdir: made.folder, **streams)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../commands"
+require_relative "../ports"
 
 # `Capybara.server = :thruway`, in a process of its own that stands for a run of system tests.
 class CapybaraTest < Minitest::Test
@@ -28,7 +29,7 @@ class CapybaraTest < Minitest::Test
       raise "boom" if env["PATH_INFO"] == "/boom"
       [200, {}, [env["SERVER_PORT"], " ", env["rack.url_scheme"]]]
     end
-    port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+    port = Integer(ENV.fetch("TEST_PORT"))
     serve = lambda do |**options|
       Thread.new { Capybara.servers[:thruway].call(app, port, "127.0.0.1", **options) }
     end
@@ -43,7 +44,8 @@ class CapybaraTest < Minitest::Test
   def run_tests(script)
     write("stand-ins/capybara.rb", STAND_IN) unless IS_INSTALLED
     write("config/puma.rb", "raise 'read'")
-    Open3.capture3({ "WEB_CONCURRENCY" => "3" }, "timeout", PATIENCE_SECONDS.to_s, "ruby", "-w",
+    variables = { "WEB_CONCURRENCY" => "3", "TEST_PORT" => Ports.free_port.to_s }
+    Open3.capture3(variables, "timeout", PATIENCE_SECONDS.to_s, "ruby", "-w",
                    "-I#{@folder}/stand-ins", "-I#{LIBRARY}", "-I#{EXTENSION}", "-e",
                    BEGINNING + script, chdir: @folder)
   end
@@ -66,9 +68,13 @@ class CapybaraTest < Minitest::Test
 
   def test_it_says_what_it_does
     out, said, status = run_tests(<<~'RUBY')
+      texts = Queue.new
+      $stdout.define_singleton_method(:write) { |*all| super(*all).tap { texts << all.join } }
       serve.call(Verbose: true)
       get.call("/seen")
       get.call("/boom")
+      # A line is written after its response.
+      nil until texts.pop.include?("GET /seen")
     RUBY
     assert_match(/\ACapybara starting Thruway...\n\* Version .*\n\* Listening on http:/, out)
     assert_includes out, "GET /seen"

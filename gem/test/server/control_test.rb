@@ -3,6 +3,7 @@
 require "json"
 
 require_relative "../commands"
+require_relative "../ports"
 
 # The control application, and `thruway ctl`.
 class ControlTest < Minitest::Test
@@ -57,7 +58,7 @@ class ControlTest < Minitest::Test
 
   # Nothing listens at the authority's port, so the agent reports that.
   def test_statistics_have_the_certificates_that_an_agent_keeps
-    closed = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+    closed = Ports.free_port
     words = "acme_domain 'a.example'\nacme_directory 'https://127.0.0.1:#{closed}/dir'\n" \
             "acme_storage #{File.join(@folder, "keys").inspect}"
     %w[2 0].each do |workers|

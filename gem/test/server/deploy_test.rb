@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../commands"
+require_relative "../ports"
 
 require "etc"
 require "psych"
@@ -8,6 +9,7 @@ require "psych"
 # The files in `deploy`, as far as one machine can try them: with real proxies, and a real server.
 class DeployTest < Minitest::Test
   include Commands
+  include Ports
 
   DEPLOY = File.expand_path("../../../deploy", __dir__)
 
@@ -22,8 +24,6 @@ class DeployTest < Minitest::Test
   Site = Struct.new(:pid, :port, :metrics, :agent)
 
   def read(name) = File.read(File.join(DEPLOY, name))
-
-  def free_port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
 
   def start_site(variables = {})
     write("config.ru", WAITING)

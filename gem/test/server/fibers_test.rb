@@ -281,8 +281,18 @@ class FibersTest < Minitest::Test
   def test_scheduled_fibers_run_beside_their_request
     serve do
       words = Queue.new
-      3.times { |n| Fiber.schedule { sleep((3 - n) * 0.005) && words << n } }
+      # Each goes on when the next one is over.
+      gates = Array.new(4) { Queue.new }
+      3.times do |n|
+        Fiber.schedule do
+          gates[n + 1].pop
+          sleep 0.001
+          words << n
+          gates[n] << true
+        end
+      end
       Fiber.schedule { raise "only this fiber ends" }
+      gates[3] << true
       [200, {}, [Array.new(3) { words.pop }.join]]
     end
     said = stderr_of { assert_equal "210", get.body }

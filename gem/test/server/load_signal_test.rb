@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../commands"
+require_relative "../ports"
 
 require "json"
 require "thruway/support/load_signal"
@@ -8,6 +9,7 @@ require "thruway/support/load_signal"
 # How busy a server says it is.
 class LoadSignalTest < Minitest::Test
   include Commands
+  include Ports
 
   GATED = <<~'RUBY'
     run ->(env) {
@@ -41,8 +43,6 @@ class LoadSignalTest < Minitest::Test
     assert_operator signal.utilization, :<, 0.2
   end
 
-  def free_port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
-
   def percent(port) = TCPSocket.open("127.0.0.1", port, &:gets).to_i
 
   def test_an_agent_check_and_responses_tell_it
@@ -66,7 +66,7 @@ class LoadSignalTest < Minitest::Test
   def test_a_server_that_stops_wants_nothing_more
     port = free_port
     write("config.ru", GATED)
-    write("config/puma.rb", "agent_check 'tcp://127.0.0.1:#{port}'\ndrain_delay 20\n")
+    write("config/puma.rb", "agent_check 'tcp://127.0.0.1:#{port}'\ndrain_delay 600\n")
     pid = start("-w", "1")
     Process.kill("TERM", pid)
     eventually { percent(port).zero? }

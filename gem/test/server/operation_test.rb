@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../installed"
+require_relative "../ports"
 require_relative "../restarting"
 
 # The interfaces to service managers and load balancers, and the recycling of workers.
@@ -189,7 +190,7 @@ class OperationTest < Minitest::Test
     write("config.ru", FAILING)
     write("config/puma.rb", "log_requests\nstdout_redirect '/dev/full', '/dev/full', true\n")
     [%w[-w 1], []].each do |arguments|
-      port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
+      port = Ports.free_port
       pid = spawn(BINARY, "serve", @folder, "-p", port.to_s, *arguments, %i[out err] => "/dev/null")
       @pids << pid
       @address = "http://127.0.0.1:#{port}"
@@ -241,7 +242,7 @@ class OperationTest < Minitest::Test
   # It takes the interpreter's lock and gives it to no thread.
   def test_a_worker_that_hangs_is_killed_and_replaced
     skip_without("fiddle")
-    write("config/puma.rb", "worker_check_interval 0.1\nworker_timeout 1")
+    write("config/puma.rb", "worker_check_interval 0.1\nworker_timeout 4")
     write("config.ru", <<~'RUBY')
       require "fiddle"
       SLEEP = Fiddle::Function.new(Fiddle.dlopen(nil)["sleep"], [Fiddle::TYPE_INT],
@@ -254,7 +255,7 @@ class OperationTest < Minitest::Test
     pid = start("-w", "1", "-t", "1")
     first = get.body.to_i
     hanging = connect.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
-    eventually { log.include?("worker 0 has not run Ruby code for 1 s") }
+    eventually { log.include?("worker 0 has not run Ruby code for 4 s") }
     assert_predicate hanging, :closed?
     refute_equal first, get.body.to_i
     assert_predicate stop(pid), :success?

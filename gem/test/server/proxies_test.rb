@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../commands"
+require_relative "../ports"
 
 require "thruway/configuration/configuration_file"
 
@@ -129,7 +130,7 @@ class ProxiesTest < Minitest::Test
 
   # The response that a client at 127.0.0.9 gets through a HAProxy in front of the last server.
   def through_haproxy(option, mode: "http", check: "option httpchk GET /up", &secure)
-    port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
+    port = Ports.free_port
     text = format(HAPROXY, front: "127.0.0.1:#{port}", option: option, mode: mode, check: check,
                            back: @address[%r{[^/]+\z}])
     @pids << spawn("haproxy", "-db", "-f", write("#{option}.cfg", text),

@@ -1,12 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "../commands"
+require_relative "../ports"
 
 # Plugins of Puma as their repositories have them. `THRUWAY_PLUGINS` names a folder with checkouts,
 # each under the name of its repository; a plugin that is not there is skipped. Where a plugin needs
 # a library that is not at hand, such as an agent, a recorder takes the place of that library.
 class PublicPluginsTest < Minitest::Test
   include Commands
+  include Ports
 
   SOURCES = ENV.fetch("THRUWAY_PLUGINS", nil)
   # Puma's own library. Plugins for later versions do not run with those before 6.
@@ -161,9 +163,6 @@ class PublicPluginsTest < Minitest::Test
       end
     end
   RUBY
-
-  # A port that was free a moment ago.
-  def free_port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
 
   def answer_of(port, path)
     eventually do

@@ -136,8 +136,7 @@ class RestartSignalsTest < Minitest::Test
     3.times { Process.kill("USR2", pid) }
     write("version", "v3")
     pass("boot")
-    eventually { done == 2 }
-    assert serves?("v3")
+    eventually { done == 2 && serves?("v3") }
     assert_equal 2, log.scan("trying the command").size
     assert_predicate stop(pid), :success?
   end

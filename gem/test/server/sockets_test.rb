@@ -168,7 +168,8 @@ class SocketsTest < Minitest::Test
     before = Thread.list.size
     echoes = sockets.each_with_index.map { |socket, at| socket.send(at.to_s).message }
     assert_equal((0...50).map(&:to_s), echoes)
-    assert_equal [before, 50], [Thread.list.size, handler.clients.size]
+    assert_operator Thread.list.size, :<=, before
+    assert_equal 50, handler.clients.size
   end
 
   def test_a_broadcast_reaches_all_and_counts_them
@@ -279,14 +280,27 @@ class SocketsTest < Minitest::Test
 
   def test_a_silent_client_is_pinged_and_then_cut_off
     handler = serve_sockets(socket_ping_seconds: 0.2)
+    count = 0
+    eventually do
+      count += 1
+      answers_one_ping?
+    end
+    told = Array.new(2 * count) { pop(handler.told) }
+    assert_equal({ [:open, "/"] => count, [:close, 1006] => count }, told.tally)
+  end
+
+  # Answers one ping and not the next one. False if the answer was late, as on a busy machine: then
+  # the client is cut off before the next ping.
+  def answers_one_ping?
     socket = open
-    pop(handler.told)
     assert_equal [0x89, ""], socket.frame
     socket.send("", WebSocketing::PONG)
-    assert_equal [0x89, ""], socket.frame
-    # It does not answer.
+    ping = socket.frame or return false
+    assert_equal [0x89, ""], ping
     assert_nil socket.frame
-    assert_equal [:close, 1006], pop(handler.told)
+    true
+  rescue Errno::EPIPE, Errno::ECONNRESET
+    false
   end
 
   def test_on_drained_follows_a_wait_and_a_client_that_takes_nothing_is_cut_off
@@ -349,7 +363,7 @@ class SocketsTest < Minitest::Test
     comment = Timeout.timeout(PATIENCE_SECONDS) { io.read(3) }
     assert_equal ":\n\n", comment
     client.close
-    assert_includes ["", ":\n\n"], Timeout.timeout(PATIENCE_SECONDS) { io.read }
+    assert_match(/\A(:\n\n)*\z/, Timeout.timeout(PATIENCE_SECONDS) { io.read })
     pop(handler.told)
     assert_equal [:close, 1000], pop(handler.told)
   end

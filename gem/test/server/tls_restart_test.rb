@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../ports"
 require_relative "../restarting"
 
 require "openssl"
@@ -41,7 +42,7 @@ class TlsRestartTest < Minitest::Test
 
   def test_a_session_is_taken_up_after_a_hot_restart
     cert, key = write_pair
-    port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
+    port = Ports.free_port
     write("config.ru", VERSIONED)
     write("version", "v1")
     write("config/puma.rb", "bind 'ssl://127.0.0.1:#{port}?cert=#{cert}&key=#{key}'\n" \
