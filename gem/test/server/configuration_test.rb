@@ -301,12 +301,14 @@ class ConfigurationTest < Minitest::Test
     2.times { assert_equal "10.1.2.3 https nil", get("/", "X-Real-IP: 10.1.2.3, 8.8.8.8\r\n").body }
     assert_equal "127.0.0.1 https nil", get.body
     assert_equal 501, get("/", method: "POST", body: "x").status
-    assert_includes File.read(log), '"GET / HTTP/1.1" 200'
+    # A line is written after its response.
+    eventually { File.read(log).include?('"GET / HTTP/1.1" 200') }
     File.rename(log, "#{log}.1")
     Process.kill("HUP", @pids.last)
-    eventually { File.file?(log) }
-    get("/rotated")
-    eventually { File.read(log).include?("/rotated") }
+    eventually do
+      get("/rotated")
+      File.file?(log) && File.read(log).include?("/rotated")
+    end
     assert_predicate stop(@pids.last), :success?
     assert_equal "", out.read
   end

@@ -74,7 +74,9 @@ class RestartFaultsTest < Minitest::Test
       pid = start_gated(*arguments)
       write("gate", "")
       Process.kill("USR2", pid)
-      assert_equal niceness(pid) + 5, niceness(booting)
+      trial = booting
+      # No process gives way by more than 19.
+      eventually { niceness(trial) == [niceness(pid) + 5, 19].min }
       write("version", "v2")
       File.delete(path("gate"))
       version = served = nil
