@@ -35,13 +35,14 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Attachment {
     /// Attaches to all threads of these processes and to the descendants that they create from now on.
+    /// `with_stacks` is whether calls are recorded with their stacks.
     ///
     /// Must be called before the first thread is started, and at most once per process: it forks, and it
     /// blocks the process's signals.
     ///
     /// # Errors
     /// One of the processes does not exist, or the system denies tracing. No process is attached to then.
-    pub fn start(processes: &[i32]) -> Result<Self, Error> {
+    pub fn start(processes: &[i32], with_stacks: bool) -> Result<Self, Error> {
         let name = name_of(processes);
         let failed = |error| Error::system(TRACE, name.as_bytes(), error);
         let signals = JobSignals::begin().map_err(failed)?;
@@ -50,7 +51,9 @@ impl Attachment {
         let doorbell = Doorbell::new().map_err(failed)?;
         let mut drain = Drain::new(calls);
         let (mut attached, attached_writer) = io::pipe().map_err(failed)?;
-        let tracer = process::fork(|| trace(&rings, &doorbell, processes, attached_writer));
+        let tracer = process::fork(|| {
+            trace(AttachedTracer::new(&rings, &doorbell, with_stacks), processes, attached_writer)
+        });
         let tracer = tracer.map_err(failed)?;
         let mut end = [0; 8];
         let is_told = attached.read_exact(&mut end).is_ok();
@@ -134,16 +137,10 @@ fn refusal_bytes(process: i32, errno: i32) -> [u8; 8] {
 
 /// The main function of the tracer's process. The process dies with its parent, for whatever reason, and the
 /// kernel then detaches.
-fn trace(
-    rings: &SharedRings,
-    doorbell: &Doorbell,
-    processes: &[i32],
-    mut attached: PipeWriter,
-) -> u8 {
+fn trace(mut tracer: AttachedTracer<'_>, processes: &[i32], mut attached: PipeWriter) -> u8 {
     process::die_with_parent(true);
     process::set_name(c"thruway-tracer");
     Mask::full().set();
-    let mut tracer = AttachedTracer::new(rings, doorbell);
     let outcome = tracer.attach(processes);
     let (process, errno) = outcome
         .as_ref()

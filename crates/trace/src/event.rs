@@ -1,6 +1,7 @@
 //! Events of a recording: system calls with absolute names, and the starts and ends of threads.
 
 use crate::call::Call;
+use crate::stack::Stack;
 
 /// An event of a thread that belongs to the command or its descendants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct Syscall<'a> {
     pub flags: u32,
     /// The absolute names. Empty if the call has no name, or is about a descriptor.
     pub names: [&'a [u8]; 2],
+    /// The stack of the call, if stacks are recorded and the call has a name.
+    pub stack: Option<&'a Stack>,
 }
 
 impl Syscall<'_> {

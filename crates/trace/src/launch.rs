@@ -28,6 +28,7 @@ pub(crate) struct LaunchContext<'a> {
     pub(crate) rings: &'a SharedRings,
     pub(crate) doorbell: &'a Doorbell,
     pub(crate) with_stub: bool,
+    pub(crate) with_stacks: bool,
     /// The signal mask with which the command starts.
     pub(crate) mask: &'a Mask,
 }
@@ -80,9 +81,10 @@ fn trace(
     process::die_with_parent(true);
     process::set_name(c"thruway-tracer");
     Mask::full().set();
-    let LaunchContext { rings, doorbell, with_stub, .. } = context;
+    let LaunchContext { rings, doorbell, with_stub, with_stacks, .. } = context;
     // Prepared while the command's process is being forked.
-    let mut tracer = Tracer::new(TracerContext { rings, doorbell, recorder, with_stub });
+    let mut tracer =
+        Tracer::new(TracerContext { rings, doorbell, recorder, with_stub, with_stacks });
     let mut root = [0; 4];
     let traced = hello.read_exact(&mut root).and_then(|()| {
         tracer.attach(i32::from_ne_bytes(root))?;

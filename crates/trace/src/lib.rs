@@ -29,6 +29,7 @@ mod record;
 mod recorder;
 mod recording;
 mod shared_rings;
+mod stack;
 mod tracer;
 
 pub use attachment::Attachment;
@@ -37,6 +38,7 @@ pub use error::Error;
 pub use error_names::error_name;
 pub use event::{Event, EventKind, Syscall};
 pub use outcome::{Backend, Outcome};
-pub use recorder::Recorder;
+pub use recorder::{Recorder, RecorderOptions};
 pub use recording::{Header, Reader, Sink, TraceEvents, Writer};
+pub use stack::{Frame, Stack};
 pub use thruway_sys::process::{Change, die_of};

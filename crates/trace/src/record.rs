@@ -34,10 +34,17 @@ pub(crate) enum Notice {
     Exit = 2,
     /// The thread executed a program; the first argument is its previous thread ID.
     Program = 3,
+    /// A frame of stacks: its number and line in the arguments, its function and binary in the first name, its
+    /// source file in the second.
+    Frame = 4,
+    /// A stack: its number in the first argument, the numbers of its frames in the name.
+    Stack = 5,
+    /// The next call of the thread comes from the stack in the first argument.
+    Asked = 6,
 }
 
-/// Separates a program's arguments in the name of its notice, since a NUL would end the name.
-pub(crate) const ARGUMENT_END: u8 = 0x1f;
+/// Separates the fields in the name of a notice, such as a program's arguments, since a NUL would end the name.
+pub(crate) const FIELD_END: u8 = 0x1f;
 
 const ABI_SHIFT: u32 = 16;
 const NOTICE: u32 = 3 << ABI_SHIFT;
@@ -79,6 +86,9 @@ impl Calls {
                 1 => Notice::Fork,
                 2 => Notice::Exit,
                 3 => Notice::Program,
+                4 => Notice::Frame,
+                5 => Notice::Stack,
+                6 => Notice::Asked,
                 _ => return None,
             };
             return Some(Subject::Notice(notice));

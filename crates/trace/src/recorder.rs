@@ -28,6 +28,15 @@ pub struct Recorder {
     drain: Drain,
 }
 
+/// How a command is recorded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecorderOptions {
+    /// The mechanism that records calls.
+    pub backend: Backend,
+    /// Whether calls are recorded with their stacks. Calls that the stub records have none.
+    pub with_stacks: bool,
+}
+
 /// The interval at which busy rings are read. A busy ring takes six times as long to fill.
 const PAUSE_SHORTEST: Duration = Duration::from_millis(2);
 /// The interval at which idle rings are read. Still shorter than the time that a newly busy thread needs to
@@ -42,7 +51,8 @@ impl Recorder {
     ///
     /// # Errors
     /// The command cannot be run, or the system denies tracing.
-    pub fn start(command: &Command, backend: Backend) -> Result<Self, Error> {
+    pub fn start(command: &Command, options: RecorderOptions) -> Result<Self, Error> {
+        let RecorderOptions { backend, with_stacks } = options;
         let failed = |error| Error::system(TRACE, command.program(), error);
         let signals = JobSignals::begin().map_err(failed)?;
         let calls = Calls::new();
@@ -50,8 +60,13 @@ impl Recorder {
         let doorbell = Doorbell::new().map_err(failed)?;
         let with_stub = backend == Backend::Stub && cfg!(target_arch = "x86_64");
         let mut drain = Drain::new(calls);
-        let context =
-            LaunchContext { rings: &rings, doorbell: &doorbell, with_stub, mask: signals.mask() };
+        let context = LaunchContext {
+            rings: &rings,
+            doorbell: &doorbell,
+            with_stub,
+            with_stacks,
+            mask: signals.mask(),
+        };
         let launched = launch(command, context).inspect_err(|_| signals.release())?;
         drain.watch(launched.command);
         let job = Job::new(signals, launched.command);

@@ -11,6 +11,7 @@ mod pack;
 mod passing;
 mod report;
 mod sites;
+mod stacks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -53,6 +53,12 @@ impl Registers {
         self.0.gs_base
     }
 
+    /// Returns the fs base.
+    #[must_use]
+    pub fn fs_base(&self) -> u64 {
+        self.0.fs_base
+    }
+
     /// Returns the address of the next instruction.
     #[must_use]
     pub fn instruction_pointer(&self) -> u64 {
@@ -63,6 +69,12 @@ impl Registers {
     #[must_use]
     pub fn stack_pointer(&self) -> u64 {
         self.0.rsp
+    }
+
+    /// Returns the register that holds the frame pointer, in code that keeps one.
+    #[must_use]
+    pub fn frame_pointer(&self) -> u64 {
+        self.0.rbp
     }
 
     /// Whether the tracee runs 64-bit code.

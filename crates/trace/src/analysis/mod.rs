@@ -19,6 +19,7 @@ mod options;
 mod report;
 mod search;
 mod selection;
+mod stacks;
 mod tally;
 mod text;
 mod timeline;
@@ -29,7 +30,7 @@ pub use kind::SearchKind;
 pub use names::{Counts, Name, Names};
 pub use report::{
     Advice, CallCount, Cut, Folder, Program, RepeatedName, Report, SearchPath, SearchedFolder,
-    Suffix, Totals,
+    StackCount, Suffix, Totals,
 };
 pub use selection::Selection;
 pub use tally::Analysis;

@@ -12,7 +12,7 @@ use super::tally::{Analysis, ProgramTally, Tally};
 use super::text::text;
 use super::timeline::Bucket;
 use crate::call::{CALLS, CallKind};
-use crate::{Backend, Change, Outcome};
+use crate::{Backend, Change, Frame, Outcome};
 
 /// The results of an analysis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,6 +35,9 @@ pub struct Report {
     /// Names that were looked up more than once; most frequent first.
     #[serde(skip)]
     pub repeated: Vec<RepeatedName>,
+    /// Stacks that look-ups come from, if they were recorded; most look-ups first.
+    #[serde(skip)]
+    pub stacks: Vec<StackCount>,
     /// Programs; most look-ups first.
     #[serde(skip)]
     pub programs: Vec<Program>,
@@ -55,7 +58,7 @@ pub struct Report {
 /// A list that was shortened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cut {
-    /// The name of the list: `folder`, `suffix` or `repeated`.
+    /// The name of the list: `folder`, `suffix`, `repeated` or `stack`.
     pub list: &'static str,
     /// The number of entries in the report.
     pub shown: u64,
@@ -222,6 +225,27 @@ pub struct RepeatedName {
     pub opened: u64,
 }
 
+/// A stack that look-ups come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StackCount {
+    /// The number of look-ups.
+    pub asked: u64,
+    /// Look-ups that missed.
+    pub missed: u64,
+    /// Opens of files.
+    pub opened: u64,
+    /// One of the names.
+    pub name: String,
+    /// The frames, from the one that made the call outwards.
+    pub frames: Vec<Frame>,
+}
+
+impl StackCount {
+    pub(super) fn new(frames: Vec<Frame>) -> Self {
+        Self { asked: 0, missed: 0, opened: 0, name: String::new(), frames }
+    }
+}
+
 /// A program, summed over its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Program {
@@ -274,6 +298,7 @@ impl Analysis {
             folders: self.folders(&mut cuts),
             suffixes: self.suffix_counts(&mut cuts),
             repeated: self.repeated(&mut cuts),
+            stacks: self.stacks.counts(&mut cuts),
             programs: self.program_counts(),
             advice: Vec::new(),
             cuts,

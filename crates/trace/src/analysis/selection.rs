@@ -304,6 +304,7 @@ mod tests {
                 result: 0,
                 flags: 0,
                 names: [name, b""],
+                stack: None,
             })
         };
         let kinds = [

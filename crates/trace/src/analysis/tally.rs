@@ -5,6 +5,7 @@ use super::maps::{HashMap, HashSet};
 use super::names::{Name, Names};
 use super::options;
 use super::search::{Bases, Search};
+use super::stacks::StackTally;
 use super::text::{base_name, suffix};
 use super::timeline::Timeline;
 use crate::call::{CALLS, CallKind};
@@ -23,6 +24,7 @@ pub struct Analysis {
     pub(super) calls: Vec<CallTally>,
     pub(super) tally: Tally,
     pub(super) suffixes: HashMap<Vec<u8>, SuffixTally>,
+    pub(super) stacks: StackTally,
     pub(super) threads: HashMap<i32, Thread>,
     pub(super) processes: HashMap<i32, usize>,
     pub(super) programs: Vec<ProgramTally>,
@@ -133,6 +135,7 @@ impl Analysis {
             calls: vec![CallTally::default(); CALLS.len()],
             tally: Tally::default(),
             suffixes: HashMap::default(),
+            stacks: StackTally::default(),
             threads: HashMap::default(),
             processes: HashMap::default(),
             programs: vec![ProgramTally::new(b"")],
@@ -200,14 +203,19 @@ impl Analysis {
         self.programs[program].missed += u64::from(answer == Answer::Missed);
         self.timeline.push(event.at_ns, answer == Answer::Missed);
         self.suffix(path, answer);
+        if let Some(stack) = syscall.stack {
+            let is_opened = self.is_open_of_file(syscall) && answer == Answer::Found;
+            let count = self.stacks.count(stack, path);
+            count.missed += u64::from(answer == Answer::Missed);
+            count.opened += u64::from(is_opened);
+        }
         if is_exact {
             self.follow(event.thread, program, syscall, name, answer);
         }
     }
 
     fn count(&mut self, name: Name, is_exact: bool, syscall: &Syscall<'_>, answer: Answer) {
-        let is_open = syscall.call.kind == CallKind::Open;
-        let is_open_of_file = is_open && syscall.flags & self.flags_not_of_files == 0;
+        let is_open_of_file = self.is_open_of_file(syscall);
         let counts = self.names.counts_mut(name);
         let tally = &mut self.tally;
         tally.lookups += 1;
@@ -241,6 +249,10 @@ impl Analysis {
                 counts.checked += u32::from(is_check && is_exact);
             }
         }
+    }
+
+    fn is_open_of_file(&self, syscall: &Syscall<'_>) -> bool {
+        syscall.call.kind == CallKind::Open && syscall.flags & self.flags_not_of_files == 0
     }
 
     fn suffix(&mut self, path: &[u8], answer: Answer) {

@@ -157,6 +157,12 @@ impl Call {
         }
     }
 
+    /// Whether a name is among the arguments.
+    #[must_use]
+    pub fn has_name(&self) -> bool {
+        self.names.iter().any(|argument| *argument != Argument::None)
+    }
+
     /// Whether every call of this number is recorded. Otherwise the filter selects by the command argument.
     #[must_use]
     pub fn is_always_recorded(&self) -> bool {

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::clock::Clock;
 use super::paths::{Descriptors, PathTracker};
+use super::stacks::StackTable;
 use crate::event::{Event, EventKind};
 use crate::record::{Calls, View};
 use crate::recording::Sink;
@@ -14,6 +15,7 @@ pub(crate) struct EventStream {
     calls: Calls,
     paths: PathTracker,
     clock: Clock,
+    stacks: StackTable,
     records: u64,
     /// Records that are not calls.
     notices: u64,
@@ -31,7 +33,8 @@ impl EventStream {
     pub(crate) fn new(calls: Calls, clock: Clock) -> Self {
         let paths = PathTracker::new(b"", Descriptors::new());
         let (watched, start, end) = (Vec::new(), None, None);
-        Self { calls, paths, clock, records: 0, notices: 0, watched, start, end }
+        let stacks = StackTable::default();
+        Self { calls, paths, clock, stacks, records: 0, notices: 0, watched, start, end }
     }
 
     /// Sets the command's process, once it exists. The command inherits this process's working directory and
@@ -65,13 +68,18 @@ impl EventStream {
         if self.calls.is_unrecorded(view) {
             return;
         }
+        if self.stacks.push(self.calls.subject(view.number()), view) {
+            self.notices += 1;
+            return;
+        }
         let (thread, at_ns) = (view.thread(), self.clock.ns(view.started()));
         let duration_ns = self.clock.duration_ns(view.ended().saturating_sub(view.started()));
-        let Some((process, kind)) = self.paths.push(&self.calls, view, duration_ns) else {
+        let Some((process, mut kind)) = self.paths.push(&self.calls, view, duration_ns) else {
             return;
         };
         self.notices += u64::from(!matches!(kind, EventKind::Syscall(_)));
-        match kind {
+        match &mut kind {
+            EventKind::Syscall(syscall) => syscall.stack = self.stacks.of_next_call(thread),
             EventKind::Exec(_) if self.watched.contains(&thread) => {
                 self.start.get_or_insert(at_ns);
             }

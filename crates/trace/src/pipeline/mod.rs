@@ -5,12 +5,13 @@
 //! 3. `clock` converts ticks to nanoseconds.
 //! 4. `paths` makes names absolute.
 //!
-//! `events` joins the last two steps.
+//! `events` joins the last two steps, and adds the stacks of calls from `stacks`.
 
 mod clock;
 mod drain;
 mod events;
 mod merge;
 mod paths;
+mod stacks;
 
 pub(crate) use drain::Drain;

@@ -9,7 +9,7 @@ use thruway_resolve::{Flavour, expand};
 
 use crate::call::{Argument, Call, CallKind};
 use crate::event::{EventKind, Syscall};
-use crate::record::{ARGUMENT_END, Calls, Notice, Subject, View};
+use crate::record::{Calls, FIELD_END, Notice, Subject, View};
 use crate::tracer::flag;
 
 /// `AT_FDCWD`: the working directory in place of a descriptor.
@@ -70,7 +70,7 @@ impl PathTracker {
         duration_ns: u64,
     ) -> Option<(i32, EventKind<'a>)> {
         let call = match calls.subject(view.number())? {
-            Subject::Notice(notice) => return Some(self.notice(notice, view)),
+            Subject::Notice(notice) => return self.notice(notice, view),
             Subject::Call(call) => call,
         };
         let context = self.context(view.thread());
@@ -82,6 +82,7 @@ impl PathTracker {
             result: view.result(),
             flags: call.flags_at().map_or(0, |at| view.argument(at)),
             names: [&self.names[0], &self.names[1]],
+            stack: None,
         };
         Some((context.process, EventKind::Syscall(syscall)))
     }
@@ -92,11 +93,13 @@ impl PathTracker {
         self.contexts.entry(thread).or_insert_with(new).clone()
     }
 
-    fn notice<'a>(&mut self, notice: Notice, view: View<'a>) -> (i32, EventKind<'a>) {
+    fn notice<'a>(&mut self, notice: Notice, view: View<'a>) -> Option<(i32, EventKind<'a>)> {
         let thread = view.thread();
         let mut context = self.context(thread);
         let process = context.process;
-        match notice {
+        let event = match notice {
+            // Those of stacks are no events.
+            Notice::Frame | Notice::Stack | Notice::Asked => return None,
             Notice::Fork => {
                 let (child, flags) = (view.argument(0).cast_signed(), view.argument(1));
                 self.contexts.insert(child, context.child(child, flags));
@@ -115,7 +118,8 @@ impl PathTracker {
                 self.contexts.insert(thread, context);
                 (thread, EventKind::Exec(words(view)))
             }
-        }
+        };
+        Some(event)
     }
 
     /// Stores the absolute names of a call in `self.names`.
@@ -255,11 +259,7 @@ impl Folder {
 /// Returns the arguments of a program, which are joined in one name.
 fn words(view: View<'_>) -> Vec<&[u8]> {
     let joined = view.names().next().unwrap_or_default();
-    if joined.is_empty() {
-        Vec::new()
-    } else {
-        joined.split(|byte| *byte == ARGUMENT_END).collect()
-    }
+    if joined.is_empty() { Vec::new() } else { joined.split(|byte| *byte == FIELD_END).collect() }
 }
 
 fn copy<T: Clone>(shared: &Rc<RefCell<T>>) -> Rc<RefCell<T>> {

@@ -1,13 +1,14 @@
 //! The lines of a recording.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use thruway_sys::process::Change;
 
 use crate::call::Call;
 use crate::event::{Event, EventKind, Syscall};
-use crate::{Header, Outcome};
+use crate::{Frame, Header, Outcome, Stack};
 
 /// Any line but the first.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -32,6 +33,12 @@ pub(super) struct Line<'a> {
     name: Option<Name<'a>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     second: Option<Name<'a>>,
+    /// The number of the call's stack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stack: Option<u32>,
+    /// The frames of the stack, where it occurs for the first time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) frames: Vec<Frame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     made: Option<i32>,
     #[serde(skip_serializing_if = "is_default")]
@@ -86,6 +93,7 @@ impl<'a> Line<'a> {
                 flags: syscall.flags,
                 name: Name::of(syscall.names[0]),
                 second: Name::of(syscall.names[1]),
+                stack: syscall.stack.map(|stack| stack.id),
                 ..line
             },
             EventKind::Spawn { child, is_thread } => {
@@ -113,8 +121,12 @@ impl<'a> Line<'a> {
     }
 
     /// Decodes the event of the line; `None` for an unknown kind. `names` provides storage for names that are
-    /// not UTF-8.
-    pub(super) fn event<'b>(&'b self, names: &'b mut Vec<Vec<u8>>) -> Option<Event<'b>> {
+    /// not UTF-8, and `stacks` has the stacks so far.
+    pub(super) fn event<'b>(
+        &'b self,
+        names: &'b mut Vec<Vec<u8>>,
+        stacks: &'b HashMap<u32, Stack>,
+    ) -> Option<Event<'b>> {
         let all = [self.name.as_ref(), self.second.as_ref()].into_iter().flatten();
         names.clear();
         names.extend(all.chain(self.became.iter().flatten()).filter_map(Name::decoded));
@@ -132,6 +144,7 @@ impl<'a> Line<'a> {
                 result: self.result?,
                 flags: self.flags,
                 names: [name(&self.name)?, name(&self.second)?],
+                stack: self.stack.and_then(|id| stacks.get(&id)),
             })
         } else if let Some(child) = self.made {
             EventKind::Spawn { child, is_thread: self.is_thread }

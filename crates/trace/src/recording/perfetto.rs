@@ -113,6 +113,7 @@ mod tests {
             result: -2,
             flags: 0,
             names: [b"/a", b""],
+            stack: None,
         };
         let event = |kind| Event { at_ns: 2000, process: 1, thread: 3, kind };
         let file = written(&[

@@ -22,6 +22,7 @@ pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
         result,
         flags: flags.try_into().ok()?,
         names: [name, second],
+        stack: None,
     };
     let event = Event {
         at_ns,
@@ -116,6 +117,8 @@ fn marks_of_not_plain(word: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::super::line::Line;
     use super::*;
 
@@ -129,7 +132,7 @@ mod tests {
     /// Returns the result of the JSON parser for a line.
     fn parsed(line: &[u8]) -> Option<String> {
         let line: Line<'_> = serde_json::from_slice(line).ok()?;
-        line.event(&mut Vec::new()).map(|event| format!("{event:?}"))
+        line.event(&mut Vec::new(), &HashMap::new()).map(|event| format!("{event:?}"))
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Reads a recording.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 use super::line::{Line, header};
 use super::{Header, Sink, plain};
-use crate::{Error, Outcome};
+use crate::{Error, Outcome, Stack};
 
 /// A reader of a recording, line by line.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct Reader<R> {
     header: Header,
     buffer: Vec<u8>,
     lines: u64,
+    /// The stacks that the lines so far have described.
+    stacks: HashMap<u32, Stack>,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -24,8 +27,14 @@ impl<R: BufRead> Reader<R> {
     /// The file cannot be read, or is not a recording in a known format.
     pub fn new(input: R, name: &[u8]) -> Result<Self, Error> {
         let placeholder = Header::default();
-        let mut reader =
-            Self { input, name: name.to_vec(), header: placeholder, buffer: Vec::new(), lines: 0 };
+        let mut reader = Self {
+            input,
+            name: name.to_vec(),
+            header: placeholder,
+            buffer: Vec::new(),
+            lines: 0,
+            stacks: HashMap::new(),
+        };
         reader.next_line()?;
         reader.header = header(&reader.buffer).map_err(|reason| reader.malformed(reason))?;
         Ok(reader)
@@ -49,7 +58,7 @@ impl<R: BufRead> Reader<R> {
                 sink.event(&event);
                 continue;
             }
-            let line: Line<'_> = match serde_json::from_slice(&self.buffer) {
+            let mut line: Line<'_> = match serde_json::from_slice(&self.buffer) {
                 Ok(line) => line,
                 // The writer was stopped in the middle of the line.
                 Err(_) if !self.buffer.ends_with(b"\n") => break,
@@ -61,7 +70,11 @@ impl<R: BufRead> Reader<R> {
                 return Ok(outcome);
             }
             last_ns = last_ns.max(line.at);
-            match line.event(&mut names) {
+            if let (Some(id), false) = (line.stack, line.frames.is_empty()) {
+                let frames = std::mem::take(&mut line.frames);
+                self.stacks.insert(id, Stack { id, frames });
+            }
+            match line.event(&mut names, &self.stacks) {
                 Some(event) => sink.event(&event),
                 None => return Err(self.malformed("unknown kind of event")),
             }
@@ -119,6 +132,7 @@ mod tests {
             result: -2,
             flags: 7,
             names,
+            stack: None,
         };
         let kinds = vec![
             EventKind::Spawn { child: 12, is_thread: true },

@@ -1,10 +1,11 @@
 //! Writes a recording.
 
+use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
 use super::line::Line;
 use super::{Header, Sink};
-use crate::{Event, Outcome};
+use crate::{Event, EventKind, Outcome};
 
 /// A writer of a recording. Stops writing after the first error, so that the command is not disturbed and the
 /// written part stays readable.
@@ -12,6 +13,8 @@ use crate::{Event, Outcome};
 pub struct Writer<W: Write> {
     output: BufWriter<W>,
     error: Option<io::Error>,
+    /// The stacks that have been described.
+    stacks: HashSet<u32>,
 }
 
 impl<W: Write> Writer<W> {
@@ -25,7 +28,7 @@ impl<W: Write> Writer<W> {
         serde_json::to_writer(&mut output, header)?;
         output.write_all(b"\n")?;
         output.flush()?;
-        Ok(Self { output, error: None })
+        Ok(Self { output, error: None, stacks: HashSet::new() })
     }
 
     /// The error at which writing stopped.
@@ -51,7 +54,14 @@ impl<W: Write> Writer<W> {
 
 impl<W: Write> Sink for Writer<W> {
     fn event(&mut self, event: &Event<'_>) {
-        self.line(&Line::of(event));
+        let mut line = Line::of(event);
+        if let EventKind::Syscall(syscall) = &event.kind
+            && let Some(stack) = syscall.stack
+            && self.stacks.insert(stack.id)
+        {
+            line.frames.clone_from(&stack.frames);
+        }
+        self.line(&line);
     }
 
     fn pause(&mut self) {

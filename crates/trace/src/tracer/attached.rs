@@ -12,6 +12,7 @@ use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::ptrace::{self, Phase, Resume, event};
 use thruway_sys::ticks::ticks;
 
+use super::stacks::Stacks;
 use super::thread::{self, PendingCall, clone_flags, flag};
 use crate::call::Abi;
 use crate::doorbell::Doorbell;
@@ -27,12 +28,15 @@ pub(crate) struct AttachedTracer<'a> {
     threads: HashMap<i32, Option<PendingCall>>,
     /// Children that stopped before their parent's event arrived.
     early_children: HashSet<i32>,
+    /// The stacks of calls, if they are recorded.
+    stacks: Option<Stacks>,
 }
 
 impl<'a> AttachedTracer<'a> {
-    pub(crate) fn new(rings: &'a SharedRings, doorbell: &'a Doorbell) -> Self {
+    pub(crate) fn new(rings: &'a SharedRings, doorbell: &'a Doorbell, with_stacks: bool) -> Self {
         let (threads, early_children) = (HashMap::new(), HashSet::new());
-        Self { rings, doorbell, calls: Calls::new(), threads, early_children }
+        let stacks = with_stacks.then(Stacks::default);
+        Self { rings, doorbell, calls: Calls::new(), threads, early_children, stacks }
     }
 
     /// Attaches to all threads of these processes. An error comes with the process that it is about.
@@ -101,8 +105,15 @@ impl<'a> AttachedTracer<'a> {
 
     fn end(&mut self, id: i32) {
         self.early_children.remove(&id);
+        self.forget_stacks(id);
         if self.threads.remove(&id).is_some() {
             self.note(&Record::notice(Notice::Exit, id, ticks(), [0; 2]));
+        }
+    }
+
+    fn forget_stacks(&mut self, id: i32) {
+        if let Some(stacks) = &mut self.stacks {
+            stacks.forget(id);
         }
     }
 
@@ -144,8 +155,10 @@ impl<'a> AttachedTracer<'a> {
             self.end(id);
         }
         if let Some(pending) = pending {
-            self.note(&pending.record(before, now, 0));
+            pending.records(before, now, 0).iter().for_each(|record| self.note(record));
         }
+        self.forget_stacks(before);
+        self.forget_stacks(id);
         // One tick later, so that the notice sorts after the call.
         let mut notice = Record::notice(Notice::Program, id, now + 1, [before.unsigned_abs(), 0]);
         notice.names[0] = thread::arguments(id);
@@ -161,18 +174,34 @@ impl<'a> AttachedTracer<'a> {
             Phase::Entry { number, arguments } => {
                 let known = Abi::of(syscall.architecture, number)
                     .and_then(|(abi, number)| Some((abi, number, self.calls.call(abi, number)?)));
-                *pending = known.filter(|(_, _, call)| call.is_recorded(arguments[1])).map(
-                    |(abi, number, call)| PendingCall::begin(id, abi, number, call, arguments),
-                );
+                let known = known.filter(|(_, _, call)| call.is_recorded(arguments[1]));
+                *pending = known.map(|(abi, number, call)| {
+                    PendingCall::begin(id, abi, number, call, arguments)
+                });
+                self.capture_stack(id);
             }
             Phase::Exit { result } => {
-                if let Some(pending) = pending.take() {
-                    self.note(&pending.record(id, ticks(), result));
-                }
+                let records = pending.take().map(|pending| pending.records(id, ticks(), result));
+                records.iter().flatten().for_each(|record| self.note(record));
             }
             Phase::None => {}
         }
         Ok(())
+    }
+
+    /// Adds the stack to the call that a thread has begun.
+    fn capture_stack(&mut self, id: i32) {
+        let is_wanted = |pending: &&PendingCall| pending.call.has_name();
+        let pending = self.threads.get(&id).and_then(Option::as_ref).filter(is_wanted);
+        if pending.is_none() {
+            return;
+        }
+        let Some(mut stacks) = self.stacks.take() else { return };
+        let stack = stacks.capture(id, &mut |record| self.note(record));
+        self.stacks = Some(stacks);
+        if let Some(Some(pending)) = self.threads.get_mut(&id) {
+            pending.stack = stack;
+        }
     }
 
     /// Appends a record, waiting for room if necessary.

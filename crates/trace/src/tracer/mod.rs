@@ -15,6 +15,11 @@ mod program;
 mod search;
 #[cfg(target_arch = "x86_64")]
 mod site;
+#[cfg(target_arch = "x86_64")]
+mod stacks;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "stacks/none.rs"]
+mod stacks;
 mod thread;
 
 use std::collections::{HashMap, HashSet};
@@ -34,6 +39,7 @@ use crate::shared_rings::{SharedRings, Slot};
 pub(crate) use attached::AttachedTracer;
 #[cfg(target_arch = "x86_64")]
 use program::{CallOrigin, Injector};
+use stacks::Stacks;
 #[cfg(target_arch = "x86_64")]
 use thread::Identity;
 pub(crate) use thread::flag;
@@ -49,6 +55,8 @@ pub(crate) struct TracerContext<'a> {
     pub(crate) recorder: i32,
     /// Whether to inject the stub into programs.
     pub(crate) with_stub: bool,
+    /// Whether to record the stacks of calls that stop.
+    pub(crate) with_stacks: bool,
 }
 
 /// How often the tracer looks for room in a full ring of the stub. A recorder that gets a processor reads all rings
@@ -85,6 +93,8 @@ pub(crate) struct Tracer<'a> {
     /// Children that stopped before their parent's event arrived.
     early_children: HashSet<i32>,
     free: Vec<Slot>,
+    /// The stacks of calls, from the command's first program on.
+    stacks: Option<Stacks>,
     #[cfg(target_arch = "x86_64")]
     injector: Option<Injector>,
 }
@@ -105,6 +115,7 @@ impl<'a> Tracer<'a> {
             threads: HashMap::new(),
             early_children: HashSet::new(),
             free: Slot::all().collect(),
+            stacks: None,
         };
         // Low slots are used first, because they share pages.
         tracer.free.reverse();
@@ -170,6 +181,9 @@ impl<'a> Tracer<'a> {
 
     fn end(&mut self, id: i32) {
         self.early_children.remove(&id);
+        if let Some(stacks) = &mut self.stacks {
+            stacks.forget(id);
+        }
         if let Some(thread) = self.threads.remove(&id) {
             self.context.rings.forget(id);
             self.free.extend(thread.slot);
@@ -255,7 +269,7 @@ impl<'a> Tracer<'a> {
             self.context.rings.forget(before);
         }
         if let Some(pending) = thread.call.take() {
-            self.note(&pending.record(before, now, 0));
+            pending.records(before, now, 0).iter().for_each(|record| self.note(record));
         } else if let Some(slot) = thread.slot.filter(|slot| self.context.rings.is_busy(*slot)) {
             self.context.rings.finish(slot, now, 0);
         }
@@ -264,6 +278,11 @@ impl<'a> Tracer<'a> {
         notice.names[0] = thread::arguments(id);
         self.note(&notice);
         self.release_parent(thread.vfork_parent.take());
+        if self.context.with_stacks {
+            let stacks = self.stacks.get_or_insert_default();
+            stacks.forget(before);
+            stacks.forget(id);
+        }
         thread.becomes_program();
         self.context.rings.assign(id, thread.slot);
         #[cfg(target_arch = "x86_64")]
@@ -285,7 +304,13 @@ impl<'a> Tracer<'a> {
         if abi == Abi::Native && self.through_stub(id, call, number, syscall.instruction_pointer)? {
             return ptrace::resume(id, Resume::Run, 0);
         }
-        let pending = PendingCall::begin(id, abi, number, call, arguments);
+        let mut pending = PendingCall::begin(id, abi, number, call, arguments);
+        if call.has_name()
+            && let Some(mut stacks) = self.stacks.take()
+        {
+            pending.stack = stacks.capture(id, &mut |record| self.note(record));
+            self.stacks = Some(stacks);
+        }
         if let Some(thread) = self.threads.get_mut(&id) {
             thread.call = Some(pending);
         }
@@ -367,7 +392,7 @@ impl<'a> Tracer<'a> {
             && let Some(pending) = thread.call.take()
         {
             thread.apply_result(&pending, result);
-            self.note(&pending.record(id, ticks(), result));
+            pending.records(id, ticks(), result).iter().for_each(|record| self.note(record));
         }
         self.go_on(id, 0)
     }
@@ -415,6 +440,7 @@ impl PendingCall {
             call,
             arguments: [0, 1, 2, 3].map(|index| arguments[index] as u32),
             names: read_names(id, call, arguments),
+            stack: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use thruway_sys::ptrace::{self, event};
 #[cfg(target_arch = "x86_64")]
 use super::object::Object;
 use crate::call::Call;
-use crate::record::{ARGUMENT_END, Record};
+use crate::record::{FIELD_END, Notice, Record};
 use crate::shared_rings::Slot;
 
 /// The flags of `clone`, with the kernel's values.
@@ -86,6 +86,8 @@ pub(super) struct PendingCall {
     pub(super) started: u64,
     pub(super) arguments: [u32; 4],
     pub(super) names: [Vec<u8>; 2],
+    /// The number of the stack from which the call is made, if it is recorded.
+    pub(super) stack: Option<u32>,
 }
 
 impl Thread {
@@ -142,9 +144,11 @@ impl Program {
 }
 
 impl PendingCall {
-    /// Creates the record of the call, which has ended.
-    pub(super) fn record(self, thread: i32, ended: u64, result: i64) -> Record {
-        Record {
+    /// Creates the records of the call, which has ended: of its stack, if there is one, and of the call itself.
+    pub(super) fn records(self, thread: i32, ended: u64, result: i64) -> Vec<Record> {
+        let stack =
+            self.stack.map(|stack| Record::notice(Notice::Asked, thread, ended, [stack, 0]));
+        let call = Record {
             number: self.number,
             thread,
             started: self.started,
@@ -152,7 +156,8 @@ impl PendingCall {
             result,
             arguments: self.arguments,
             names: self.names,
-        }
+        };
+        stack.into_iter().chain([call]).collect()
     }
 }
 
@@ -172,12 +177,12 @@ pub(super) fn clone_flags(thread: i32, event: i32) -> u32 {
     }
 }
 
-/// Returns the arguments of a program, joined by [`ARGUMENT_END`].
+/// Returns the arguments of a program, joined by [`FIELD_END`].
 pub(super) fn arguments(process: i32) -> Vec<u8> {
     let mut words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     // Each argument ends in a NUL; the last one is dropped.
     words.pop();
-    words.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = ARGUMENT_END);
+    words.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = FIELD_END);
     words
 }
 

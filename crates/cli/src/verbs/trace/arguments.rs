@@ -75,6 +75,12 @@ pub(crate) struct Trace {
     /// choose the calls.
     #[arg(short, long, conflicts_with = "compare")]
     pub(super) follow: bool,
+    /// Record from which code each look-up comes, and show the stacks with most look-ups
+    ///
+    /// Each call stops for the tracer then. Functions and lines come from the symbols and the debugging
+    /// information of the programs (gcc -g). With --follow, a call is followed by its stack.
+    #[arg(long, conflicts_with_all = ["from", "compare"])]
+    pub(super) stacks: bool,
     /// Print no report, except for an exceeded budget
     #[arg(short, long, conflicts_with = "compare")]
     pub(super) quiet: bool,

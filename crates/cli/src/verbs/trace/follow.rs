@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use thruway_sys::printable;
 use thruway_trace::{Event, EventKind, Syscall, error_name};
 
+use super::stacks::frame_text;
+
 /// Lines that are written whole, because the command may write to the same terminal.
 pub(super) struct CallLines {
     text: String,
@@ -50,7 +52,7 @@ impl CallLines {
     }
 }
 
-/// Writes the time in seconds, the thread, the call, its result and the names.
+/// Writes the time in seconds, the thread, the call, its result and the names, and below them the stack.
 fn write_line(text: &mut String, event: &Event<'_>, syscall: &Syscall<'_>) -> std::fmt::Result {
     let (seconds, thread) = (event.at_ns as f64 / 1e9, event.thread);
     let (call, result) = (syscall.call.name, result(syscall));
@@ -64,6 +66,9 @@ fn write_line(text: &mut String, event: &Event<'_>, syscall: &Syscall<'_>) -> st
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
+    for frame in syscall.stack.iter().flat_map(|stack| &stack.frames) {
+        writeln!(text, "{:20}< {}", "", printable::text(&frame_text(frame)))?;
+    }
     Ok(())
 }
 
@@ -80,7 +85,7 @@ mod tests {
 
     fn line(call: &str, result: i64, names: [&[u8]; 2]) -> String {
         let call = Call::named(call).expect("a call");
-        let syscall = Syscall { call, duration_ns: 5, result, flags: 0, names };
+        let syscall = Syscall { call, duration_ns: 5, result, flags: 0, names, stack: None };
         let kind = EventKind::Syscall(syscall);
         let mut lines = CallLines::new(false);
         lines.add(&Event { at_ns: 1_234_567_891, process: 7, thread: 9, kind });

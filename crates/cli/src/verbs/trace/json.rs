@@ -44,6 +44,7 @@ pub(super) fn lines(report: &Report, limits: &[u64]) -> Result<Vec<u8>, Failure>
     write(&mut text, "folder", &report.folders)?;
     write(&mut text, "suffix", &report.suffixes)?;
     write(&mut text, "repeated", &report.repeated)?;
+    write(&mut text, "stack", &report.stacks)?;
     write(&mut text, "program", &report.programs)?;
     write(&mut text, "cut", &report.cuts)?;
     Ok(text)

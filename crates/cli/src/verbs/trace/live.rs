@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use thruway_sys::printable;
 use thruway_trace::analysis::LocalDisk;
 use thruway_trace::{
-    Attachment, Backend as Noting, Change, Command, Header, Outcome, Recorder, Writer, die_of,
+    Attachment, Backend as Noting, Change, Command, Header, Outcome, Recorder, RecorderOptions,
+    Writer, die_of,
 };
 
 use super::arguments::{Backend, Trace};
@@ -29,6 +30,7 @@ type RecordingResult = (Sinks, Outcome);
 type Variable = (OsString, OsString);
 
 pub(super) fn run(trace: &Trace) -> Answer {
+    trace.check_stacks()?;
     let against = trace.baseline()?;
     let processes = trace.attached_processes();
     let (mut sinks, outcome) = if processes.is_empty() {
@@ -68,6 +70,22 @@ impl Trace {
             .hint(format_args!("a file for JSON is --json={}", printable::path(&self.command[0])))
     }
 
+    /// Stacks are read while a call stops.
+    fn check_stacks(&self) -> Result<(), Failure> {
+        if !self.stacks {
+            return Ok(());
+        }
+        if !cfg!(target_arch = "x86_64") {
+            return Err(Failure::new("--stacks is not available on this processor")
+                .hint("stacks are recorded on x86-64"));
+        }
+        if matches!(self.backend, Backend::Stub) {
+            return Err(Failure::new("--stacks and --backend stub exclude each other")
+                .hint("a stack is read while its call stops: leave --backend out"));
+        }
+        Ok(())
+    }
+
     /// The processes to attach to, each of them once.
     fn attached_processes(&self) -> Vec<i32> {
         let mut processes: Vec<i32> = Vec::new();
@@ -86,7 +104,7 @@ impl Trace {
         let mut header = Header::new(&command, Noting::Ptrace, &command.variables());
         header.folder = folder_of(process);
         header.attached = processes.to_vec();
-        let attachment = Attachment::start(processes).map_err(failure)?;
+        let attachment = Attachment::start(processes, self.stacks).map_err(failure)?;
         let writer = self.writer(&header)?;
         let mut sinks = self.sinks(header, writer)?;
         if !self.quiet {
@@ -107,6 +125,7 @@ impl Trace {
         environment: &[Variable],
     ) -> Result<RecordingResult, Failure> {
         let backend = match self.backend {
+            Backend::Auto if self.stacks => Noting::Ptrace,
             Backend::Auto | Backend::Stub => Noting::Stub,
             Backend::Ptrace => Noting::Ptrace,
         };
@@ -114,7 +133,8 @@ impl Trace {
         let writer = self.writer(&header)?;
         let mut sinks = self.sinks(header, writer)?;
         let outcome =
-            Recorder::start(command, backend).and_then(|recorder| recorder.run(&mut sinks));
+            Recorder::start(command, RecorderOptions { backend, with_stacks: self.stacks })
+                .and_then(|recorder| recorder.run(&mut sinks));
         Ok((sinks, outcome.map_err(failure)?))
     }
 

@@ -10,6 +10,7 @@ mod live;
 mod progress;
 mod report;
 mod sinks;
+mod stacks;
 mod terminal;
 
 pub(crate) use arguments::Trace;

@@ -7,12 +7,16 @@ use thruway_trace::analysis::{Report, SearchKind, SearchPath, Totals, shell_line
 use thruway_sys::printable;
 
 use super::canvas::{Canvas, Ink, cut, fit, percent, wrapped};
+use super::stacks::{asking_frames, frame_text, unread_interpreters};
 use crate::units::{thousands, time};
 
 /// Lines of a list on one screen.
 const SEARCHES_SHOWN: usize = 3;
 const FOLDERS_SHOWN: usize = 5;
 const REPEATED_SHOWN: usize = 3;
+const STACKS_SHOWN: usize = 3;
+/// Frames of a stack on one screen, after the first.
+const FRAMES_SHOWN: usize = 4;
 const ADVICE_SHOWN: usize = 4;
 /// Lines of a list where everything is shown.
 const ALL_SHOWN: usize = 50;
@@ -28,6 +32,7 @@ pub(super) fn report(report: &Report, canvas: &Canvas, all: bool) -> String {
     page.sums();
     page.searches();
     page.repeated();
+    page.stacks();
     if all {
         page.folders();
         page.suffixes();
@@ -193,6 +198,35 @@ impl Page<'_> {
         self.more(repeated.len());
     }
 
+    /// The stacks with most look-ups: where each begins, its callers, and one of the names.
+    fn stacks(&mut self) {
+        let stacks = &self.report.stacks;
+        let Some(most) = stacks.first().map(|stack| stack.asked) else { return };
+        self.heading("WHO ASKS", "times   not there");
+        let room = self.canvas.width.saturating_sub(6);
+        for stack in stacks.iter().take(self.shown(STACKS_SHOWN)) {
+            let missed = if stack.missed > 0 { thousands(stack.missed) } else { "–".to_owned() };
+            let frames = asking_frames(stack);
+            let first = frames.first().map_or("?".to_owned(), frame_text);
+            self.row(&first, stack.asked, most, &format!("{missed:>12}"));
+            let callers = frames.get(1..).unwrap_or_default();
+            let shown = if self.all { callers.len() } else { FRAMES_SHOWN };
+            for frame in callers.iter().take(shown) {
+                self.line(&format!("      {}", cut(&frame_text(frame), room)));
+            }
+            if callers.len() > shown {
+                let more = counted((callers.len() - shown) as u64, "caller", "callers");
+                self.line(&format!(
+                    "      {}",
+                    self.canvas.paint(Ink::Faint, &format!("and {more}"))
+                ));
+            }
+            let name = cut(&format!("such as {}", stack.name), room);
+            self.line(&format!("      {}", self.canvas.paint(Ink::Faint, &name)));
+        }
+        self.more(stacks.len());
+    }
+
     fn folders(&mut self) {
         let folders = &self.report.folders;
         let Some(most) = folders.first().map(|folder| folder.wasted) else { return };
@@ -267,7 +301,11 @@ impl Page<'_> {
     fn foot(&mut self) {
         self.line("");
         let room = self.canvas.width - 2;
-        for line in notes(&self.report.totals).iter().flat_map(|note| wrapped(note, room)) {
+        let mut notes = notes(&self.report.totals);
+        for interpreter in unread_interpreters(&self.report.stacks) {
+            notes.push(format!("stacks show the code of {interpreter}, and not of its script"));
+        }
+        for line in notes.iter().flat_map(|note| wrapped(note, room)) {
             let line = self.canvas.paint(Ink::Faint, &line);
             self.line(&format!("  {line}"));
         }

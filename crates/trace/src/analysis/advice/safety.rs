@@ -131,7 +131,14 @@ impl FakeRecording {
 
     fn call(&mut self, call: &'static Call, path: &str, result: i64) {
         let names = [path.as_bytes(), b""];
-        self.push(EventKind::Syscall(Syscall { call, duration_ns: 1, result, flags: 0, names }));
+        self.push(EventKind::Syscall(Syscall {
+            call,
+            duration_ns: 1,
+            result,
+            flags: 0,
+            names,
+            stack: None,
+        }));
     }
 
     /// Searches each folder until one has the name.
