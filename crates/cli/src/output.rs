@@ -146,3 +146,32 @@ pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
     stream.is_terminal() && !refused && !is_dumb
 }
+
+/// Whether the locale says that a terminal shows ASCII only. Where nothing is said, it is taken to show UTF-8, as
+/// terminals of containers do.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable);
+    let said = said.map(|name| name.to_ascii_lowercase()).find(|name| !name.is_empty());
+    said.is_some_and(|name| !name.contains("utf-8") && !name.contains("utf8"))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_says_whether_a_terminal_shows_ascii_only() {
+        let locale = |all: &'static str, lang: &'static str| {
+            is_ascii(move |name| match name {
+                "LC_ALL" => Some(all.to_owned()),
+                "LANG" => Some(lang.to_owned()),
+                _ => None,
+            })
+        };
+        assert!(
+            locale("C", "en_US.UTF-8") && locale("", "POSIX") && locale("de_DE.ISO-8859-1", "")
+        );
+        assert!(!locale("C.UTF-8", "C") && !locale("", "en_US.utf8") && !locale("", ""));
+    }
+}

@@ -268,7 +268,7 @@ fn made_up(place: &Place, names: impl Iterator<Item = String>) -> std::path::Pat
     for name in names {
         let _ = writeln!(
             recording,
-            "{{\"at\":1,\"process\":7,\"call\":\"stat\",\"result\":-2,\"name\":\"{name}\"}}"
+            "{{\"at_ns\":1,\"process\":7,\"call\":\"stat\",\"result\":-2,\"name\":\"{name}\"}}"
         );
     }
     place.file("made-up", &recording)
@@ -301,7 +301,7 @@ fn a_newer_recording_is_refused_in_a_line() {
     let file = place.file("newer", "{\"thruway\":\"trace\",\"format\":9,\"other\":1}\n");
     let output = from(&file, &[]);
     let expected = format!(
-        "thruway: {}, line 1: format 9 is too new: this thruway reads formats up to 1\n",
+        "thruway: {}, line 1: format 9 is too new: this thruway reads formats up to 2\n",
         file.display()
     );
     assert_eq!((stderr(&output), output.status.code()), (expected.as_str(), Some(2)));

@@ -10,12 +10,12 @@ use crate::call::Call;
 use crate::event::{Event, EventKind, Syscall};
 use crate::{Frame, Header, Outcome, Stack};
 
-/// Any line but the first.
+/// Any line but the first. In format 1, the units were not in the names.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Line<'a> {
-    #[serde(skip_serializing_if = "is_default")]
-    pub(super) at: u64,
+    #[serde(alias = "at", skip_serializing_if = "is_default")]
+    pub(super) at_ns: u64,
     #[serde(skip_serializing_if = "is_default")]
     process: i32,
     /// Left out for the first thread of a process.
@@ -23,8 +23,8 @@ pub(super) struct Line<'a> {
     thread: i32,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     call: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_default")]
-    took: u64,
+    #[serde(alias = "took", skip_serializing_if = "is_default")]
+    took_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<i64>,
     #[serde(skip_serializing_if = "is_default")]
@@ -59,7 +59,8 @@ pub(super) struct End {
     status: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
-    wall: u64,
+    #[serde(alias = "wall")]
+    wall_ns: u64,
     stops: u64,
     traced: u64,
     #[serde(skip_serializing_if = "is_default")]
@@ -84,11 +85,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 impl<'a> Line<'a> {
     pub(super) fn of(event: &Event<'a>) -> Self {
         let thread = if event.thread == event.process { 0 } else { event.thread };
-        let line = Self { at: event.at_ns, process: event.process, thread, ..Self::default() };
+        let line = Self { at_ns: event.at_ns, process: event.process, thread, ..Self::default() };
         match &event.kind {
             EventKind::Syscall(syscall) => Self {
                 call: Some(syscall.call.name.into()),
-                took: syscall.duration_ns,
+                took_ns: syscall.duration_ns,
                 result: Some(syscall.result),
                 flags: syscall.flags,
                 name: Name::of(syscall.names[0]),
@@ -113,9 +114,9 @@ impl<'a> Line<'a> {
             Some(Change::Killed(signal)) => (None, Some(signal)),
             _ => (None, None),
         };
-        let Outcome { wall_ns: wall, stops, traced, is_cut_short, .. } = *outcome;
+        let Outcome { wall_ns, stops, traced, is_cut_short, .. } = *outcome;
         Self {
-            end: Some(End { status, signal, wall, stops, traced, is_cut_short }),
+            end: Some(End { status, signal, wall_ns, stops, traced, is_cut_short }),
             ..Self::default()
         }
     }
@@ -140,7 +141,7 @@ impl<'a> Line<'a> {
         let kind = if let Some(call) = &self.call {
             EventKind::Syscall(Syscall {
                 call: Call::named(call)?,
-                duration_ns: self.took,
+                duration_ns: self.took_ns,
                 result: self.result?,
                 flags: self.flags,
                 names: [name(&self.name)?, name(&self.second)?],
@@ -156,7 +157,7 @@ impl<'a> Line<'a> {
             return None;
         };
         let thread = if self.thread == 0 { self.process } else { self.thread };
-        Some(Event { at_ns: self.at, process: self.process, thread, kind })
+        Some(Event { at_ns: self.at_ns, process: self.process, thread, kind })
     }
 }
 
@@ -164,7 +165,7 @@ impl End {
     pub(super) fn outcome(&self) -> Outcome {
         Outcome {
             end: self.status.map(Change::Exited).or(self.signal.map(Change::Killed)),
-            wall_ns: self.wall,
+            wall_ns: self.wall_ns,
             stops: self.stops,
             traced: self.traced,
             is_cut_short: self.is_cut_short,

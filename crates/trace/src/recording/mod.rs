@@ -23,7 +23,7 @@ pub use reader::Reader;
 pub use writer::Writer;
 
 /// The format that this version writes, and the newest that it reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The description of a recording: what was recorded, where and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,7 @@ pub struct Header {
     /// The machine's architecture.
     pub machine: String,
     /// The start time, in seconds since 1970.
+    #[serde(rename = "started_s", alias = "started")]
     pub started: u64,
     /// The effective user ID of the recorder; missing in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,11 +7,11 @@ use crate::event::{Event, EventKind, Syscall};
 /// Parses the event of a line; `None` if the line needs the JSON parser or is damaged.
 pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
     let mut rest = Rest(line);
-    let at_ns = rest.number_after(b"{\"at\":")?;
+    let at_ns = rest.number_after(b"{\"at_ns\":")?;
     let process = rest.id_after(b",\"process\":")?;
     let thread = rest.id_after(b",\"thread\":");
     let call = rest.text_after(b",\"call\":\"")?;
-    let duration_ns = rest.number_after(b",\"took\":").unwrap_or(0);
+    let duration_ns = rest.number_after(b",\"took_ns\":").unwrap_or(0);
     let result = rest.result()?;
     let flags = rest.number_after(b",\"flags\":").unwrap_or(0);
     let name = rest.text_after(b",\"name\":\"").unwrap_or_default();
@@ -123,10 +123,10 @@ mod tests {
     use super::*;
 
     const LINES: [&str; 4] = [
-        r#"{"at":12,"process":3,"call":"newfstatat","took":346,"result":-2,"name":"/a b/c.rb"}"#,
-        r#"{"at":12,"process":3,"thread":10,"call":"rename","result":0,"name":"/a","second":"/b"}"#,
-        r#"{"at":1,"process":3,"call":"openat","took":5,"result":7,"flags":512,"name":"/"}"#,
-        r#"{"at":1,"process":3,"call":"getcwd","took":5,"result":-9223372036854775807}"#,
+        r#"{"at_ns":12,"process":3,"call":"newfstatat","took_ns":346,"result":-2,"name":"/a b/c.rb"}"#,
+        r#"{"at_ns":12,"process":3,"thread":10,"call":"rename","result":0,"name":"/a","second":"/b"}"#,
+        r#"{"at_ns":1,"process":3,"call":"openat","took_ns":5,"result":7,"flags":512,"name":"/"}"#,
+        r#"{"at_ns":1,"process":3,"call":"getcwd","took_ns":5,"result":-9223372036854775807}"#,
     ];
 
     /// Returns the result of the JSON parser for a line.
@@ -150,10 +150,11 @@ mod tests {
         for (from, to) in [
             ("/a b", "/a\\u0020b"),
             ("/a b", "/\u{e4}"),
+            ("{\"at_ns\"", "{\"at\""),
             (":12,", ":12.0,"),
             (":3,", ": 3,"),
             ("newfstatat", "fly"),
-            ("\"took\":346", "\"took\":99999999999999999999"),
+            ("\"took_ns\":346", "\"took_ns\":99999999999999999999"),
             ("}", ",\"flags\":4}"),
             ("}", ",\"ended\":true}"),
         ] {

@@ -69,7 +69,7 @@ impl<R: BufRead> Reader<R> {
                 sink.end(&outcome);
                 return Ok(outcome);
             }
-            last_ns = last_ns.max(line.at);
+            last_ns = last_ns.max(line.at_ns);
             if let (Some(id), false) = (line.stack, line.frames.is_empty()) {
                 let frames = std::mem::take(&mut line.frames);
                 self.stacks.insert(id, Stack { id, frames });
@@ -118,7 +118,7 @@ mod tests {
     fn header() -> Header {
         Header {
             thruway: "trace".into(),
-            format: 1,
+            format: 2,
             command: vec!["ls".into(), "-l \"x\"".into()],
             backend: Backend::Ptrace,
             ..Header::default()
@@ -200,9 +200,9 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_refused_whatever_else_is_in_it() {
-        let line = b"{\"thruway\":\"trace\",\"format\":2,\"command\":\"other\"}\n";
+        let line = b"{\"thruway\":\"trace\",\"format\":3,\"command\":\"other\"}\n";
         let error = Reader::new(&line[..], b"f").unwrap_err().to_string();
-        let expected = "f, line 1: format 2 is too new: this thruway reads formats up to 1";
+        let expected = "f, line 1: format 3 is too new: this thruway reads formats up to 2";
         assert_eq!(error, expected);
     }
 

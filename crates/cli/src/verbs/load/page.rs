@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use anstyle::{AnsiColor, Style};
 use thruway_sys::printable;
 
-use crate::output::colourful;
+use crate::output::{colourful, is_ascii};
 
 /// The width of the name before a line's items, with its margins.
 const NAME_WIDTH: usize = 12;
@@ -217,14 +217,6 @@ pub(super) fn width(terminal: &impl AsFd) -> Option<usize> {
     given.or_else(own).filter(|width| *width > 0).map(|width| width.max(WIDTH_MIN))
 }
 
-/// Whether the locale says that a terminal shows ASCII only. Where nothing is said, it is taken to show UTF-8, as
-/// terminals of containers do.
-pub(super) fn is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable);
-    let said = said.map(|name| name.to_ascii_lowercase()).find(|name| !name.is_empty());
-    said.is_some_and(|name| !name.contains("utf-8") && !name.contains("utf8"))
-}
-
 /// A page for stdout.
 pub(super) fn stdout() -> Page {
     Page::of(&io::stdout())
@@ -278,16 +270,5 @@ mod tests {
         page.items("shares", &["▁█ 5 µs – ü \u{1b}[31m".to_owned()]);
         let text = page.into_text();
         assert!(text.is_ascii() && text.contains("_# 5 us - ? \\033[31m"), "{text}");
-        let locale = |all: &'static str, lang: &'static str| {
-            is_ascii(move |name| match name {
-                "LC_ALL" => Some(all.to_owned()),
-                "LANG" => Some(lang.to_owned()),
-                _ => None,
-            })
-        };
-        assert!(
-            locale("C", "en_US.UTF-8") && locale("", "POSIX") && locale("de_DE.ISO-8859-1", "")
-        );
-        assert!(!locale("C.UTF-8", "C") && !locale("", "en_US.utf8") && !locale("", ""));
     }
 }

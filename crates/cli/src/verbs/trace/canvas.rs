@@ -6,11 +6,15 @@
 use anstyle::{AnsiColor, Style};
 use thruway_sys::printable;
 
+use crate::output::is_ascii;
+
 /// The destination of a report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Canvas {
     pub(super) width: usize,
     is_colourful: bool,
+    /// Whether the terminal shows ASCII only.
+    is_ascii: bool,
 }
 
 /// The meaning of a piece of text, which decides its colour.
@@ -43,7 +47,8 @@ impl Canvas {
             columns
         };
         let width = width.unwrap_or(WIDTH_USUAL).clamp(*WIDTHS.start(), *WIDTHS.end());
-        Self { width, is_colourful }
+        let is_ascii = is_terminal && is_ascii(|name| std::env::var(name).ok());
+        Self { width, is_colourful, is_ascii }
     }
 
     /// The text in the colour of its meaning.
@@ -64,12 +69,34 @@ impl Canvas {
     pub(super) fn bar(&self, ink: Ink, part: u64, whole: u64, width: usize) -> String {
         const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         let whole = whole.max(1);
+        if self.is_ascii {
+            let full = u128::from(part.min(whole)) * width as u128;
+            let full = full.div_ceil(u128::from(whole)) as usize;
+            let drawn = self.paint(ink, &"#".repeat(full));
+            return format!("[{drawn}{}]", " ".repeat(width - full));
+        }
         let filled =
             (u128::from(part.min(whole)) * (width as u128 * 8)).div_ceil(u128::from(whole));
         let (full, rest) = (filled as usize / 8, filled as usize % 8);
         let drawn = format!("{}{}", "█".repeat(full), EIGHTHS[rest]);
         let space = " ".repeat(width - full - usize::from(rest > 0));
         format!("▕{}{space}▏", self.paint(ink, &drawn))
+    }
+}
+
+impl Canvas {
+    /// The report in the characters that its terminal shows, each as wide as before.
+    pub(super) fn shown(&self, report: String) -> String {
+        const ASCII: [(char, char); 7] =
+            [('µ', 'u'), ('×', 'x'), ('≈', '~'), ('·', '.'), ('…', '.'), ('–', '-'), ('−', '-')];
+        if !self.is_ascii || report.is_ascii() {
+            return report;
+        }
+        let written = |character: char| {
+            let known = ASCII.iter().find(|(other, _)| *other == character);
+            known.map_or(if character.is_ascii() { character } else { '?' }, |(_, ascii)| *ascii)
+        };
+        report.chars().map(written).collect()
     }
 }
 
@@ -132,12 +159,22 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_long_as_its_share() {
-        let canvas = Canvas { width: 100, is_colourful: false };
+        let canvas = Canvas { width: 100, is_colourful: false, is_ascii: false };
         assert_eq!(canvas.bar(Ink::Waste, 0, 10, 4), "▕    ▏");
         assert_eq!(canvas.bar(Ink::Waste, 5, 10, 4), "▕██  ▏");
         assert_eq!(canvas.bar(Ink::Waste, 10, 10, 4), "▕████▏");
         assert_eq!(canvas.bar(Ink::Waste, 1, 1000, 4), "▕▏   ▏");
         assert_eq!(canvas.bar(Ink::Waste, 9, 0, 4), "▕████▏");
+    }
+
+    #[test]
+    fn a_terminal_without_utf_8_gets_ascii_of_the_same_width() {
+        let canvas = Canvas { width: 100, is_colourful: false, is_ascii: true };
+        assert_eq!(canvas.bar(Ink::Waste, 5, 10, 4), "[##  ]");
+        assert_eq!(canvas.bar(Ink::Waste, 1, 1000, 4), "[#   ]");
+        assert_eq!(canvas.bar(Ink::Waste, 9, 0, 4), "[####]");
+        let shown = canvas.shown("…/lib ≈ 5 µs · 2 × ü – −\n".to_owned());
+        assert_eq!(shown, "./lib ~ 5 us . 2 x ? - -\n");
     }
 
     #[test]

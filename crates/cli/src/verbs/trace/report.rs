@@ -36,7 +36,8 @@ impl Trace {
         if !self.is_json_printed() {
             let canvas = self.canvas(&io::stdout());
             let reports = [&old_report, &new_report];
-            print(compare::text(&comparison, reports, &canvas, self.all).as_bytes())?;
+            let text = compare::text(&comparison, reports, &canvas, self.all);
+            print(canvas.shown(text).as_bytes())?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -135,7 +136,8 @@ impl Trace {
 
     /// The report as it is to be shown on a stream.
     pub(super) fn written(&self, report: &Report, stream: &impl IsTerminal) -> Vec<u8> {
-        terminal::report(report, &self.canvas(stream), self.all).into_bytes()
+        let canvas = self.canvas(stream);
+        canvas.shown(terminal::report(report, &canvas, self.all)).into_bytes()
     }
 
     pub(super) fn write_json(
