@@ -245,16 +245,20 @@ fn attributes_are_not_asked_for_since_a_file_is_opened() {
 fn attributes_are_not_asked_for_after_a_program_has_asked_while_it_wrote() {
     let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
     let at = |name: u32| mounted.target(&format!("made-{name}"));
-    for name in 0..100 {
-        let mut file = File::create(at(name)).unwrap();
-        std::io::Write::write_all(&mut file, b"text").unwrap();
-        assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 4);
-    }
-    mounted.await_closed(100);
-    let before = mounted.requests();
-    (0..100).for_each(|name| assert!(is_there(&at(name))));
-    let asked = mounted.requests()["getattr"] - before["getattr"];
-    assert!(asked <= SOME, "{asked}");
+    // The answer counts for half a second, which may pass before the file is closed: then other files are made.
+    let asked = |round: u32| {
+        let names = || (round * 100..).take(100);
+        for name in names() {
+            let mut file = File::create(at(name)).unwrap();
+            std::io::Write::write_all(&mut file, b"text").unwrap();
+            assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 4);
+        }
+        mounted.await_closed(u64::from(round + 1) * 100);
+        let before = mounted.requests();
+        names().for_each(|name| assert!(is_there(&at(name))));
+        mounted.requests()["getattr"] - before["getattr"]
+    };
+    assert!((0..ROUNDS).any(|round| asked(round) <= SOME), "attributes are asked for each time");
 }
 
 #[test]

@@ -294,7 +294,7 @@ fn without_paths(line: &str) -> String {
 
 /// A line in which every number is 0, without units, bars and the spaces that align them.
 fn without_figures(line: &str) -> String {
-    const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "B/s", "KB/s", "MB/s", "GB/s", "/s"];
+    const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "B/s", "kB/s", "MB/s", "GB/s", "/s"];
     let is_bar = |word: &str| word.chars().all(|c| matches!(c, '▁'..='▏' | '▕'));
     let plain = |word: &str| {
         let mut plain = String::new();

@@ -1,5 +1,6 @@
 //! A mount in a temporary folder.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,8 +12,8 @@ use tempfile::TempDir;
 use crate::{run, stderr, stdout, thruway};
 use thruway_testing::skipped;
 
-/// How long a daemon may take for what it does at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a test waits for what must come; it is never a measure. Each wait is for an event.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A mount in a temporary folder; it is gone when this value is.
 pub(super) struct Mounted {
@@ -84,10 +85,17 @@ impl Mounted {
 
     /// What `thruway mount status --json` says in this field.
     pub(super) fn status(&self, field: &str) -> serde_json::Value {
-        let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
-        let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
-        assert!(output.status.success(), "{status}");
-        status[field].clone()
+        let reply = Cell::new(None);
+        // A daemon that gets no processor for seconds does not reply in time.
+        wait_until("the daemon replies", || {
+            let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
+            let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+            let has_replied = !status[field].is_null();
+            assert!(output.status.success() || !has_replied, "{status}");
+            reply.set(Some(status[field].clone()));
+            has_replied
+        });
+        reply.take().unwrap()
     }
 
     /// The same of a mount that is not well.

@@ -117,6 +117,8 @@ fn a_request_that_waits_for_a_lock_does_not_delay_others() {
     let holder = File::create(&path).unwrap();
     flock(&holder, FlockOperation::LockExclusive).unwrap();
     thread::scope(|scope| {
+        // Also when the test fails: the threads would wait for ever.
+        let unlock = Unlock(&holder);
         for _ in 0..20 {
             scope.spawn(|| {
                 let file = File::open(&path).unwrap();
@@ -125,8 +127,17 @@ fn a_request_that_waits_for_a_lock_does_not_delay_others() {
         }
         wait_until("all of them wait", || mounted.requests("setlkw") == 21);
         fs::write(mounted.target("other"), "text").unwrap();
-        flock(&holder, FlockOperation::Unlock).unwrap();
+        drop(unlock);
     });
+}
+
+/// Takes the lock away when it goes.
+struct Unlock<'a>(&'a File);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        flock(self.0, FlockOperation::Unlock).unwrap();
+    }
 }
 
 #[test]

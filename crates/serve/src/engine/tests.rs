@@ -9,6 +9,8 @@ mod proxy_heads;
 mod sockets;
 
 use super::*;
+use crate::entry::State;
+use crate::events::clock::stopped::StoppedClock;
 use crate::{
     Address, Body, Events, Exchange, Part, Payload, Peer, QUANTUM_BYTES, Response, ShutdownMode,
     Timeouts, WriteOutcome,
@@ -18,6 +20,9 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{BodyPlan, Request, ResponseHead};
+
+/// How long a test waits for what must come; it is never a measure.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a handler does with every request.
 type Act = fn(&Request<'_>, &mut Exchange<'_>, &mut Vec<Ticket>);
@@ -72,7 +77,7 @@ impl Rig {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
@@ -85,29 +90,34 @@ impl Rig {
         TcpStream::from(client)
     }
 
-    /// Runs until `is_done`, ten seconds at most.
+    /// Runs until `is_done`.
     fn run_until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) {
         let mut events = Events::new();
-        for _ in 0..1000 {
-            if is_done(self) {
-                return;
-            }
+        let begun = std::time::Instant::now();
+        while !is_done(self) {
+            assert!(begun.elapsed() < PATIENCE, "it never was done");
             self.engine.poll(&mut events, Some(10));
             while self.engine.turn(&mut self.handler) {}
         }
-        panic!("it never was done");
     }
 
-    /// Takes in events until a request waits for its turn.
-    fn run_until_ready(&mut self) {
+    /// Runs until a connection is so.
+    fn run_until_entry(&mut self, is_so: fn(&Entry) -> bool) {
+        self.run_until(|rig| {
+            let slab = &rig.engine.store.slab;
+            slab.ids().any(|id| slab.get(id).is_some_and(is_so))
+        });
+    }
+
+    /// Takes in events until so many connections wait for their turns.
+    fn run_until_waiting(&mut self, connections: usize) {
         let mut events = Events::new();
-        for _ in 0..1000 {
-            if self.engine.has_waiting() {
-                return;
-            }
+        let begun = std::time::Instant::now();
+        while self.engine.store.turns.len() != connections {
+            let waiting = self.engine.store.turns.len();
+            assert!(begun.elapsed() < PATIENCE, "{waiting} connections wait");
             self.engine.poll(&mut events, Some(10));
         }
-        panic!("nothing came");
     }
 
     /// Runs until `client` has got as many bytes as are expected, or its end.
@@ -217,6 +227,7 @@ fn a_body_beyond_its_limit_is_refused_before_it_comes() {
 
 #[test]
 fn what_takes_too_long_is_ended() {
+    type Case = (&'static [u8], fn(&Entry) -> bool, &'static str);
     let timeouts = Timeouts {
         first_byte_ms: 50,
         head_ms: 60,
@@ -226,16 +237,23 @@ fn what_takes_too_long_is_ended() {
         ..Timeouts::default()
     };
     let settings = Settings { timeouts, ..Settings::default() };
+    let clock = StoppedClock::new();
     let mut rig = Rig::with(later, settings);
-    let cases: [(&[u8], &str); 4] = [
-        (b"", ""),
-        (b"GET / HT", "HTTP/1.1 408 "),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab", "HTTP/1.1 408 "),
-        (GET, "HTTP/1.1 503 "),
+    let is_idle = |entry: &Entry| entry.is_fresh && entry.input.is_empty();
+    let has_head = |entry: &Entry| !entry.input.is_empty();
+    let has_body = |entry: &Entry| matches!(entry.state, State::Receiving(_));
+    let is_handled = |entry: &Entry| matches!(entry.state, State::Handling);
+    let cases: [Case; 4] = [
+        (b"", is_idle, ""),
+        (b"GET / HT", has_head, "HTTP/1.1 408 "),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab", has_body, "HTTP/1.1 408 "),
+        (GET, is_handled, "HTTP/1.1 503 "),
     ];
-    for (bytes, expected) in cases {
+    for (bytes, is_so, expected) in cases {
         let mut client = rig.connect();
         client.write_all(bytes).unwrap();
+        rig.run_until_entry(is_so);
+        clock.advance_ms(200);
         let got = rig.receive(&mut client, usize::MAX);
         assert!(got.starts_with(expected) && got.is_empty() == expected.is_empty(), "{got}");
     }
@@ -246,7 +264,9 @@ fn what_takes_too_long_is_ended() {
     rig.handler.act = hello;
     let mut kept = rig.connect();
     kept.write_all(GET).unwrap();
-    let got = rig.receive(&mut kept, usize::MAX);
+    let served = rig.receive(&mut kept, 50);
+    clock.advance_ms(200);
+    let got = served + &rig.receive(&mut kept, usize::MAX);
     assert!(got.contains("200 OK: hello\n"), "it was served, and closed when nothing followed");
 }
 
@@ -254,16 +274,20 @@ fn what_takes_too_long_is_ended() {
 fn a_handler_without_a_limit_is_not_ended_by_what_its_client_had_for_the_head() {
     let timeouts =
         Timeouts { first_byte_ms: 50, head_ms: 50, keep_alive_ms: 50, ..Timeouts::default() };
+    let clock = StoppedClock::new();
     let mut rig = Rig::with(later, Settings { timeouts, ..Settings::default() });
     let mut client = rig.connect();
     client.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
-    let begun_us = monotonic_us();
-    rig.run_until(|_| monotonic_us() > begun_us + 300_000);
+    for _ in 0..5 {
+        clock.advance_ms(100);
+        rig.engine.poll(&mut Events::new(), Some(0));
+    }
     let (head, plan) = head_of(Some(1));
     let response = Response { head: &head, plan, payload: Payload::Slices(&[b"1"]) };
     rig.engine.response(rig.handler.tickets[0]).respond(response);
     assert!(rig.receive(&mut client, head.len() + 1).ends_with("\r\n\r\n1"));
+    clock.advance_ms(200);
     rig.run_until(|rig| rig.engine.connection_count() == 0);
 }
 
@@ -516,18 +540,18 @@ fn a_client_that_takes_nothing_is_cut_off_however_much_is_written() {
 
 #[test]
 fn a_client_that_takes_some_each_time_is_not_cut_off() {
+    let clock = StoppedClock::new();
     let mut rig = impatient();
     let (mut client, ticket, _) = begin_stream(&mut rig);
     while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < WriteOutcome::Backlog(1 << 20) {}
-    client.set_nonblocking(true).unwrap();
     // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
-    let begun = rig.engine.store.clock.now_ms;
     let mut buffer = vec![0; 8 << 10];
-    rig.run_until(|rig| {
-        let _ = client.read(&mut buffer);
-        std::thread::sleep(Duration::from_millis(5));
-        rig.engine.store.clock.now_ms > begun + 2500
-    });
+    for _ in 0..250 {
+        assert!(client.read(&mut buffer).unwrap() > 0);
+        clock.advance_ms(10);
+        rig.engine.poll(&mut Events::new(), Some(0));
+        while rig.engine.turn(&mut rig.handler) {}
+    }
     assert_eq!(rig.engine.connection_count(), 1);
 }
 

@@ -38,6 +38,10 @@ impl Clock {
 /// Microseconds of the monotonic clock, which all processes share.
 #[must_use]
 pub fn monotonic_us() -> u64 {
+    #[cfg(test)]
+    if let Some(now_us) = stopped::now_us() {
+        return now_us;
+    }
     let now = clock_gettime(ClockId::Monotonic);
     let us = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
     u64::try_from(us).unwrap_or(0)
@@ -45,4 +49,39 @@ pub fn monotonic_us() -> u64 {
 
 fn unix_seconds() -> u64 {
     u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
+}
+
+/// A monotonic clock that stands still, so that the outcome of a test does not depend on how often the test is preempted.
+#[cfg(test)]
+pub(crate) mod stopped {
+    use std::cell::Cell;
+
+    thread_local! {
+        static NOW_US: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// Stops the clock of this thread. The clock moves only when the test moves it, until this value is dropped.
+    #[derive(Debug)]
+    pub(crate) struct StoppedClock(());
+
+    impl StoppedClock {
+        pub(crate) fn new() -> Self {
+            NOW_US.set(Some(super::monotonic_us()));
+            Self(())
+        }
+
+        pub(crate) fn advance_ms(&self, ms: u64) {
+            NOW_US.set(NOW_US.get().map(|now_us| now_us + ms * 1000));
+        }
+    }
+
+    impl Drop for StoppedClock {
+        fn drop(&mut self) {
+            NOW_US.set(None);
+        }
+    }
+
+    pub(super) fn now_us() -> Option<u64> {
+        NOW_US.get()
+    }
 }
