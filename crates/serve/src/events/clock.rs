@@ -51,7 +51,7 @@ fn unix_seconds() -> u64 {
     u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
 }
 
-/// A monotonic clock that stands still, so that the outcome of a test does not depend on how often the test is preempted.
+/// A monotonic clock that stands still, so that the outcome of a test does not depend on how often it is preempted.
 #[cfg(test)]
 pub(crate) mod stopped {
     use std::cell::Cell;
