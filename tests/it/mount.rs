@@ -27,6 +27,8 @@ mod media_model;
 #[cfg(test)]
 mod moves;
 #[cfg(test)]
+mod owners;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod policy_model;

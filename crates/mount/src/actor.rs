@@ -13,6 +13,8 @@ use rustix::thread::{
 };
 use thruway_fuse::Caller;
 
+use crate::owners::NewOwnership;
+
 const SETGID: u32 = 0o2000;
 
 /// Capabilities by which a caller other than root may create files that the caller's user may not.
@@ -64,10 +66,7 @@ impl Actor {
         umask_bits: u32,
         mut make: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if self.umask != umask_bits & 0o777 {
-            self.umask = umask_bits & 0o777;
-            umask(Mode::from_raw_mode(self.umask));
-        }
+        self.set_umask(umask_bits);
         if (caller.uid, caller.gid) == self.own {
             // Without `CAP_FSETID`, a setgid folder of another group would clear the bit.
             return if mode & SETGID == 0 { make() } else { self.keeping_setid(make) };
@@ -90,12 +89,38 @@ impl Actor {
             return made;
         }
         self.as_caller(caller, &groups, &mut || {
-            // Switching to another user has cleared the effective capabilities.
-            let mut sets = capabilities(None)?;
-            sets.effective = sets.permitted.intersection(rights);
-            set_capabilities(None, sets)?;
+            use_capabilities(rights)?;
             make()
         })
+    }
+
+    /// Runs `make`, which creates a file, as the owner of the new file. The source's permissions do not matter: the
+    /// kernel has permitted the operation by the owners that the view shows.
+    pub(crate) fn make_for<T>(
+        &mut self,
+        new: &NewOwnership,
+        mut make: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.set_umask(new.umask);
+        let owner = &new.owner;
+        if (owner.uid, owner.gid) == self.own {
+            return if new.mode & SETGID == 0 { make() } else { self.keeping_setid(make) };
+        }
+        if !self.can_switch {
+            return Err(Errno::PERM);
+        }
+        let folder_group = owner.folder_group.map(Gid::from_raw);
+        self.as_caller(owner, folder_group.as_slice(), &mut || {
+            use_capabilities(OVERRIDING)?;
+            make()
+        })
+    }
+
+    fn set_umask(&mut self, bits: u32) {
+        if self.umask != bits & 0o777 {
+            self.umask = bits & 0o777;
+            umask(Mode::from_raw_mode(self.umask));
+        }
     }
 
     fn as_caller<T>(
@@ -175,6 +200,13 @@ impl Actor {
         sets.effective.set(CapabilitySet::FSETID, on);
         set_capabilities(None, sets)
     }
+}
+
+/// Makes these capabilities effective, since switching to another user has cleared all.
+fn use_capabilities(rights: CapabilitySet) -> Result<(), Errno> {
+    let mut sets = capabilities(None)?;
+    sets.effective = sets.permitted.intersection(rights);
+    set_capabilities(None, sets)
 }
 
 /// Permanently gives up `CAP_SYS_RESOURCE`, with which writes would bypass the quotas of the source. The kernel writes

@@ -29,6 +29,7 @@ mod log;
 mod memory;
 mod mounts;
 mod names;
+mod owners;
 mod pins;
 pub mod plan;
 mod policy;
@@ -52,6 +53,7 @@ pub use control::change_sources;
 pub use error::Error;
 pub use location::locate;
 pub use log::{Level, Log, LogTarget};
+pub use owners::{IdRange, ModeRule, OwnerIds, Owners};
 pub use plan::{
     AccessTimes, Changes, CreateOrder, CreatePolicy, CreateReach, Missing, Mode, OnFull, Plan,
     Presence, Transport,

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::mount::MountFlags;
+use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::log::LogTarget;
+use crate::owners::Owners;
 use crate::policy::PolicyFile;
 use crate::source_spec::SourceSpec;
 
@@ -187,6 +190,8 @@ pub struct Plan {
     pub transport: Transport,
     /// Whether extended attributes are supported.
     pub xattr: bool,
+    /// How owners and modes are shown and written.
+    pub owners: Owners,
     /// Whether POSIX record locks are visible to programs that use the sources directly. Each close then costs a
     /// request.
     pub shared_locks: bool,
@@ -200,6 +205,32 @@ pub struct Plan {
     pub attribute_timeout: Duration,
     /// The destination of the daemon's log.
     pub log: LogTarget,
+}
+
+impl Plan {
+    /// Checks the options that depend on each other.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.owners.is_plain() {
+            return Ok(());
+        }
+        if self.suid || self.dev {
+            let option = if self.suid { "--suid" } else { "--dev" };
+            return Err(Error::plain(format_args!(
+                "{option} cannot be combined with options about owners and modes"
+            ))
+            .with_hint(
+                "a program or device of one user would serve another user with the rights of the first",
+            ));
+        }
+        let switching = CapabilitySet::SETUID | CapabilitySet::SETGID;
+        let may_switch = capabilities(None).is_ok_and(|sets| sets.effective.contains(switching));
+        if self.owners.creates_for_others() && !may_switch {
+            return Err(Error::plain("new files for other users or groups need root").with_hint(
+                "without --create-user and --create-group, new files belong to the mounting user",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Serializes a path as bytes, since it need not be UTF-8.
@@ -247,6 +278,7 @@ pub(crate) mod tests {
             passthrough: true,
             transport: Transport::IoUring,
             xattr: true,
+            owners: Owners::default(),
             shared_locks: false,
             policy: None,
             changes: Changes::Told,

@@ -53,6 +53,9 @@ pub struct Status {
     pub protocol: String,
     /// The number of workers that were started after a worker had died.
     pub restarts: u64,
+    /// How owners and modes are shown and written, if not as they are.
+    #[serde(default)]
+    pub owners: Option<String>,
     /// How changes behind the mount are noticed.
     pub changes: crate::Changes,
     /// The number of folders whose changes are reported; `None` if the system reports no changes.

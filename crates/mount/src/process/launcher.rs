@@ -21,6 +21,7 @@ pub fn start(
     ready: Option<&dyn Fn()>,
     log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
 ) -> Result<(), Error> {
+    plan.check()?;
     if let Some(ready) = ready {
         let log = log(&plan.log)?.of(&plan.target);
         return supervisor::run(&plan, &log, false, |event| {

@@ -388,6 +388,7 @@ fn behaviour(service: &ServeCommand) -> Behaviour {
         make_folders: plan.make_folders,
         moves_when_full: plan.on_full == OnFull::Move,
         is_merged: service.is_merged,
+        owners: (!plan.owners.is_plain()).then(|| plan.owners.clone()),
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }
 }

@@ -11,13 +11,14 @@ use thruway_fuse::wire::{
 use super::context::Context;
 use super::data::change_data;
 use super::several_sources;
-use super::stat::{is_folder, stat_fd};
+use super::stat::{FILE_TYPE, LINK, is_folder, stat_fd};
 use super::timeouts::ChangedBy;
 use thruway_fuse::{Caller, Reply, Request};
 
 use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
+use crate::owners::{Owners, Ownership};
 use crate::proc_path::ProcPath;
 use crate::volumes::VolumeInfo;
 
@@ -60,6 +61,11 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
         several_sources::check_attributes(&fds, is_touch(with))?;
     }
     let before: Vec<_> = fds.iter().map(stat_fd).collect::<Result<_, _>>()?;
+    let translated = match (&view.behaviour.owners, before.first()) {
+        (Some(owners), Some(shown)) => in_source(owners, &request.caller, with, shown)?,
+        _ => *with,
+    };
+    let with = &translated;
     // The first source comes last, since its attributes are shown.
     for (index, fd) in fds.iter().enumerate().rev() {
         if let Err(errno) = set_attributes_at(view, actor, request, with, fd) {
@@ -142,6 +148,7 @@ pub(super) fn complete(view: &View, id: InodeId, stat: &mut Statx) -> bool {
 }
 
 pub(super) fn attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Attributes {
+    let shown = shown_ownership(view, stat);
     Attributes {
         number: shown_number(volume, stat),
         size: stat.stx_size,
@@ -152,10 +159,10 @@ pub(super) fn attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Attri
         atime_nanoseconds: stat.stx_atime.tv_nsec,
         mtime_nanoseconds: stat.stx_mtime.tv_nsec,
         ctime_nanoseconds: stat.stx_ctime.tv_nsec,
-        mode: u32::from(stat.stx_mode),
+        mode: shown.mode,
         links: shown_links(view, stat),
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
+        uid: shown.uid,
+        gid: shown.gid,
         device: packed_device(stat.stx_rdev_major, stat.stx_rdev_minor),
         block_size: stat.stx_blksize,
         flags: 0,
@@ -163,14 +170,15 @@ pub(super) fn attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Attri
 }
 
 fn extended_attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> ExtendedAttributes {
+    let shown = shown_ownership(view, stat);
     ExtendedAttributes {
         mask: stat.stx_mask,
         block_size: stat.stx_blksize,
         attributes: stat.stx_attributes.bits(),
         links: shown_links(view, stat),
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
-        mode: stat.stx_mode,
+        uid: shown.uid,
+        gid: shown.gid,
+        mode: u16::try_from(shown.mode).unwrap_or(stat.stx_mode),
         spare0: 0,
         number: shown_number(volume, stat),
         size: stat.stx_size,
@@ -186,6 +194,39 @@ fn extended_attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Extende
         system_minor: stat.stx_dev_minor,
         spare2: [0; 14],
     }
+}
+
+fn shown_ownership(view: &View, stat: &Statx) -> Ownership {
+    let (uid, gid, mode) = (stat.stx_uid, stat.stx_gid, u32::from(stat.stx_mode));
+    let own = Ownership { uid, gid, mode };
+    match &view.behaviour.owners {
+        // The mode of a symbolic link has no meaning.
+        Some(owners) if mode & FILE_TYPE == LINK => Ownership { mode, ..owners.shown(own, false) },
+        Some(owners) => owners.shown(own, is_folder(stat)),
+        None => own,
+    }
+}
+
+/// Translates a change of the attributes that are shown into one of the source's. `stat` has those of the source that
+/// is shown.
+fn in_source(
+    owners: &Owners,
+    caller: &Caller,
+    with: &SetAttrIn,
+    stat: &Statx,
+) -> Result<SetAttrIn, Errno> {
+    let mut with = *with;
+    if with.valid & setattr_flag::UID != 0 {
+        with.uid = owners.changed_user(stat.stx_uid, with.uid)?;
+    }
+    if with.valid & setattr_flag::GID != 0 {
+        with.gid = owners.changed_group(stat.stx_gid, with.gid)?;
+    }
+    if with.valid & setattr_flag::MODE != 0 {
+        let (present, asked) = (u32::from(stat.stx_mode) & 0o7777, with.mode & 0o7777);
+        with.mode = owners.changed_mode(caller, present, asked, is_folder(stat))?;
+    }
+    Ok(with)
 }
 
 /// Returns the number of links. For a merged folder, the number has no meaning and is 1, or 0 once the folder is

@@ -13,7 +13,7 @@ use super::folder::{BranchDir, Folder};
 use super::found::FoundInode;
 use super::open::access;
 use super::placement::{dir_beside, make_in};
-use super::stat::{stat_fd, stat_name};
+use super::stat::{FILE_TYPE, FOLDER, stat_fd, stat_name};
 use super::state::View;
 use super::target::Target;
 use super::timeouts::ChangedBy;
@@ -24,21 +24,21 @@ use crate::proc_path::ProcPath;
 
 pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result<(), Errno> {
     let kind = FileType::from_raw_mode(with.mode);
-    let mode = Mode::from_raw_mode(with.mode & 0o7777);
     let device = unpacked_device(with.device);
-    let made =
-        make(cx, (with.mode, with.umask), |dir| fs::mknodat(&dir.fd, name, kind, mode, device))?;
+    let made = make(cx, (with.mode, with.umask), |dir, mode| {
+        fs::mknodat(&dir.fd, name, kind, mode, device)
+    })?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn mkdir(cx: &mut Context<'_>, name: &CStr, with: &MkDirIn) -> Result<(), Errno> {
-    let mode = Mode::from_raw_mode(with.mode & 0o7777);
-    let made = make(cx, (with.mode, with.umask), |dir| fs::mkdirat(&dir.fd, name, mode))?;
+    let mode = with.mode & 0o7777 | FOLDER;
+    let made = make(cx, (mode, with.umask), |dir, mode| fs::mkdirat(&dir.fd, name, mode))?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Result<(), Errno> {
-    let made = make(cx, (0, 0), |dir| fs::symlinkat(target, &dir.fd, name))?;
+    let made = make(cx, (0, 0), |dir, _| fs::symlinkat(target, &dir.fd, name))?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
@@ -61,10 +61,10 @@ pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result
 
 pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Result<(), Errno> {
     let verdict = check_new(cx, name, with)?;
-    let mode = Mode::from_raw_mode(with.mode & 0o7777);
     // The file is opened for reading only, since a file that is open for writing cannot be executed.
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, name, flags, mode));
+    let made =
+        make(cx, (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, name, flags, mode));
     let made = match made {
         // Another program created the file after the kernel looked. On ESTALE, the kernel looks again.
         Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
@@ -80,10 +80,10 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
 
 pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno> {
     let verdict = check_new(cx, c"", with)?;
-    let mode = Mode::from_raw_mode(with.mode & 0o7777);
     let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
-    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, c".", flags, mode))?;
+    let made =
+        make(cx, (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, c".", flags, mode))?;
     let found = FoundInode::Nameless(&made.dir, made.file.as_fd());
     reply_created(cx, &made, found, (with, verdict)).map(drop)
 }
@@ -95,16 +95,27 @@ struct NewFile<T> {
     file: T,
 }
 
-/// Runs `make` in the folder of the request, as the caller, in the source that the create policy chooses.
+/// Runs `make` in the folder of the request, as the caller, in the source that the create policy chooses. `make` gets
+/// the permissions of the new file.
 fn make<T>(
     cx: &mut Context<'_>,
     (mode, umask): (u32, u32),
-    mut make: impl FnMut(&BranchDir) -> Result<T, Errno>,
+    mut make: impl FnMut(&BranchDir, Mode) -> Result<T, Errno>,
 ) -> Result<NewFile<T>, Errno> {
     let folder = cx.view.folders.folder(cx.inode())?;
     let (actor, caller) = (&mut *cx.actor, &cx.request.caller);
-    let (dir, file) =
-        make_in(cx.view, &folder, |dir| actor.make_as(caller, mode, umask, || make(dir)))?;
+    let permissions = |mode: u32| Mode::from_raw_mode(mode & 0o7777);
+    let (dir, file) = match &cx.view.behaviour.owners {
+        None => make_in(cx.view, &folder, |dir| {
+            actor.make_as(caller, mode, umask, || make(dir, permissions(mode)))
+        }),
+        Some(owners) => {
+            let new = owners.of_new(caller, (mode, umask), mode & FILE_TYPE == FOLDER)?;
+            make_in(cx.view, &folder, |dir| {
+                actor.make_for(&new, || make(dir, permissions(new.mode)))
+            })
+        }
+    }?;
     Ok(NewFile { folder, dir, file })
 }
 

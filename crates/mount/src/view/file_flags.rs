@@ -7,12 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, CWD, Mode, OFlags};
 use rustix::io::Errno;
+use thruway_fuse::Caller;
 use thruway_fuse::wire::{IoctlIn, IoctlOut, ioctl_flag};
 use thruway_sys::file_flags::{
     self, ExtendedFlags, GET_EXTENDED_FLAGS, GET_FLAGS, SET_EXTENDED_FLAGS, SET_FLAGS,
 };
 
 use super::context::Context;
+use super::stat::stat_fd;
 use crate::actor::errno;
 use crate::proc_path::ProcPath;
 
@@ -86,7 +88,7 @@ fn set(cx: &mut Context<'_>, flags: Flags) -> Result<(), Errno> {
             let before = flags.present(file.as_fd())?;
             // As the caller, so that the source checks the owner once more: the flags may have changed since the
             // kernel's check.
-            cx.actor.in_groups_of(&cx.request.caller, || flags.set(file.as_fd()))?;
+            cx.actor.in_groups_of(&owner_in_source(cx, fd)?, || flags.set(file.as_fd()))?;
             Ok((file, before))
         });
         match changed {
@@ -104,6 +106,16 @@ fn set(cx: &mut Context<'_>, flags: Flags) -> Result<(), Errno> {
     view.invalidation.connection.invalidate_attributes(id);
     cx.reply.put(&IoctlOut::default());
     Ok(())
+}
+
+/// Returns the caller, or the file's owner in the source if owners are shown as others.
+fn owner_in_source(cx: &Context<'_>, fd: &OwnedFd) -> Result<Caller, Errno> {
+    let caller = cx.request.caller;
+    if cx.view.behaviour.owners.is_none() || caller.uid == 0 {
+        return Ok(caller);
+    }
+    let stat = stat_fd(fd)?;
+    Ok(Caller { uid: stat.stx_uid, gid: stat.stx_gid, ..caller })
 }
 
 fn opened(fd: &OwnedFd) -> Result<OwnedFd, Errno> {

@@ -17,6 +17,7 @@ use super::target::Target;
 use super::{attributes, locking};
 use crate::actor::errno;
 use crate::inodes::InodeId;
+use crate::owners::Owners;
 use crate::policy::{Access, Verdict};
 
 /// The way in which the data of an open file moves.
@@ -50,6 +51,12 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     if view.moves.is_gone(id) && changes {
         // On ESTALE, the kernel looks the name up again.
         return Err(Errno::STALE);
+    }
+    if changes
+        && view.behaviour.owners.is_some()
+        && Owners::protects(&request.caller, stat_fd(view.files.path_fd(id)?)?.stx_mode)
+    {
+        return Err(Errno::PERM);
     }
     if changes {
         view.moves.give_up(id);

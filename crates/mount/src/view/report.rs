@@ -111,6 +111,7 @@ fn status(view: &View, plan: &Plan) -> Status {
         daemon_io_reasons: daemon_io_reasons(view),
         protocol: format!("7.{}", view.connection.negotiated.minor),
         restarts: memory.counted(Count::Restarts),
+        owners: view.behaviour.owners.as_ref().map(ToString::to_string),
         changes: view.changes(),
         watched_folders: view.watch().map(|watch| watch.len() as u64),
         open_files: view.files.inodes.open().len() as u64,

@@ -27,6 +27,7 @@ use crate::branches::Branches;
 use crate::inodes::{InodeId, Inodes};
 use crate::locks::Locks;
 use crate::memory::Memory;
+use crate::owners::Owners;
 use crate::plan::{Changes, CreatePolicy};
 use crate::policy::Policy;
 use crate::source_table::SourceTable;
@@ -54,6 +55,8 @@ pub(crate) struct Behaviour {
     pub(crate) moves_when_full: bool,
     /// Whether there are several sources, or there may be later.
     pub(crate) is_merged: bool,
+    /// How owners and modes are shown and written; `None` if as they are.
+    pub(crate) owners: Option<Owners>,
 }
 
 /// The state from which the requests of a mount are served.

@@ -16,16 +16,24 @@ use super::location;
 use super::several_sources;
 use super::stat::stat_fd;
 use super::state::View;
+use crate::owners::{Owners, access_list};
 use crate::proc_path::ProcPath;
 
 /// The prefix of attributes that only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 
+/// The prefix of access lists.
+const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
+
 /// The access list, the only attribute whose change may clear setgid.
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
 pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(), Errno> {
-    is_passed_on(cx.view)?;
+    if is_excluded_list(cx.view, name) {
+        // With another error, the kernel would refuse to change the mode.
+        return Err(Errno::NODATA);
+    }
+    is_passed_on(cx.view, name)?;
     let id = cx.inode();
     let view = cx.view;
     if location::is_virtual(name.to_bytes()) {
@@ -38,7 +46,15 @@ pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(
         let length = fs::getxattr_query(path.as_c_str(), name)?;
         return put_length(length, cx.reply);
     }
-    cx.reply.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
+    cx.reply.fill(size as usize, |room| {
+        let length = fs::getxattr(path.as_c_str(), name, &mut *room)?;
+        if let Some(owners) = mapped_list(view, name) {
+            access_list::map_ids(&mut room[..length], |kind, id| {
+                Ok(access_list::ids(owners, kind).shown(id))
+            })?;
+        }
+        Ok(length)
+    })
 }
 
 pub(super) fn setxattr(
@@ -47,7 +63,7 @@ pub(super) fn setxattr(
     value: &[u8],
     with: &SetXattrIn,
 ) -> Result<(), Errno> {
-    is_passed_on(cx.view)?;
+    is_passed_on(cx.view, name)?;
     if location::is_virtual(name.to_bytes()) {
         return location::set(cx, name.to_bytes(), value);
     }
@@ -55,6 +71,20 @@ pub(super) fn setxattr(
     let view = cx.view;
     view.moves.give_up(id);
     let actor = &*cx.actor;
+    let mut mapped = Vec::new();
+    let value = match mapped_list(view, name) {
+        None => value,
+        Some(owners) => {
+            if Owners::protects(&cx.request.caller, stat_fd(view.files.path_fd(id)?)?.stx_mode) {
+                return Err(Errno::PERM);
+            }
+            mapped.extend_from_slice(value);
+            access_list::map_ids(&mut mapped, |kind, id| {
+                access_list::ids(owners, kind).source(id)
+            })?;
+            &mapped
+        }
+    };
     let flags = XattrFlags::from_bits_retain(with.flags);
     let fds = view.folders.fds_to_change(id)?;
     check_several(&fds, name, flags)?;
@@ -114,13 +144,16 @@ fn restore(fd: &OwnedFd, name: &CStr, before: Option<Vec<u8>>) {
 }
 
 pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
-    is_passed_on(cx.view)?;
+    is_passed_on(cx.view, c"")?;
     let id = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
     let mut names = names_at(&*view.files.path_fd(id)?)?;
     if caller.uid != 0 {
         names = without(&names, |name| name.starts_with(TRUSTED));
+    }
+    if excludes_access_lists(view) {
+        names = without(&names, |name| name.starts_with(ACCESS_LISTS));
     }
     if !view.access.may_read(caller, id) {
         names = without(&names, is_content);
@@ -129,7 +162,7 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
 }
 
 pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
-    is_passed_on(cx.view)?;
+    is_passed_on(cx.view, name)?;
     if location::is_virtual(name.to_bytes()) {
         return Err(Errno::PERM);
     }
@@ -148,9 +181,27 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     Ok(())
 }
 
-/// Fails if extended attributes are disabled.
-fn is_passed_on(view: &View) -> Result<(), Errno> {
-    if view.behaviour.xattr { Ok(()) } else { Err(Errno::NOSYS) }
+/// Fails if extended attributes are disabled, or if this one is an access list that would contradict the modes that the
+/// view shows.
+fn is_passed_on(view: &View, name: &CStr) -> Result<(), Errno> {
+    if !view.behaviour.xattr {
+        return Err(Errno::NOSYS);
+    }
+    if is_excluded_list(view, name) { Err(Errno::OPNOTSUPP) } else { Ok(()) }
+}
+
+fn is_excluded_list(view: &View, name: &CStr) -> bool {
+    name.to_bytes().starts_with(ACCESS_LISTS) && excludes_access_lists(view)
+}
+
+fn excludes_access_lists(view: &View) -> bool {
+    view.behaviour.owners.as_ref().is_some_and(Owners::excludes_access_lists)
+}
+
+/// Returns the map of owners if the attribute is an access list, whose users and groups are mapped.
+fn mapped_list<'a>(view: &'a View, name: &CStr) -> Option<&'a Owners> {
+    let owners = view.behaviour.owners.as_ref()?;
+    name.to_bytes().starts_with(ACCESS_LISTS).then_some(owners)
 }
 
 /// Replies with these bytes, or with their length if the caller has no room.

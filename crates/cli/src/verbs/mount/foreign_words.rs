@@ -5,8 +5,8 @@ use std::ffi::OsString;
 /// The meaning of an option of another program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ForeignWord {
-    /// The same as this argument of ours.
-    Argument(OsString),
+    /// The same as these arguments of ours.
+    Arguments(Vec<OsString>),
     /// The word asks for what is always so here, or it tunes a part that a mount of ours does not have.
     Needless,
     /// Not possible, or named otherwise: what to do.
@@ -102,7 +102,7 @@ const ALREADY_SO: [(&str, &[&str]); 12] = [
 ];
 
 /// Names of options that are refused, the first one that matches, and what replaces them.
-const REFUSED: [(&[&str], &str); 13] = [
+const REFUSED: [(&[&str], &str); 17] = [
     (
         &[
             "category.search",
@@ -131,32 +131,20 @@ const REFUSED: [(&[&str], &str); 13] = [
         &["rename-exdev", "link-exdev"],
         "a rename or link makes the folder on the file's disk instead (make_folders=on)",
     ),
-    (
-        &["umask", "uid", "gid"],
-        "owners and modes are those of the sources; chmod and chown change them",
-    ),
     (&["allow_root"], "allow_other"),
     (&["delete-deny", "rename-deny"], "a policy with the verdict read-only"),
     (
-        &[
-            "map",
-            "force-user",
-            "force-group",
-            "mirror",
-            "mirror-only",
-            "perms",
-            "create-for-user",
-            "create-for-group",
-            "create-with-perms",
-            "chown-",
-            "chgrp-",
-            "chmod-",
-            "uid-offset",
-            "gid-offset",
-            "realistic-permissions",
-        ],
-        "owners and modes are those of the sources",
+        &["mirror", "mirror-only"],
+        "the kernel shows all users the same owners: force_user=USER shows one user",
     ),
+    (&["create-as-mounter"], "create_user=USER,create_group=GROUP"),
+    (
+        &["chown-ignore", "chgrp-ignore", "chmod-ignore"],
+        "fixed_changes=ignore ignores changes that force_user=, force_group= and mode= fix",
+    ),
+    (&["chown-deny", "chgrp-deny", "chmod-deny"], "a policy with the verdict read-only"),
+    (&["chmod-filter", "chmod-allow-x"], "create_mode= changes the modes of new files"),
+    (&["realistic-permissions"], "mode= changes the modes that are shown"),
     (
         &[
             "symlinkify",
@@ -175,7 +163,7 @@ const REFUSED: [(&[&str], &str); 13] = [
 
 /// Translates an option of mergerfs or bindfs; `None` if it is one of neither.
 pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> {
-    use ForeignWord::{Argument, Needless, Refused};
+    use ForeignWord::{Needless, Refused};
     let is_so = |(known, values): &(&str, &[&str])| {
         *known == name && value.is_some_and(|value| values.contains(&value))
     };
@@ -183,7 +171,10 @@ pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> 
         return Some(Needless);
     }
     let is_on = !matches!(value, Some("false" | "0" | "off" | "no" | "none"));
-    let argument = |text: String| Some(Argument(text.into()));
+    let argument = |text: String| Some(ForeignWord::Arguments(vec![text.into()]));
+    if let Some(word) = value.and_then(|value| owners(name, value)) {
+        return Some(word);
+    }
     match (name, value) {
         (
             "category.create" | "func.create" | "func.mkdir" | "func.mknod" | "func.symlink",
@@ -197,7 +188,10 @@ pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> 
             Some("ff"),
         )
         | ("statfs_ignore", Some("none"))
-        | ("no-allow-other", None) => return Some(Needless),
+        | (
+            "no-allow-other" | "create-as-user" | "chown-normal" | "chgrp-normal" | "chmod-normal",
+            None,
+        ) => return Some(Needless),
         (name, Some("all" | "epall")) if name.starts_with("func.") => return Some(Needless),
         ("minfreespace", Some(bytes)) => return argument(format!("--free-min={bytes}")),
         ("moveonenospc", _) => {
@@ -218,9 +212,65 @@ pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> 
     Some(Refused(refused.1.into()))
 }
 
+/// Translates an option of bindfs or libfuse about owners and modes.
+fn owners(name: &str, value: &str) -> Option<ForeignWord> {
+    let ours = match name {
+        "force-user" | "uid" => "force-user",
+        "force-group" | "gid" => "force-group",
+        "create-for-user" => "create-user",
+        "create-for-group" => "create-group",
+        "perms" => "mode",
+        "create-with-perms" => "create-mode",
+        "map" => return Some(owner_map(value)),
+        "umask" => return Some(umask(value)),
+        "uid-offset" => return Some(offset("map-user", value)),
+        "gid-offset" => return Some(offset("map-group", value)),
+        _ => return None,
+    };
+    Some(ForeignWord::Arguments(vec![format!("--{ours}={value}").into()]))
+}
+
+/// Translates pairs such as `jo/media:@staff/@users`.
+fn owner_map(value: &str) -> ForeignWord {
+    let argument = |pair: &str| {
+        let (ours, pair) = match pair.strip_prefix('@') {
+            Some(pair) => ("map-group", pair),
+            None => ("map-user", pair),
+        };
+        let (source, shown) = pair.split_once('/')?;
+        let shown = if ours == "map-group" { shown.strip_prefix('@')? } else { shown };
+        Some(format!("--{ours}={source}:{shown}").into())
+    };
+    let arguments: Option<_> = value.split(':').map(argument).collect();
+    let example = "a map is USER/USER or @GROUP/@GROUP, with colons between pairs";
+    arguments.map_or_else(|| ForeignWord::Refused(example.into()), ForeignWord::Arguments)
+}
+
+/// Translates libfuse's `umask`, which replaces all permissions.
+fn umask(value: &str) -> ForeignWord {
+    match u32::from_str_radix(value, 8) {
+        Ok(mask) if mask <= 0o777 => {
+            ForeignWord::Arguments(vec![format!("--mode={:04o}", 0o777 & !mask).into()])
+        }
+        _ => ForeignWord::Refused("a umask is an octal number such as 022".into()),
+    }
+}
+
+/// Translates a number that is added to all users or groups.
+fn offset(ours: &str, value: &str) -> ForeignWord {
+    match value.parse::<u32>() {
+        Ok(0) => ForeignWord::Needless,
+        Ok(offset) => {
+            let argument = format!("--{ours}=0:{offset}:{}", u32::MAX - offset);
+            ForeignWord::Arguments(vec![argument.into()])
+        }
+        Err(_) => ForeignWord::Refused("map_user=SOURCE:SHOWN:COUNT, map_group= for groups".into()),
+    }
+}
+
 fn create(policy: &str) -> ForeignWord {
     match POLICIES.iter().find(|(theirs, _)| *theirs == policy) {
-        Some((_, ours)) => ForeignWord::Argument(format!("--create={ours}").into()),
+        Some((_, ours)) => ForeignWord::Arguments(vec![format!("--create={ours}").into()]),
         None => ForeignWord::Refused(format!(
             "there is no policy {policy}: a new file is made in one source (create=, thruway help mount)"
         )),
@@ -242,7 +292,7 @@ mod tests {
 
     #[test]
     fn words_of_mergerfs_become_ours() {
-        let argument = |text: &str| Some(ForeignWord::Argument(text.into()));
+        let argument = |text: &str| Some(ForeignWord::Arguments(vec![text.into()]));
         for (theirs, ours) in POLICIES {
             assert_eq!(
                 translate("category.create", Some(theirs)),
@@ -271,8 +321,10 @@ mod tests {
             match (translate(name, Some(value)), cells[1]) {
                 (Some(ForeignWord::Needless), "always so")
                 | (Some(ForeignWord::Refused(_)), "refused") => {}
-                (Some(ForeignWord::Argument(argument)), ours) => {
-                    assert_eq!(argument, format!("--{}", ours.trim_matches('`')).as_str(), "{row}");
+                (Some(ForeignWord::Arguments(arguments)), ours) => {
+                    let ours = ours.trim_matches('`').split(' ');
+                    let ours: Vec<OsString> = ours.map(|word| format!("--{word}").into()).collect();
+                    assert_eq!(arguments, ours, "{row}");
                 }
                 (word, _) => panic!("{row}: {word:?}"),
             }
@@ -291,9 +343,12 @@ mod tests {
             ("follow-symlinks", Some("all")),
             ("symlinkify", Some("true")),
             ("nullrw", Some("true")),
-            ("force-user", Some("jo")),
-            ("map", Some("a/b")),
-            ("umask", Some("022")),
+            ("mirror", Some("jo")),
+            ("map", Some("a/b:c")),
+            ("map", Some("@a/b")),
+            ("umask", Some("rw")),
+            ("uid-offset", Some("-5")),
+            ("chown-ignore", None),
             ("statfs", Some("full")),
             ("branches-mount-timeout", Some("30")),
         ] {

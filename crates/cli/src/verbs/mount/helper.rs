@@ -46,6 +46,18 @@ const VALUES_FOR_OTHERS: [&str; 5] = ["comment", "user", "uhelper", "user_id", "
 const KERNELS: [&str; 7] =
     ["nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "strictatime"];
 
+/// Arguments of ours that map owners or modes.
+const OWNER_OPTIONS: [&str; 8] = [
+    "map-user",
+    "map-group",
+    "force-user",
+    "force-group",
+    "create-user",
+    "create-group",
+    "mode",
+    "create-mode",
+];
+
 /// Whether these arguments, the program's name first, are the helper's.
 pub(crate) fn is_called_by(arguments: &[OsString]) -> bool {
     let program = arguments.first().map(Path::new);
@@ -153,12 +165,19 @@ impl<'a> Words<'a> {
     }
 
     fn translate_options(&self, translated: &mut Vec<OsString>) -> Result<(), String> {
-        // In fstab they are the default, and mount(8) does not pass them on.
+        let mut words = Vec::new();
+        self.translate_each(&mut words)?;
+        // In fstab they are the default, and mount(8) does not pass them on. With mapped owners they are not possible.
         for (held, unless) in [("--suid", "nosuid"), ("--dev", "nodev")] {
-            if !self.options.contains(&unless) {
+            if !self.options.contains(&unless) && !words.iter().any(is_about_owners) {
                 translated.push(held.into());
             }
         }
+        translated.append(&mut words);
+        Ok(())
+    }
+
+    fn translate_each(&self, translated: &mut Vec<OsString>) -> Result<(), String> {
         translated.extend(self.access_times().map(|when| format!("--atime={when}").into()));
         for option in &self.options {
             if let Some(word) = translate_option(option) {
@@ -167,7 +186,7 @@ impl<'a> Words<'a> {
             }
             let (name, value) = split_value(option);
             match foreign_words::translate(name, value) {
-                Some(ForeignWord::Argument(word)) => translated.push(word),
+                Some(ForeignWord::Arguments(words)) => translated.extend(words),
                 Some(ForeignWord::Needless) => {}
                 Some(ForeignWord::Refused(instead)) => {
                     return Err(format!("option {option}: {instead}"));
@@ -189,6 +208,13 @@ impl<'a> Words<'a> {
         .into_iter()
         .find_map(|(option, when)| self.options.contains(&option).then_some(when))
     }
+}
+
+/// Whether the argument maps owners or modes.
+fn is_about_owners(argument: &OsString) -> bool {
+    let text = argument.to_string_lossy();
+    let name = text.trim_start_matches("--").split('=').next().unwrap_or_default();
+    OWNER_OPTIONS.contains(&name)
 }
 
 fn split_value(option: &str) -> (&str, Option<&str>) {
@@ -217,7 +243,9 @@ fn translate_option(option: &str) -> Option<Option<OsString>> {
         (
             "create" | "passthrough" | "transport" | "locks" | "changes" | "entry_timeout"
             | "attribute_timeout" | "log" | "policy" | "free_min" | "on_full" | "make_folders"
-            | "missing" | "missing_timeout" | "require_marker" | "sources",
+            | "missing" | "missing_timeout" | "require_marker" | "sources" | "map_user"
+            | "map_group" | "force_user" | "force_group" | "create_user" | "create_group" | "mode"
+            | "create_mode" | "fixed_changes",
             Some(value),
         ) => Some(format!("--{}={value}", name.replace('_', "-")).into()),
         _ => return None,
@@ -301,6 +329,16 @@ mod tests {
         assert_translated(
             "/a:/b /c -o nosuid,nodev,missing=wait,missing_timeout=5,require_mount_point",
             "thruway mount --nonempty --missing=wait --missing-timeout=5 --require-mount-point -- /a /b /c",
+        );
+        assert_translated(
+            "/a /b -o map=jo/media:@staff/@users,perms=0644:a+D,create-for-user=5,uid-offset=7,nodev",
+            "thruway mount --nonempty --map-user=jo:media --map-group=staff:users --mode=0644:a+D --create-user=5 \
+             --map-user=0:7:4294967288 -- /a /b",
+        );
+        assert_translated(
+            "/a /b -o force_user=jo,force_group=5,create_mode=g+w,fixed_changes=ignore,umask=027",
+            "thruway mount --nonempty --force-user=jo --force-group=5 --create-mode=g+w --fixed-changes=ignore \
+             --mode=0750 -- /a /b",
         );
         let refused = translated("/a:/b /c -s -o category.search=newest").unwrap_err();
         assert!(

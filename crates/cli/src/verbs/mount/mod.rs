@@ -5,6 +5,7 @@ mod failure;
 mod foreign_words;
 pub(crate) mod helper;
 mod log;
+mod owners;
 mod relocate;
 mod service;
 mod sources;
@@ -131,6 +132,8 @@ pub(super) struct Options {
     /// Pass extended attributes and access lists on
     #[arg(long, value_name = "WHEN", default_value = "on")]
     xattr: Switch,
+    #[command(flatten)]
+    owners: owners::OwnerOptions,
     /// Where POSIX record locks are visible: only on the mount (local), or also to programs that use the sources
     /// directly (shared). With shared, each close costs a request. flock is always visible
     #[arg(long, value_name = "WHERE", default_value = "local")]
@@ -281,6 +284,7 @@ impl Options {
                 Way::IoUring => Transport::IoUring,
             },
             xattr: self.xattr == Switch::On,
+            owners: self.owners.owners()?,
             shared_locks: self.locks == Locks::Shared,
             policy: self.policy.as_deref().map(policy).transpose()?,
             changes: self.changes.into(),

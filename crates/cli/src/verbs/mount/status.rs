@@ -96,6 +96,9 @@ fn text(mount: &MountStatus) -> String {
     for (reason, count) in &status.daemon_io_reasons {
         row("", &format!("by the daemon, {count} times: {reason}"));
     }
+    if let Some(owners) = &status.owners {
+        row("owners", owners);
+    }
     row("changes", changes(status));
     row("transport", &format!("{} (FUSE {})", status.transport, status.protocol));
     row("inodes", &status.inodes.to_string());
