@@ -30,9 +30,10 @@ pub use kind::SearchKind;
 pub use names::{Counts, Name, Names};
 pub use report::{
     Advice, CallCount, Cut, Folder, Program, RepeatedName, Report, SearchPath, SearchedFolder,
-    StackCount, Suffix, Totals,
+    Suffix, Totals,
 };
 pub use selection::Selection;
+pub use stacks::StackCount;
 pub use tally::Analysis;
 pub use text::shell_line;
 pub use timeline::Bucket;

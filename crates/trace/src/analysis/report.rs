@@ -8,11 +8,12 @@ use super::disk::Disk;
 use super::kind::SearchKind;
 use super::maps::HashMap;
 use super::names::{Counts, Name, Names};
+use super::stacks::StackCount;
 use super::tally::{Analysis, ProgramTally, Tally};
 use super::text::text;
 use super::timeline::Bucket;
 use crate::call::{CALLS, CallKind};
-use crate::{Backend, Change, Frame, Outcome};
+use crate::{Backend, Change, Outcome};
 
 /// The results of an analysis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -225,27 +226,6 @@ pub struct RepeatedName {
     pub opened: u64,
 }
 
-/// A stack that look-ups come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct StackCount {
-    /// The number of look-ups.
-    pub asked: u64,
-    /// Look-ups that missed.
-    pub missed: u64,
-    /// Opens of files.
-    pub opened: u64,
-    /// One of the names.
-    pub name: String,
-    /// The frames, from the one that made the call outwards.
-    pub frames: Vec<Frame>,
-}
-
-impl StackCount {
-    pub(super) fn new(frames: Vec<Frame>) -> Self {
-        Self { asked: 0, missed: 0, opened: 0, name: String::new(), frames }
-    }
-}
-
 /// A program, summed over its processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Program {
@@ -291,6 +271,8 @@ impl Analysis {
         }
         let (bucket_ns, buckets) = self.timeline.buckets();
         let mut cuts = Vec::new();
+        let mut stacks = self.stacks.counts();
+        cut(&mut stacks, "stack", &mut cuts);
         Report {
             totals: Totals { without_rights: self.without_rights(disk), ..self.totals(outcome) },
             calls: self.call_counts(),
@@ -298,7 +280,7 @@ impl Analysis {
             folders: self.folders(&mut cuts),
             suffixes: self.suffix_counts(&mut cuts),
             repeated: self.repeated(&mut cuts),
-            stacks: self.stacks.counts(&mut cuts),
+            stacks,
             programs: self.program_counts(),
             advice: Vec::new(),
             cuts,

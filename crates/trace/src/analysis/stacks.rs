@@ -1,12 +1,31 @@
 //! Counts look-ups by the stacks that they come from.
 
+use serde::Serialize;
+
 use super::maps::HashMap;
-use super::report::{Cut, StackCount};
 use super::text::text;
 use crate::stack::{Frame, Stack};
 
-/// The most stacks in the report.
-const STACKS_SHOWN: usize = 1000;
+/// A stack that look-ups come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StackCount {
+    /// The number of look-ups.
+    pub asked: u64,
+    /// Look-ups that missed.
+    pub missed: u64,
+    /// Opens of files.
+    pub opened: u64,
+    /// One of the names.
+    pub name: String,
+    /// The frames, from the one that made the call outwards.
+    pub frames: Vec<Frame>,
+}
+
+impl StackCount {
+    fn new(frames: Vec<Frame>) -> Self {
+        Self { asked: 0, missed: 0, opened: 0, name: String::new(), frames }
+    }
+}
 
 /// The counts of each stack, by its number.
 #[derive(Debug, Default)]
@@ -23,7 +42,7 @@ impl StackTally {
 
     /// Returns the stacks, those with most look-ups first. Stacks that look the same are one: code of a line may make
     /// several calls.
-    pub(super) fn counts(&self, cuts: &mut Vec<Cut>) -> Vec<StackCount> {
+    pub(super) fn counts(&self) -> Vec<StackCount> {
         let mut numbers: Vec<_> = self.0.keys().collect();
         numbers.sort_unstable();
         let mut merged: HashMap<&[Frame], StackCount> = HashMap::default();
@@ -39,11 +58,6 @@ impl StackTally {
             let order = |count: &StackCount| (count.asked, count.missed);
             order(other).cmp(&order(one)).then_with(|| one.frames.cmp(&other.frames))
         });
-        if counts.len() > STACKS_SHOWN {
-            let (shown, all) = (STACKS_SHOWN as u64, counts.len() as u64);
-            cuts.push(Cut { list: "stack", shown, all });
-            counts.truncate(STACKS_SHOWN);
-        }
         counts
     }
 }
@@ -60,7 +74,7 @@ mod tests {
         for (stack, name) in [(stack(0, 7), "/a"), (stack(1, 8), "/b"), (stack(2, 8), "/c")] {
             tally.count(&stack, name.as_bytes()).missed += 1;
         }
-        let counts = tally.counts(&mut Vec::new());
+        let counts = tally.counts();
         let seen: Vec<_> =
             counts.iter().map(|count| (count.frames[0].line, count.asked, &*count.name)).collect();
         assert_eq!(seen, [(8, 2, "/b"), (7, 1, "/a")]);
