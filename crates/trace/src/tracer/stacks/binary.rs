@@ -24,7 +24,7 @@ pub(super) struct Binary {
     symbols: Option<Symbols>,
 }
 
-/// What a binary's file tells, besides names.
+/// The segments and unwinding rules in a binary's file, without its symbols.
 #[derive(Default)]
 struct Description {
     /// The file's loaded parts: the position in the file, the length, and the address.
