@@ -63,8 +63,8 @@ pub struct Load<O> {
     computing: AtomicU32,
     /// Threads that were superseded while they computed, where Ruby reports nothing: each counts until it is back.
     superseded: AtomicU32,
-    /// Those of them that led: it is unknown whether they still compute. The others go on beside a leader, for the
-    /// length of a fiber's turn.
+    /// The superseded threads that led: whether they still compute is unknown. The others run beside a leader for one
+    /// turn of a fiber, in which they compute.
     superseded_leaders: AtomicU32,
     /// Whether Ruby reports when a thread releases the lock.
     is_reported: AtomicBool,
