@@ -13,7 +13,7 @@ use crate::plan::{Class, ClientKind, Plan, nanoseconds};
 use crate::rotation::Rotation;
 use crate::run_context::RunContext;
 use crate::schedule::Schedule;
-use crate::socket::{Intake, Socket};
+use crate::socket::{Delivery, Intake, Socket};
 use crate::tally::Trouble;
 use crate::websocket::WebSocket;
 
@@ -21,6 +21,8 @@ use crate::websocket::WebSocket;
 const RECONNECT_NS: u64 = 100_000_000;
 /// The delay before a new connection if the last one broke without any response.
 const RETRY_NS: u64 = 10_000_000;
+/// How often is asked whether a server that has closed acknowledged the requests.
+const REFUSAL_NS: u64 = 1_000_000;
 
 /// A client with its counts. Times are nanoseconds since the start of the run.
 #[derive(Debug)]
@@ -117,6 +119,9 @@ impl Client {
             Socket::Closed { retry_ns } if now_ns < retry_ns => self.wake_at(retry_ns, context),
             Socket::Closed { .. } => self.connect(now_ns, context),
             Socket::Connecting { .. } => {}
+            Socket::Open { .. } if self.socket.awaits_refusal() => {
+                self.receive(context.buffer.len(), context);
+            }
             Socket::Open { .. } => {
                 self.send(now_ns, context);
                 self.sip(now_ns, context);
@@ -309,20 +314,30 @@ impl Client {
         let discard = self.conversation.body_bytes_left() >= bytes_max as u64;
         let received = self.socket.receive(&mut context.buffer, bytes_max, discard);
         let now_ns = context.now_ns();
-        let digested = match received {
-            Ok(Some(0)) => self.closed(now_ns, context),
+        match received {
+            Ok(Some(0)) => self.end(now_ns, context),
             Ok(Some(bytes)) => match self.digest(bytes, now_ns, context) {
-                Ok(true) if self.socket.is_over() => self.closed(now_ns, context),
-                digested => digested,
+                Ok(true) if self.socket.is_over() => self.end(now_ns, context),
+                digested => self.go_on(digested, now_ns, context),
             },
-            Ok(None) => return,
+            Ok(None) if self.socket.awaits_refusal() => self.end(now_ns, context),
+            Ok(None) => {}
             Err(errno) => match self.socket.tls_trouble(context) {
-                Some(trouble) => Err(trouble),
-                None if self.is_stale() => return self.reopen(now_ns, context),
-                None => return self.fail_by(errno, now_ns, context),
+                Some(trouble) => self.fail(trouble, now_ns, context),
+                None if self.is_stale() => self.reopen(now_ns, context),
+                None => self.fail_by(errno, now_ns, context),
             },
-        };
-        match digested {
+        }
+    }
+
+    /// Uses the connection further if `is_usable`, or else a new one.
+    fn go_on(
+        &mut self,
+        is_usable: Result<bool, Trouble>,
+        now_ns: u64,
+        context: &mut RunContext<'_>,
+    ) {
+        match is_usable {
             Ok(true) => self.advance(now_ns, context),
             Ok(false) => self.renew(now_ns, context),
             Err(trouble) => self.fail(trouble, now_ns, context),
@@ -384,7 +399,20 @@ impl Client {
         }
     }
 
-    /// Handles the end of the connection, which may also be the end of a response.
+    /// Handles the end of the connection. It can overtake the server's refusal of requests.
+    fn end(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
+        let is_refusable = self.is_stale() && !self.conversation.is_empty();
+        match self.socket.delivery() {
+            Delivery::Refused if is_refusable => self.reopen(now_ns, context),
+            Delivery::Pending if is_refusable => self.await_refusal(now_ns, context),
+            _ => {
+                let is_usable = self.closed(now_ns, context);
+                self.go_on(is_usable, now_ns, context);
+            }
+        }
+    }
+
+    /// Takes the end of the connection for the end of a response if it may be that.
     fn closed(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> Result<bool, Trouble> {
         if let Some(trouble) = self.socket.tls_trouble(context) {
             return Err(trouble);
@@ -394,11 +422,16 @@ impl Client {
                 self.take(event, now_ns, context);
                 Ok(false)
             }
-            Err(Trouble::Unanswered) if self.is_stale() && self.socket.has_refused_data() => {
-                self.account.retry(self.conversation.oldest());
-                Ok(false)
-            }
             Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Waits until it is known whether the server has received the requests. Epoll reports a refusal and no
+    /// acknowledgement, so the latter is asked for.
+    fn await_refusal(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
+        match self.socket.await_refusal(self.token, &context.epoll) {
+            Ok(()) => self.wake_at(now_ns + REFUSAL_NS, context),
+            Err(errno) => self.fail_by(errno, now_ns, context),
         }
     }
 

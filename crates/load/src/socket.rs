@@ -11,6 +11,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
+use thruway_sys::socket::queued_bytes;
 use thruway_tls::Session;
 
 use crate::Address;
@@ -28,12 +29,25 @@ pub(crate) enum Intake {
     Prompt,
     /// The client reads at its own pace, from a small buffer.
     Slow,
+    /// The server has closed.
+    Closed,
 }
 
 impl Intake {
     fn flags(self) -> EventFlags {
         if self == Self::Prompt { EventFlags::IN } else { EventFlags::empty() }
     }
+}
+
+/// The fate of data that was sent before the server closed the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The server's kernel refused it, since the server had closed before.
+    Refused,
+    /// Neither a refusal nor an acknowledgement has arrived.
+    Pending,
+    /// The server's kernel took it.
+    Acknowledged,
 }
 
 /// The state of a connection.
@@ -190,11 +204,32 @@ impl Socket {
         session.failure().or_else(cut)
     }
 
-    /// Whether the server's kernel has refused data that was sent, because the server had closed the
-    /// connection before. The end of the connection arrives first, and then this error.
-    pub(crate) fn has_refused_data(&self) -> bool {
-        let Self::Open { socket, .. } = self else { return false };
-        matches!(sockopt::socket_error(socket), Ok(Err(_)))
+    /// Returns what became of the data that was sent, once the server has closed.
+    pub(crate) fn delivery(&self) -> Delivery {
+        let Self::Open { socket, .. } = self else { return Delivery::Acknowledged };
+        // Asked first: data that is refused between the two queries then counts as refused.
+        let is_queued = queued_bytes(socket.as_fd()).is_ok_and(|bytes| bytes > 0);
+        match sockopt::socket_error(socket) {
+            Ok(Err(_)) | Err(_) => Delivery::Refused,
+            Ok(Ok(())) if is_queued => Delivery::Pending,
+            Ok(Ok(())) => Delivery::Acknowledged,
+        }
+    }
+
+    /// Has epoll report nothing more of a connection that the server has closed, except that the server's kernel
+    /// refuses data, which epoll always reports.
+    pub(crate) fn await_refusal(&mut self, token: usize, epoll: impl AsFd) -> io::Result<()> {
+        let Self::Open { socket, intake, awaits_room, .. } = self else { return Ok(()) };
+        if *intake == Intake::Closed {
+            return Ok(());
+        }
+        (*intake, *awaits_room) = (Intake::Closed, false);
+        epoll::modify(epoll, &*socket, EventData::new_u64(token as u64), intake.flags())
+    }
+
+    /// Whether the server has closed, and it is not yet known whether it has received the requests.
+    pub(crate) fn awaits_refusal(&self) -> bool {
+        matches!(self, Self::Open { intake: Intake::Closed, .. })
     }
 
     /// Whether the connection has had a response.
