@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -57,7 +58,7 @@ fn program(name: &str, shape: Shape, features: i64) -> TempDir {
 
 /// What was written a moment ago is not learned.
 fn age() {
-    std::thread::sleep(std::time::Duration::from_millis(40));
+    std::thread::sleep(Duration::from_millis(40));
 }
 
 /// How many calls Ruby makes, with `thruway run` or without. What memory costs is left out.
@@ -77,6 +78,20 @@ fn calls(what: &str, folder: &Path, run: Option<&[&str]>, script: &str) -> i64 {
     let text = fs::read_to_string(&table).expect("strace writes it");
     let _ = fs::remove_file(table);
     text.lines().filter_map(row).sum()
+}
+
+/// The same for a program that takes less than a second on an idle machine. A process that stood still for so long asks
+/// again what it has asked, so the fewest calls count then.
+fn calls_without_pause(folder: &Path, run: Option<&[&str]>, script: &str) -> i64 {
+    let mut fewest = i64::MAX;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        fewest = fewest.min(calls(ASKED, folder, run, script));
+        if begun.elapsed() < Duration::from_secs(1) {
+            break;
+        }
+    }
+    fewest
 }
 
 /// `% time, seconds, usecs/call, calls, [errors,] syscall`.
@@ -102,7 +117,7 @@ fn a_feature_costs_nothing_frozen_and_one_call_validated() {
     for (name, shape) in SHAPES {
         let (few, many) = (program(name, shape, MORE), program(name, shape, 2 * MORE));
         let marginal = |run: Option<&[&str]>| {
-            let calls = |folder: &TempDir| calls(ASKED, folder.path(), run, "main.rb");
+            let calls = |folder: &TempDir| calls_without_pause(folder.path(), run, "main.rb");
             calls(&many) - calls(&few)
         };
         [&few, &many].into_iter().for_each(|folder| learn(folder.path(), "main.rb"));
@@ -130,8 +145,8 @@ fn where_a_feature_is_costs_nothing_frozen_and_one_call_validated() {
         folder
     });
     let marginal = |run: Option<&[&str]>| {
-        let [few, many] =
-            [&programs[0], &programs[1]].map(|folder| calls(ASKED, folder.path(), run, "where.rb"));
+        let calls = |folder: &TempDir| calls_without_pause(folder.path(), run, "where.rb");
+        let [few, many] = [&programs[0], &programs[1]].map(calls);
         many - few
     };
     let plain = marginal(None);
