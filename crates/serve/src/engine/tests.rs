@@ -270,6 +270,44 @@ fn what_takes_too_long_is_ended() {
     assert!(got.contains("200 OK: hello\n"), "it was served, and closed when nothing followed");
 }
 
+/// The process or its machine may stand still for longer than any limit.
+#[test]
+fn bytes_that_came_in_time_are_read_although_the_server_looks_late() {
+    let clock = StoppedClock::new();
+    let mut rig = Rig::new(mirror_body);
+    let post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    // Idle before its first request, between two requests, within a head and within a body.
+    for begun in [0, post.len(), 20, post.len() - 2] {
+        let mut client = rig.connect();
+        let mut served = String::new();
+        if begun == 0 {
+            rig.run_until_entry(|entry| entry.is_fresh);
+        }
+        client.write_all(&post[..begun]).unwrap();
+        match begun {
+            0 => {}
+            20 => rig.run_until_entry(|entry| entry.input.len() == 20),
+            _ if begun < post.len() => {
+                rig.run_until_entry(|entry| matches!(entry.state, State::Receiving(_)));
+            }
+            _ => served = rig.receive(&mut client, 40),
+        }
+        let rest = if begun == post.len() { post } else { &post[begun..] };
+        client.write_all(rest).unwrap();
+        http2::wait_until_delivered(&client);
+        clock.advance_ms(10_000_000);
+        served += &rig.receive(&mut client, 40);
+        let count = 1 + usize::from(begun == post.len());
+        assert_eq!(served.matches("HTTP/1.1 200 OK").count(), count, "{begun}: {served}");
+    }
+}
+
+/// Says how long the body is.
+fn mirror_body(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
+    let length = exchange.take_body().length_bytes();
+    exchange.respond_text(200, &length.to_string());
+}
+
 #[test]
 fn a_handler_without_a_limit_is_not_ended_by_what_its_client_had_for_the_head() {
     let timeouts =

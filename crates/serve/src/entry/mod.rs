@@ -258,6 +258,16 @@ impl Entry {
         }
     }
 
+    /// Whether the client has a deadline for all of what it sends, and not for each next piece.
+    pub(crate) fn has_deadline_for_all(&self) -> bool {
+        match &self.state {
+            State::Waiting => !self.input.is_empty(),
+            State::Multiplexing(multiplexer) => multiplexer.head_since_ms.is_some(),
+            State::Handshaking | State::Lingering { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether its next turn begins a request, or goes on with its head.
     pub(crate) fn awaits_request(&self) -> bool {
         matches!(self.state, State::Waiting) && self.output.is_none()

@@ -28,11 +28,11 @@ pub(crate) fn tick(store: &mut Store) {
 }
 
 /// A deadline has come.
-fn expire(entry: EntryMut<'_>) {
+fn expire(mut entry: EntryMut<'_>) {
     if entry.output.is_some() {
         return check_pace(entry);
     }
-    if entry.has_work() {
+    if entry.has_work() || has_work_unseen(&mut entry) {
         // It waits for its turn, not for the client; the turn sets the next deadline.
         return;
     }
@@ -51,6 +51,25 @@ fn expire(entry: EntryMut<'_>) {
         State::Upgraded(_) => upgraded::expire(entry),
         _ => end(entry),
     }
+}
+
+/// Whether the kernel holds bytes of the client that no poll has reported yet, because the process or its machine stood
+/// still, or all threads were busy. Has them read in a turn.
+fn has_work_unseen(entry: &mut EntryMut<'_>) -> bool {
+    // A client that sends its head byte by byte has no more time for it than any other.
+    if entry.has_deadline_for_all() && !entry.store.deadlines.is_overdue(entry) {
+        return false;
+    }
+    let unread = |socket| rustix::io::ioctl_fionread(socket).unwrap_or(0);
+    if entry.is_readable || entry.carrier.socket().map_or(0, unread) == 0 {
+        return false;
+    }
+    entry.is_readable = true;
+    let has_work = entry.has_work();
+    if has_work {
+        entry.enqueue();
+    }
+    has_work
 }
 
 /// Closes a connection between two requests.

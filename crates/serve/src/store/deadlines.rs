@@ -16,6 +16,9 @@ const DESERTED_MS: u64 = 500;
 /// How long a fresh connection may delay a drain: a client sends its first byte right after it has connected.
 const DRAIN_FIRST_BYTE_MS: u64 = 500;
 
+/// A deadline that is met so much later than it came was missed by this process: it or its machine stood still.
+const LATE_MS: u64 = 100;
+
 /// The deadlines of all connections.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
@@ -26,6 +29,8 @@ pub(crate) struct Deadlines {
     socket_ping_ms: u64,
     /// Whether fresh connections get less time.
     is_draining: bool,
+    /// The last two times at which deadlines were looked for.
+    looked_ms: [u64; 2],
     /// Slots whose deadlines have come; kept for its memory.
     due: Vec<u32>,
 }
@@ -42,6 +47,7 @@ impl Deadlines {
             demand,
             socket_ping_ms: settings.socket_ping_ms,
             is_draining: false,
+            looked_ms: [now_ms; 2],
             due: Vec::new(),
         }
     }
@@ -54,6 +60,7 @@ impl Deadlines {
     /// The slots whose deadlines have come; give the list back with [`keep`](Self::keep).
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<u32> {
         let mut due = std::mem::take(&mut self.due);
+        self.looked_ms = [self.looked_ms[1], now_ms];
         self.timers.advance(now_ms, &mut due);
         due
     }
@@ -84,6 +91,14 @@ impl Deadlines {
     /// Milliseconds until the next deadline may come; none if there are no deadlines.
     pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
         self.timers.next_expiry_ms(now_ms)
+    }
+
+    /// Whether this process came late to a deadline that [`take_due`](Self::take_due) has just found. It is so once for
+    /// a deadline.
+    pub(crate) fn is_overdue(&self, connection: &Entry) -> bool {
+        let [before_ms, now_ms] = self.looked_ms;
+        let deadline_ms = self.deadline_ms(connection, now_ms);
+        deadline_ms.is_some_and(|deadline| before_ms < deadline && deadline + LATE_MS <= now_ms)
     }
 
     /// Whether a client takes enough of its response: `taken` bytes so far, from an arbitrary start.

@@ -65,7 +65,7 @@ pub(super) fn get(stream: u32, path: &str) -> Vec<u8> {
 }
 
 /// Waits until the server's kernel has all that was written.
-fn wait_until_delivered(socket: &TcpStream) {
+pub(super) fn wait_until_delivered(socket: &TcpStream) {
     while thruway_sys::socket::queued_bytes(socket.as_fd()).unwrap() > 0 {
         std::thread::yield_now();
     }
@@ -172,6 +172,20 @@ fn a_client_that_begins_with_http_2_is_served_by_it() {
     client.send(&get(3, "/again"));
     rig.run_client(&mut client, |client| client.body(3).is_some());
     assert_eq!(rig.engine.connection_count(), 1, "streams are no connections");
+}
+
+#[test]
+fn a_request_that_came_in_time_is_served_although_the_server_looks_late() {
+    let clock = StoppedClock::new();
+    let mut rig = Rig::new(hello);
+    let mut client = Client::new(&rig, &[]);
+    for stream in [1, 3] {
+        client.send(&get(stream, "/"));
+        wait_until_delivered(&client.socket);
+        clock.advance_ms(10_000_000);
+        rig.run_client(&mut client, |client| client.body(stream).is_some() || client.is_over);
+        assert!(client.body(stream).is_some(), "{stream}");
+    }
 }
 
 #[test]
