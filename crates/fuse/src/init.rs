@@ -25,7 +25,7 @@ pub struct InitRequest {
 
 /// The negotiated version and features; they hold for as long as the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Negotiated {
+pub struct ConnectionOptions {
     /// Minor version that both sides know.
     pub minor: u32,
     /// Bits of [`feature`] that are on.
@@ -67,10 +67,10 @@ impl InitRequest {
 
     /// Accepts the features of `wanted` that are offered.
     #[must_use]
-    pub fn accept(&self, wanted: u64, pages_max: u16, stack_depth_max: u32) -> Negotiated {
+    pub fn accept(&self, wanted: u64, pages_max: u16, stack_depth_max: u32) -> ConnectionOptions {
         let features = self.features & (wanted | feature::INIT_EXT | feature::MAX_PAGES);
         let passthrough = features & feature::PASSTHROUGH != 0;
-        Negotiated {
+        ConnectionOptions {
             minor: self.minor.min(MINOR),
             features,
             pages_max,
@@ -80,7 +80,7 @@ impl InitRequest {
     }
 }
 
-impl Negotiated {
+impl ConnectionOptions {
     /// Whether a feature is on.
     #[must_use]
     pub fn has(&self, feature: u64) -> bool {

@@ -17,11 +17,11 @@ pub mod reply;
 pub mod request;
 pub mod wire;
 
-pub use init::{InitRequest, Negotiated};
+pub use init::{ConnectionOptions, InitRequest};
 pub use notification::Notification;
 pub use operation::Operation;
 pub use reply::{Listing, Reply};
-pub use request::{Caller, Frame, Malformed, Request};
+pub use request::{Caller, Frame, MalformedRequest, Request};
 
 /// The kernel's number for the root of a mount.
 pub const ROOT: u64 = 1;

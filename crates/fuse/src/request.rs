@@ -19,7 +19,7 @@ pub struct Frame<'a> {
 
 /// A request that does not follow the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedRequest {
     /// The operation's number.
     pub opcode: u32,
 }
@@ -55,11 +55,11 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// The bytes are fewer or more than their header says.
-    pub fn joined(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn joined(bytes: &'a [u8]) -> Result<Self, MalformedRequest> {
         let mut argument = bytes;
-        let header = InHeader::take(&mut argument).ok_or(Malformed { opcode: 0 })?;
+        let header = InHeader::take(&mut argument).ok_or(MalformedRequest { opcode: 0 })?;
         if usize::try_from(header.length) != Ok(bytes.len()) {
-            return Err(Malformed { opcode: header.opcode });
+            return Err(MalformedRequest { opcode: header.opcode });
         }
         Ok(Self { header, argument, payload: None })
     }
@@ -72,8 +72,8 @@ impl<'a> Frame<'a> {
         mut header: &[u8],
         argument: &'a [u8],
         payload: &'a [u8],
-    ) -> Result<Self, Malformed> {
-        let header = InHeader::take(&mut header).ok_or(Malformed { opcode: 0 })?;
+    ) -> Result<Self, MalformedRequest> {
+        let header = InHeader::take(&mut header).ok_or(MalformedRequest { opcode: 0 })?;
         Ok(Self { header, argument, payload: Some(payload) })
     }
 
@@ -107,9 +107,9 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// A structure or a name is cut short.
-    pub fn request(&self) -> Result<Request<'a>, Malformed> {
+    pub fn request(&self) -> Result<Request<'a>, MalformedRequest> {
         let mut rest = Rest { argument: self.argument, payload: self.payload };
-        let malformed = Malformed { opcode: self.header.opcode };
+        let malformed = MalformedRequest { opcode: self.header.opcode };
         let extension = rest.split_extensions(self.header.extensions).ok_or(malformed)?;
         let operation = rest.operation(self.header.opcode).ok_or(malformed)?;
         let caller = Caller {
@@ -311,13 +311,13 @@ fn group(mut extensions: &[u8]) -> Option<u32> {
     None
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "malformed request with operation {}", self.opcode)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedRequest {}
 
 #[cfg(test)]
 mod tests {

@@ -28,13 +28,13 @@ const STOP: u64 = u64::MAX;
 
 /// The state that the threads of a run share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct RunState {
     pub(crate) budget: Budget,
     pub(crate) timeline: Timeline,
 }
 
 /// The results of a thread.
-pub(crate) struct Remains {
+pub(crate) struct ThreadResults {
     pub(crate) clients: Vec<Client>,
     /// The time that counts, without the warm-up.
     pub(crate) elapsed: Duration,
@@ -46,7 +46,7 @@ pub(crate) struct Remains {
 
 pub(crate) struct Engine<'a> {
     context: RunContext<'a>,
-    shared: &'a Shared,
+    shared: &'a RunState,
     clients: Vec<Client>,
     events: Vec<Event>,
     is_stopped: bool,
@@ -58,7 +58,7 @@ impl<'a> Engine<'a> {
     /// Creates thread number `thread` of the plan.
     pub(crate) fn new(
         plan: &'a Plan,
-        shared: &'a Shared,
+        shared: &'a RunState,
         thread: usize,
         stop: Option<BorrowedFd<'_>>,
     ) -> Result<Self, Error> {
@@ -92,7 +92,7 @@ impl<'a> Engine<'a> {
         mut self,
         start: Instant,
         watch: &mut dyn FnMut(&Snapshot),
-    ) -> Result<Remains, Error> {
+    ) -> Result<ThreadResults, Error> {
         // With the default slack every timer is up to 50 µs late, which is the worst effect of an error here.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let duration_ns = self.context.plan.duration.map_or(u64::MAX, nanoseconds);
@@ -134,9 +134,9 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn end(mut self, now_ns: u64) -> Remains {
+    fn end(mut self, now_ns: u64) -> ThreadResults {
         self.record(now_ns);
-        Remains {
+        ThreadResults {
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.warm_ns)),
             end_ns: now_ns,
             clients: self.clients,

@@ -199,7 +199,7 @@ pub(crate) struct Outcome {
 /// Creates the report. `clients` must be ordered by class.
 pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Report {
     let Outcome { elapsed, end_ns, failures, broadcasts, timeline } = outcome;
-    let elapsed = Elapsed { counted: *elapsed, end_ns: *end_ns };
+    let elapsed = RunTime { counted: *elapsed, end_ns: *end_ns };
     let classes = clients.chunk_by(|one, next| one.account().class == next.account().class);
     let classes: Vec<_> = classes.map(|class| Group::new(plan, class, elapsed)).collect();
     let connections = classes.iter().flat_map(Group::connections).collect();
@@ -267,7 +267,7 @@ fn name(url: &WeightedRequest) -> String {
 
 /// How long a run took.
 #[derive(Debug, Clone, Copy)]
-struct Elapsed {
+struct RunTime {
     /// The time that counts.
     counted: Duration,
     /// The end, since the start of the warm-up.
@@ -278,12 +278,12 @@ struct Elapsed {
 struct Group<'a> {
     plan: &'a Plan,
     clients: &'a [Client],
-    elapsed: Elapsed,
+    elapsed: RunTime,
     tally: Tally,
 }
 
 impl<'a> Group<'a> {
-    fn new(plan: &'a Plan, clients: &'a [Client], elapsed: Elapsed) -> Self {
+    fn new(plan: &'a Plan, clients: &'a [Client], elapsed: RunTime) -> Self {
         let mut tally = Tally::default();
         clients.iter().for_each(|client| tally.merge(&client.account().tallies.sum()));
         Self { plan, clients, elapsed, tally }

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::budget::Budget;
 use crate::client::Client;
-use crate::engine::{Engine, Remains, Shared};
+use crate::engine::{Engine, RunState, ThreadResults};
 use crate::failures::Failures;
 use crate::plan::Plan;
 use crate::progress::{Board, Progress, Snapshot};
@@ -38,7 +38,7 @@ pub fn run(
     let plan = &Plan { threads, ..plan.clone() };
     let threads = threads as usize;
     allow_descriptors(connections + threads as u64)?;
-    let shared = Shared { budget: Budget::new(plan.requests), timeline: Timeline::default() };
+    let shared = RunState { budget: Budget::new(plan.requests), timeline: Timeline::default() };
     let board = Board::new(threads);
     let barrier = Barrier::new(threads);
     let engine = |thread: usize, watch: &mut dyn FnMut(&Snapshot)| {
@@ -46,7 +46,7 @@ pub fn run(
         barrier.wait();
         engine?.run(Instant::now(), watch)
     };
-    let remains = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let (board, engine) = (&board, &engine);
         let other = |thread| {
             scope.spawn(move || engine(thread, &mut |snapshot| board.post(thread, snapshot)))
@@ -60,7 +60,7 @@ pub fn run(
             others.into_iter().map(|other| other.join().unwrap_or(Err(Error::no_thread())));
         std::iter::once(first).chain(others).collect::<Result<Vec<_>, _>>()
     })?;
-    Ok(finish(plan, remains, &shared))
+    Ok(finish(plan, results, &shared))
 }
 
 /// Returns the number of threads: none is without a client, and a broadcast has one.
@@ -73,9 +73,9 @@ fn threads(plan: &Plan, connections: u64) -> u32 {
 }
 
 /// Puts the clients of all threads in the plan's order again, and reports on them.
-fn finish(plan: &Plan, remains: Vec<Remains>, shared: &Shared) -> Report {
-    let elapsed = remains.iter().map(|one| one.elapsed).max().unwrap_or_default();
-    let end_ns = remains.iter().map(|one| one.end_ns).max().unwrap_or(0);
+fn finish(plan: &Plan, results: Vec<ThreadResults>, shared: &RunState) -> Report {
+    let elapsed = results.iter().map(|one| one.elapsed).max().unwrap_or_default();
+    let end_ns = results.iter().map(|one| one.end_ns).max().unwrap_or(0);
     let mut outcome = Outcome {
         elapsed,
         end_ns,
@@ -84,7 +84,7 @@ fn finish(plan: &Plan, remains: Vec<Remains>, shared: &Shared) -> Report {
         timeline: shared.timeline.rows(elapsed),
     };
     let mut dealt = Vec::new();
-    for one in remains {
+    for one in results {
         outcome.failures.merge(one.failures);
         outcome.broadcasts = outcome.broadcasts.or(one.broadcasts);
         dealt.push(one.clients.into_iter());

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::time::{ClockId, clock_gettime};
-use thruway_fuse::Negotiated;
+use thruway_fuse::ConnectionOptions;
 use thruway_sys::shared_memory::Memfd;
 
 use crate::inodes::RECORD_WORDS;
@@ -111,9 +111,9 @@ impl Memory {
 
     /// Returns the negotiated features, if a worker has negotiated any.
     #[expect(clippy::cast_possible_truncation, reason = "fields of the words")]
-    pub(crate) fn negotiated(&self) -> Option<Negotiated> {
+    pub(crate) fn negotiated(&self) -> Option<ConnectionOptions> {
         let word = |index: usize| self.words[NEGOTIATED + index].load(Relaxed);
-        (self.words[HAS_NEGOTIATED].load(Acquire) == 1).then(|| Negotiated {
+        (self.words[HAS_NEGOTIATED].load(Acquire) == 1).then(|| ConnectionOptions {
             features: word(0),
             minor: word(1) as u32,
             pages_max: (word(1) >> 32) as u16,
@@ -122,7 +122,7 @@ impl Memory {
         })
     }
 
-    pub(crate) fn set_negotiated(&self, negotiated: &Negotiated) {
+    pub(crate) fn set_negotiated(&self, negotiated: &ConnectionOptions) {
         let words: [u64; NEGOTIATED_WORDS] = [
             negotiated.features,
             u64::from(negotiated.pages_max) << 32 | u64::from(negotiated.minor),

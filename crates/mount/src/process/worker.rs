@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use thruway_fuse::wire::feature;
-use thruway_fuse::{Frame, InitRequest, Negotiated, Operation, Reply};
+use thruway_fuse::{ConnectionOptions, Frame, InitRequest, Operation, Reply};
 use thruway_sys::fuse_ring;
 use thruway_sys::signal::BlockedSignals;
 
@@ -77,7 +77,7 @@ fn abort_on_panic(log: Log) {
 fn serve(
     service: &ServeCommand,
     mut inherited: InheritedFds,
-    negotiated: Negotiated,
+    negotiated: ConnectionOptions,
     log: &Log,
     link: SupervisorLink,
 ) -> Result<(), Error> {
@@ -265,7 +265,7 @@ fn start_notifiers(view: &Arc<View>) {
     }
 }
 
-fn warn_of_missing_features(plan: &Plan, negotiated: &Negotiated, view: &View, log: &Log) {
+fn warn_of_missing_features(plan: &Plan, negotiated: &ConnectionOptions, view: &View, log: &Log) {
     if plan.transport == Transport::IoUring && !negotiated.has(feature::OVER_IO_URING) {
         log.warn(
             "requests arrive over /dev/fuse: io_uring needs Linux 6.14, \
@@ -304,7 +304,7 @@ impl InheritedFds {
     }
 
     /// Returns the features that the previous worker has negotiated, or negotiates them.
-    fn negotiated(&self, plan: &Plan) -> Result<Negotiated, Errno> {
+    fn negotiated(&self, plan: &Plan) -> Result<ConnectionOptions, Errno> {
         if let Some(negotiated) = self.memory.negotiated() {
             return Ok(negotiated);
         }
@@ -316,7 +316,7 @@ impl InheritedFds {
 }
 
 /// Replies to the kernel's first request, INIT.
-fn negotiate(device: &Device, plan: &Plan) -> Result<Negotiated, Errno> {
+fn negotiate(device: &Device, plan: &Plan) -> Result<ConnectionOptions, Errno> {
     let mut buffer = vec![0; 64 * 1024];
     let ReadOutcome::Request(length) = device.receive(&mut buffer)? else {
         return Err(Errno::NODEV);

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use thruway_fuse::{Negotiated, Notification};
+use thruway_fuse::{ConnectionOptions, Notification};
 use thruway_sys::fuse;
 
 use crate::inodes::InodeId;
@@ -12,7 +12,7 @@ use crate::transport::device;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) device: OwnedFd,
-    pub(super) negotiated: Negotiated,
+    pub(super) negotiated: ConnectionOptions,
 }
 
 impl Connection {

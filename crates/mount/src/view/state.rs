@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getppid};
-use thruway_fuse::{Negotiated, Notification};
+use thruway_fuse::{ConnectionOptions, Notification};
 
 use super::access::AccessControl;
 use super::backing_files::BackingFiles;
@@ -88,7 +88,7 @@ impl View {
         memory: Arc<Memory>,
         (sources, held): (SourcePlaces, Vec<OwnedFd>),
         device: OwnedFd,
-        negotiated: Negotiated,
+        negotiated: ConnectionOptions,
         mut behaviour: Behaviour,
         enforcer: Option<PolicyEnforcer>,
         descriptors_max: usize,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use thruway_load::{Bucket, Histogram, Report};
 
-use super::limits::{Checked, error_rate};
+use super::limits::{LimitVerdict, error_rate};
 use crate::output::Failure;
 
 /// The percentiles of a report for which none are chosen.
@@ -16,7 +16,7 @@ struct Whole<'a> {
     error_rate: f64,
     percentiles: Vec<Percentile>,
     histogram: Vec<Bin>,
-    limits: &'a [Checked],
+    limits: &'a [LimitVerdict],
 }
 
 #[derive(Serialize)]
@@ -36,7 +36,7 @@ struct Bin {
 pub(super) fn report(
     report: &Report,
     percentiles: &[f64],
-    limits: &[Checked],
+    limits: &[LimitVerdict],
 ) -> Result<Vec<u8>, Failure> {
     let chosen = if percentiles.is_empty() { &PERCENTILES_DEFAULT } else { percentiles };
     let bin = |Bucket { from, to, count }| Bin { from_ns: from, to_ns: to, requests: count };

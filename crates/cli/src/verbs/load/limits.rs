@@ -47,7 +47,7 @@ pub(super) struct Limits {
 
 /// A limit, and the result that it limits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Checked {
+pub(super) struct LimitVerdict {
     /// The option without its dashes.
     pub(super) name: &'static str,
     /// The unit of both numbers: `ns`, `share` or `requests_per_second`.
@@ -76,7 +76,7 @@ impl Limits {
 
     /// Compares a report with each limit that was given.
     #[expect(clippy::cast_precision_loss, reason = "2^53 ns are 104 days")]
-    pub(super) fn check(&self, report: &Report) -> Vec<Checked> {
+    pub(super) fn check(&self, report: &Report) -> Vec<LimitVerdict> {
         let histogram = &report.histogram;
         let times = [
             ("max-p50", self.max_p50, 0.5),
@@ -89,29 +89,39 @@ impl Limits {
         ];
         let mut checked = Vec::new();
         if let Some(limit) = self.max_error_rate {
-            checked.push(Checked::at_most("max-error-rate", "share", limit, error_rate(report)));
+            checked.push(LimitVerdict::at_most(
+                "max-error-rate",
+                "share",
+                limit,
+                error_rate(report),
+            ));
         }
         if let Some(limit) = self.max_mean {
             let limit = limit.as_nanos() as f64;
-            checked.push(Checked::at_most("max-mean", "ns", limit, histogram.mean()));
+            checked.push(LimitVerdict::at_most("max-mean", "ns", limit, histogram.mean()));
         }
         for (name, limit, share) in times {
             if let Some(limit) = limit {
                 let value =
                     if share < 1.0 { histogram.quantile(share) } else { histogram.largest() };
-                checked.push(Checked::at_most(name, "ns", limit.as_nanos() as f64, value as f64));
+                checked.push(LimitVerdict::at_most(
+                    name,
+                    "ns",
+                    limit.as_nanos() as f64,
+                    value as f64,
+                ));
             }
         }
         if let Some(limit) = self.min_rate {
             let value = report.total.requests_per_second;
             let (name, unit) = ("min-rate", "requests_per_second");
-            checked.push(Checked { name, unit, limit, value, is_exceeded: value < limit });
+            checked.push(LimitVerdict { name, unit, limit, value, is_exceeded: value < limit });
         }
         checked
     }
 }
 
-impl Checked {
+impl LimitVerdict {
     fn at_most(name: &'static str, unit: &'static str, limit: f64, value: f64) -> Self {
         Self { name, unit, limit, value, is_exceeded: value > limit }
     }

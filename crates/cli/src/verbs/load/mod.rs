@@ -31,7 +31,7 @@ use thruway_sys::printable;
 pub(crate) use arguments::Load;
 
 use crate::output::{Answer, Failure, print};
-use limits::Checked;
+use limits::LimitVerdict;
 use plan::failure;
 use progress::Live;
 use text::Parts;
@@ -126,7 +126,7 @@ impl Load {
     }
 
     /// Writes whether the run is within each limit, and whether it is fair enough.
-    fn write_verdicts(&self, page: &mut page::Page, report: &Report, limits: &[Checked]) {
+    fn write_verdicts(&self, page: &mut page::Page, report: &Report, limits: &[LimitVerdict]) {
         if report.total.requests == 0 || limits.is_empty() && self.fair.is_none() {
             return;
         }
@@ -139,7 +139,7 @@ impl Load {
 
     /// A run without a response is a failure. A run is a negative result if every response is an error, if it is
     /// beyond a limit, or if it is below the demanded fairness.
-    fn verdict(&self, url: &Url, report: &Report, limits: &[Checked]) -> Answer {
+    fn verdict(&self, url: &Url, report: &Report, limits: &[LimitVerdict]) -> Answer {
         if report.total.requests == 0 {
             return Err(self.no_answer(url, report));
         }

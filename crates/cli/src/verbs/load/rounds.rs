@@ -66,14 +66,14 @@ struct Comparison<'a> {
     version: u32,
     a: String,
     b: String,
-    figures: Vec<Compared>,
+    figures: Vec<FigureComparison>,
     runs_a: &'a [Report],
     runs_b: &'a [Report],
 }
 
 /// A figure of both servers.
 #[derive(Serialize)]
-struct Compared {
+struct FigureComparison {
     name: &'static str,
     a: f64,
     b: f64,
@@ -157,7 +157,7 @@ impl Load {
 }
 
 impl Figure {
-    fn compare(&self, a: &[Report], b: &[Report]) -> Compared {
+    fn compare(&self, a: &[Report], b: &[Report]) -> FigureComparison {
         let values = |runs: &[Report]| runs.iter().map(self.value).collect::<Vec<_>>();
         let (of_a, of_b) = (values(a), values(b));
         let ratio = ratio(&of_a, &of_b);
@@ -179,11 +179,16 @@ impl Figure {
             Some(_) => "no difference shown",
             None => "too few rounds to tell",
         };
-        Compared { name: self.field, a: mean(&of_a), b: mean(&of_b), ratio, verdict }
+        FigureComparison { name: self.field, a: mean(&of_a), b: mean(&of_b), ratio, verdict }
     }
 }
 
-fn write(page: &mut Page, urls: &[String; 2], runs: &[Vec<Report>; 2], compared: &[Compared]) {
+fn write(
+    page: &mut Page,
+    urls: &[String; 2],
+    runs: &[Vec<Report>; 2],
+    compared: &[FigureComparison],
+) {
     let rounds = runs[0].len().min(runs[1].len());
     page.items("A", &[urls[0].clone()]);
     page.items("B", &[urls[1].clone()]);
