@@ -2,6 +2,7 @@
 
 require_relative "configuration/configuration_file"
 require_relative "configuration/thruster_variables"
+require_relative "launch/checkup"
 require_relative "launch/launcher"
 
 module Thruway
@@ -46,6 +47,11 @@ module Thruway
       0
     rescue Failure => e
       e.report
+    end
+
+    # Boots the application of the current folder as the server would, and prints checks of it.
+    def self.check_up
+      Checkup.run { new(["--", "."]).configure }
     end
 
     # `folder` is the folder in which the command was started, by the name that may contain symbolic

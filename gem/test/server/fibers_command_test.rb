@@ -84,14 +84,56 @@ class FibersCommandTest < Minitest::Test
     assert_equal 200, get.status
   end
 
+  POOLS = <<~RUBY
+    module ActiveRecord
+      Pool = Struct.new(:size) { def db_config = Struct.new(:name).new("primary") }
+      module Base
+        def self.connection_handler = self
+        def self.connection_pool_list(_) = [Pool.new(5), Pool.new(nil)]
+      end
+      def self.version = Gem::Version.new("8.1.0")
+    end
+    ActiveSupport::IsolatedExecutionState.isolation_level = :fiber
+    def (ActiveSupport::IsolatedExecutionState).context = Fiber.current
+  RUBY
+
   def test_the_log_tells_of_a_pool_that_is_smaller_than_the_fibers
-    pool = "module ActiveRecord\n  module Base\n    def self.connection_db_config\n      " \
-           "Struct.new(:pool).new(5)\n    end\n  end\nend\n"
-    level = "ActiveSupport::IsolatedExecutionState.isolation_level = :fiber\n"
-    write("config.ru", "#{RAILS}#{level}#{pool}#{HELLO}")
+    write("config.ru", "#{RAILS}#{POOLS}#{HELLO}")
     start("--fibers", "20")
-    assert_includes File.read(@log), "ActiveRecord's pool has 5 connections for up to 20 fibers"
+    assert_match(/Active Record's pool has 5 .*connections for up to 20 fibers/, File.read(@log))
     start("-t", "5")
+    assert_empty File.read(@log)
+  end
+
+  def test_rails_whose_pools_do_not_know_fibers_is_refused
+    write("config.ru", "#{RAILS}#{POOLS.lines[..-2].join}#{HELLO}")
+    said = refusal(@folder, "-p", "0", "--fibers", "20")
+    assert_includes said, "cannot run Active Record before 7.1 in fibers"
+  end
+
+  def test_rails_without_a_state_by_fiber_is_refused
+    write("config.ru", "module Rails\n  class Application; end\nend\n#{HELLO}")
+    said = refusal(@folder, "-p", "0", "--fibers", "20")
+    assert_includes said, "cannot run Rails before 7.0 in fibers"
+  end
+
+  I18N = <<~RUBY
+    module I18n
+      def self.config
+        return Thread.current[:config] ||= Object.new if File.exist?("by_fiber")
+
+        Thread.current.thread_variable_get(:config) ||
+          Object.new.tap { |config| Thread.current.thread_variable_set(:config, config) }
+      end
+    end
+  RUBY
+
+  def test_the_log_tells_of_a_locale_that_requests_of_a_thread_share
+    write("config.ru", "#{I18N}#{HELLO}")
+    start("--fibers", "2")
+    assert_includes File.read(@log), "I18n keeps the locale by thread"
+    write("by_fiber", "")
+    start("--fibers", "2")
     assert_empty File.read(@log)
   end
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../server/server"
 require_relative "../support/failure"
 require_relative "../support/signals"
 
@@ -28,8 +29,12 @@ module Thruway
       # Raises `Failure` if the application, which is loaded, keeps state by thread.
       def check(configuration)
         @trace&.disable
-        check_level if configuration.fibers > 0
-        warn_of_a_small_pool(configuration)
+        return if configuration.fibers.zero?
+
+        check_level
+        check_active_record
+        check_sequel
+        check_locale
       end
 
       private
@@ -41,31 +46,43 @@ module Thruway
           raise Failure.new("cannot run Rails in fibers: its state is kept by thread",
                             hint: "add #{LINE} to config/application.rb")
         end
-        return unless defined?(ActiveRecord::Base)
+        refuse("Rails before 7.0", "the state of requests") if defined?(Rails::Application)
+        refuse("Active Record before 7.1", "connections") if defined?(ActiveRecord::Base)
+      end
 
-        raise Failure.new("cannot run Rails before 7.0 in fibers: it keeps connections by thread",
+      # Rails 7.0 knows fibers, but its pools do not: two requests of a thread share a connection,
+      # and its transaction. `context` came with the pools that do.
+      def check_active_record
+        return if !defined?(ActiveRecord::Base) ||
+                  ActiveSupport::IsolatedExecutionState.respond_to?(:context)
+
+        refuse("Active Record before 7.1", "connections")
+      end
+
+      # Sequel's pools ask `Sequel.current` for the owner of a connection.
+      def check_sequel
+        return if !defined?(Sequel::DATABASES) || Sequel::DATABASES.empty?
+        return if Sequel.respond_to?(:current) && Sequel.current.equal?(Fiber.current)
+
+        raise Failure.new("cannot run Sequel in fibers: it keeps connections by thread",
+                          hint: "add Sequel.extension(:fiber_concurrency) before the application " \
+                                "connects")
+      end
+
+      # Warns only: an application may have one language.
+      def check_locale
+        return unless defined?(I18n.config)
+
+        config = Fiber.new(**Server::FIBER_OPTIONS) { I18n.config }.resume
+        return unless config.equal?(I18n.config)
+
+        Signals.say("I18n keeps the locale by thread: a request that waits may go on in the " \
+                    "locale of another; update i18n, or pass `locale:` to each translation")
+      end
+
+      def refuse(library, state)
+        raise Failure.new("cannot run #{library} in fibers: it keeps #{state} by thread",
                           hint: "use waiting_threads instead of fibers")
-      end
-
-      def warn_of_a_small_pool(configuration)
-        size = pool_size or return
-        limits = configuration.thread_limits
-        count = limits[:fibers].nonzero? ||
-                limits.values_at(:threads, :max_io_threads, :waiting_threads).sum
-        return if size >= count
-
-        what = limits[:fibers].zero? ? "threads" : "fibers"
-        Signals.say("ActiveRecord's pool has #{size} connections for up to #{count} #{what}: " \
-                    "requests beyond that wait for a connection; set `pool` in database.yml")
-      end
-
-      def pool_size
-        return unless defined?(ActiveRecord::Base)
-
-        ActiveRecord::Base.connection_db_config.pool.to_i
-      rescue StandardError
-        # No database is configured.
-        nil
       end
     end
   end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../application/database_pools"
 require_relative "../server/server"
 require_relative "../support/failure"
 require_relative "../support/hooks"
@@ -34,7 +35,10 @@ module Thruway
       own = ForkSafety.sockets
       # The hooks run before the application boots, unless it was preloaded.
       Hooks.run(@configuration, :before_worker_boot, @index, may_exit: true)
-      @server = Server.new(@application.load, @configuration, @listeners.descriptors,
+      application = @application.load
+      # Once, and not by each worker.
+      DatabasePools.check(@configuration) if @index.zero?
+      @server = Server.new(application, @configuration, @listeners.descriptors,
                            table: @table, worker: @table_index)
       trap_signals
       @server.announce_end if @is_ending

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../application/database_pools"
 require_relative "../server/server"
 require_relative "../support/signals"
 
@@ -21,6 +22,7 @@ module Thruway
       return if @launcher.stopped?
 
       application = @launcher.notifier.while_alive { @launcher.application.load }
+      DatabasePools.check(configuration)
       @server = Server.new(application, configuration, @launcher.listeners.descriptors)
       @server.engine.import(@previous.connections) if @previous&.connections
       Signals.trap_stop { stop }

@@ -1,5 +1,6 @@
 //! `thruway doctor`: what works on this machine, and the cure for what does not.
 
+mod application;
 mod certificates;
 mod checks;
 mod kernel;
@@ -28,6 +29,7 @@ impl Doctor {
         let mut found = ruby::checks();
         found.extend(kernel::checks());
         found.extend(certificates::checks());
+        found.extend(application::checks());
         match self.json {
             true => print(document(&found).as_bytes())?,
             false => print_report(&report(&found))?,

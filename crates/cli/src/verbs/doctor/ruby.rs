@@ -73,10 +73,14 @@ fn boot(extension: &Path) -> Check {
     match ruby.output() {
         Ok(output) if output.status.success() => Check::works(BOOT, "the extension loads"),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let reason = said.lines().next().unwrap_or("no error message");
+            let reason = first_line(&output.stderr);
             Check::broken(BOOT, format!("the extension does not load: {reason}"), INSTALL_GEM)
         }
         Err(error) => Check::broken(BOOT, format!("cannot start ruby: {error}"), INSTALL_RUBY),
     }
+}
+
+/// The first line of what a program wrote to its error output.
+pub(super) fn first_line(said: &[u8]) -> String {
+    String::from_utf8_lossy(said).lines().next().unwrap_or("no error message").to_owned()
 }

@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require_relative "../application/application"
+require_relative "../application/database_pools"
+require_relative "../support/json"
+
+module Thruway
+  # Boots an application without serving it, for `thruway doctor`. Prints what it found: an Array of
+  # checks as JSON.
+  class Checkup
+    # Whatever the application prints is not for the reader of the checks. Nothing that the
+    # application has registered for the end of the process runs.
+    def self.run(&configure)
+      output = $stdout.dup
+      $stdout.reopen($stderr)
+      output.write(Json.generate(new(&configure).checks))
+      output.flush
+      exit!(0)
+    end
+
+    # The block returns the configuration, or raises `Failure`.
+    def initialize(&configure)
+      @configure = configure
+    end
+
+    def checks
+      configuration = @configure.call
+      configuration.check
+      ENV["RACK_ENV"] = configuration.environment
+      directory = configuration.options[:directory]
+      Dir.chdir(directory) if directory
+      Application.new(configuration).tap(&:check).load
+      ActiveRecord::Base if DatabasePools.awaits_active_record?
+      [["application", "ok", "it boots as #{configuration.environment}", nil],
+       *pools(configuration)]
+    rescue Failure => e
+      cure = e.hint || "start the server to see more: thruway serve"
+      [["application", "no", "#{Dir.pwd}: #{e.message}", cure]]
+    end
+
+    private
+
+    def pools(configuration)
+      pools = DatabasePools.new(configuration)
+      warnings = pools.warnings
+      small = warnings.map { |text, cure| ["database pool", "less", text, cure] }
+      return small if small.any? || pools.libraries.empty?
+
+      [["database pool", "ok", "#{pools.libraries.join(" and ")}: #{pools.praise}", nil]]
+    end
+  end
+end
