@@ -88,8 +88,10 @@ fn a_build_that_is_interrupted_leaves_nothing() {
     let program = program();
     program.write("main.rb", "require 'a'\n$stdout.sync = true\nputs 'ready'\nsleep\n");
     for signal in ["TERM", "INT"] {
-        let mut command = thruway();
-        command.args(["pack", "build", "-o"]).arg(program.pack()).args(["--", "ruby", "-I"]);
+        // In the background of a script, programs ignore interrupts.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_thruway"), "pack", "build"]);
+        command.arg("-o").arg(program.pack()).args(["--", "ruby", "-I"]);
         command.arg(program.path("lib")).arg(program.path("main.rb")).process_group(0);
         let command = command.stdout(std::process::Stdio::piped());
         let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
