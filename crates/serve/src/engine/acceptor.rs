@@ -1,4 +1,4 @@
-//! Where new connections come from.
+//! Accepts new connections.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,19 +13,19 @@ use crate::listen::listener::Listener;
 use crate::store::Store;
 use crate::workers::WorkerHandle;
 
-/// Connections accepted before the others get their turns again.
+/// The number of connections accepted before other connections get turns again.
 const ACCEPTS_MAX: usize = 64;
 
-/// How long nothing is accepted after the system has refused a connection for lack of resources.
+/// The pause in accepting after the system has refused a connection for lack of resources.
 const PAUSE_MS: u64 = 100;
 
-/// The listeners, and whether they are watched now.
+/// The listeners, and whether the poller watches them.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
     is_listening: bool,
     paused_until_ms: u64,
-    /// Connections of faulty peers, and when each begins.
+    /// Connections of faulty peers, each with the time at which the connection begins.
     waiting: Vec<(u64, Entry)>,
 }
 
@@ -49,25 +49,25 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Watches the listeners again, once there is room and no pause any more.
+    /// Watches the listeners again, once the pause is over and there is room for connections.
     pub(crate) fn listen_again(&mut self, store: &Store) {
         let may_listen = store.service.accepts()
             && store.clock.now_ms >= self.paused_until_ms
             && store.count() + self.waiting.len() < store.settings.connections_max;
         if !self.is_listening && may_listen {
-            // Without descriptors it is tried again after the next pause.
+            // Without descriptors, the next call after a pause tries again.
             let _ = self.listen(store);
         }
     }
 
-    /// When there may be something to do, in milliseconds from now: a pause is over, or a connection begins.
+    /// Returns the number of milliseconds until the pause is over or a waiting connection begins.
     pub(crate) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         let pause_ms = (self.paused_until_ms > now_ms).then_some(PAUSE_MS);
         let begin_ms = self.waiting.iter().map(|(begin_ms, _)| begin_ms.saturating_sub(now_ms));
         pause_ms.into_iter().chain(begin_ms).min()
     }
 
-    /// Begins some of the connections that wait at a listener.
+    /// Accepts some of the connections that wait at a listener.
     pub(crate) fn accept(
         &mut self,
         index: usize,
@@ -86,7 +86,8 @@ impl Acceptor {
             match self.next(index, store) {
                 Ok(None) => return,
                 Ok(Some(connection)) => self.admit(connection, store, migration.as_deref_mut()),
-                // Another process has closed it for all: this one is about to be told to stop, too.
+                // Another process has closed the listener for all processes. This process is about to be stopped as
+                // well.
                 Err(Errno::INVAL) => {
                     self.unlisten(store);
                     return self.listeners.clear();
@@ -100,7 +101,8 @@ impl Acceptor {
         }
     }
 
-    /// Begins a connection, at once or in time; or closes it, if too many of its peer wait.
+    /// Begins a connection, either immediately or at the time set for its faulty peer. Closes the connection if too
+    /// many connections of the peer wait.
     fn admit(&mut self, connection: Entry, store: &mut Store, migration: Option<&mut Migration>) {
         if store.settings.is_for_metrics(connection.listener.into()) {
             return begin(connection, store, migration);
@@ -131,8 +133,8 @@ impl Acceptor {
         }
     }
 
-    /// Begins every connection that waits at the listeners, here and not in another worker, and closes them: for every
-    /// process that has them, if `closes_for_all`.
+    /// Accepts every connection that waits at the listeners, without sending any to other workers, and closes the
+    /// listeners. If `closes_for_all` is set, every process that has the listeners loses them.
     pub(crate) fn close(&mut self, store: &mut Store, closes_for_all: bool) {
         self.unlisten(store);
         self.begin_last(store);
@@ -145,14 +147,14 @@ impl Acceptor {
         self.listeners.clear();
     }
 
-    /// Leaves the connections that wait to another program.
+    /// Stops listening, and leaves the connections that wait at the listeners to another program.
     pub(crate) fn abandon(&mut self, store: &mut Store) {
         self.unlisten(store);
         self.begin_last(store);
         self.listeners.clear();
     }
 
-    /// Begins the connections of faulty peers here, before their time.
+    /// Begins the connections of faulty peers in this worker, before their time.
     fn begin_last(&mut self, store: &mut Store) {
         for (_, connection) in self.waiting.drain(..) {
             begin(connection, store, None);
@@ -168,7 +170,7 @@ impl Acceptor {
         }
     }
 
-    /// The next connection that waits at a listener.
+    /// Accepts the next connection that waits at a listener.
     fn next(&self, index: usize, store: &Store) -> Result<Option<Entry>, Errno> {
         let Some(listener) = self.listeners.get(index) else { return Ok(None) };
         let Some((socket, peer)) = listener.accept()? else { return Ok(None) };
@@ -195,8 +197,8 @@ impl Acceptor {
     }
 }
 
-/// Begins a connection here, or in the worker that has least to do. A connection that cannot be watched is closed
-/// again.
+/// Begins a connection in this worker, or in the worker with the least work. A connection that cannot be watched is
+/// closed.
 fn begin(connection: Entry, store: &mut Store, migration: Option<&mut Migration>) {
     if let Some(migration) = migration {
         migration.place(connection, store);

@@ -1,7 +1,7 @@
-//! Work for an engine's connections while no thread can call the handler.
+//! The work on an engine's connections while no thread can call the handler.
 //!
-//! The standby takes in events, ends what has taken too long, reads bodies, writes responses, and gives requests to
-//! other workers. Whole requests wait for a thread with a handler.
+//! The standby processes events, ends connections whose deadlines have expired, reads bodies, writes responses, and
+//! gives requests to other workers. Complete requests wait for a thread with a handler.
 
 use std::time::Duration;
 
@@ -15,21 +15,22 @@ use crate::exchange::cached::departure;
 use crate::exchange::handler::{Absent, Exchange, Handler};
 use crate::exchange::http2::output;
 
-/// Turns without a handler between two polls.
+/// The number of turns without a handler between two polls.
 const TURNS_MAX: usize = 32;
 
-/// Between two checks whether a sibling can take what waits here: its state changes without an event.
+/// The time between two checks whether a sibling can take a waiting request: the sibling's state changes without an
+/// event.
 const LOOK_US: u64 = 1_000;
 
-/// The work that is left.
+/// The work that is left after [`Engine::attend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attention {
-    /// Requests that wait for a thread with a handler.
+    /// The number of requests that wait for a thread with a handler.
     pub waiting: usize,
-    /// Another thread should have been woken: its wait, if it waits, has missed that. So it is when the last
-    /// connection of a server that drains has ended.
+    /// Whether another thread must be woken: the standby has received a wakeup that the other thread's wait has missed,
+    /// or a draining server has lost its last connection.
     pub is_woken: bool,
-    /// How long the engine may be left alone, if nothing happens (none: for ever).
+    /// The time for which the engine may be left alone if no event occurs; none for an unlimited time.
     pub rest: Option<Duration>,
 }
 
@@ -43,7 +44,7 @@ impl Handler for Late {
 }
 
 impl Engine {
-    /// Takes in what a wait has brought, and does what needs no handler.
+    /// Processes the events of a wait, and does the work that needs no handler.
     pub fn attend(&mut self, events: &mut Events) -> Attention {
         self.take(events);
         departure::wake(&mut self.store);
@@ -56,7 +57,8 @@ impl Engine {
         }
         self.refuse_late();
         output::send_corked(&mut self.store);
-        // The thread that waits next may not look again: the turns may have made room for connections that wait.
+        // The next wait may not check for room, so listening resumes here if the turns have made room for waiting
+        // connections.
         self.acceptor.listen_again(&self.store);
         admission::warn_of_a_long_queue(&mut self.store);
         if let Some(migration) = &self.migration {
@@ -69,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Serves a connection that needs no handler for its turn; false if there is none.
+    /// Gives a turn to a connection that needs no handler for its turn; false if there is none.
     fn turn_without_handler(&mut self) -> bool {
         let store = &self.store;
         let found = store.turns.find_oldest(|slot| {
@@ -81,7 +83,7 @@ impl Engine {
             self.serve(id, &mut Absent);
             let connection = self.store.slab.get(id);
             if connection.is_some_and(Entry::needs_handler) {
-                // It keeps its key while it waits for the handler.
+                // The request keeps its key while it waits for the handler.
                 self.store.turns.requeue(slot, key_us);
             }
             self.store.settle(id);
@@ -89,7 +91,7 @@ impl Engine {
         true
     }
 
-    /// Responds with 503 to what has waited too long.
+    /// Responds with 503 to requests that have waited too long.
     fn refuse_late(&mut self) {
         for _ in 0..TURNS_MAX {
             let Some(slot) = admission::find_late(&mut self.store) else { return };
@@ -101,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// How long nothing is late, here or for what another worker could serve.
+    /// Returns the time until the next deadline, or until a waiting request is late or can move to another worker.
     fn rest(&mut self) -> Option<Duration> {
         let look_ms = departure::look_ms(&self.store);
         let deadline = [self.next_deadline_ms(), look_ms].into_iter().flatten().min();

@@ -1,6 +1,6 @@
-//! How the connections of a process stay open when it becomes another program, by `exec`.
+//! Keeps the connections of a process open when `exec` replaces its program.
 //!
-//! The sockets stay; what is known of each is written to a file without a name, which stays too.
+//! The sockets stay open. The state of each connection is written to an anonymous file, which stays open as well.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -15,8 +15,8 @@ use crate::entry::Entry;
 use crate::events::clock::monotonic_us;
 use crate::workers::{MESSAGE_BYTES, read_message, write_message};
 
-/// Takes the connections between two requests out of an engine that is done, and lets them outlive an `exec`. The file
-/// that [`import`] needs, which does so too.
+/// Removes the connections that are between two requests from an engine that has finished, and lets them survive an
+/// `exec`. Returns the file for [`import`], which also survives.
 ///
 /// # Errors
 /// The system has no memory or no descriptors left.
@@ -35,7 +35,7 @@ pub fn export(engine: &mut Engine) -> io::Result<OwnedFd> {
         write_record(&mut file, connection, socket)?;
         store.poller.remove(socket);
         if let Some(socket) = store.close(id).and_then(|closed| closed.carrier.into_socket()) {
-            // It is for the next program.
+            // The descriptor stays open for the next program.
             let _ = socket.fd.into_raw_fd();
         }
     }
@@ -43,10 +43,10 @@ pub fn export(engine: &mut Engine) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Goes on with the connections that `file` tells of; `take` makes a socket of its number.
+/// Adds the connections that are recorded in `file` to an engine. `take` converts a descriptor number to a socket.
 ///
 /// # Errors
-/// The file is not what [`export`] writes.
+/// The file was not written by [`export`].
 pub fn import(
     engine: &mut Engine,
     file: OwnedFd,
@@ -63,7 +63,8 @@ pub fn import(
     Ok(())
 }
 
-/// The socket's number, how much was read of the next request, the message of a connection that moves, and those bytes.
+/// Writes the socket's descriptor number, the length of the unparsed input, the message of a connection that migrates,
+/// and the input.
 fn write_record(file: &mut File, connection: &Entry, socket: BorrowedFd<'_>) -> io::Result<()> {
     let length = u32::try_from(connection.input.len()).map_err(io::Error::other)?;
     file.write_all(&socket.as_raw_fd().to_le_bytes())?;

@@ -1,4 +1,4 @@
-//! How connections and requests move between this worker and its siblings.
+//! Moves connections and requests between this worker and its siblings.
 
 use crate::entry::{Entry, MOVED_BYTES_MAX};
 use crate::events::clock::monotonic_us;
@@ -8,30 +8,31 @@ use crate::store::Store;
 use crate::store::service_state::ServiceState;
 use crate::workers::{Message, Move, WorkerHandle};
 
-/// Connections that are looked at for one to send away.
+/// The number of connections considered when one is chosen for another worker.
 const CANDIDATES_MAX: usize = 64;
 
-/// Between two searches for an older request in another worker: they read what the siblings write.
+/// The minimum time between two searches for an older request in other workers, because a search reads memory that the
+/// siblings write.
 const ASK_AFTER_US: u64 = 100;
 
-/// How long what was asked for is awaited: a sibling that can give needs a tenth of that.
+/// The maximum wait for a requested offer: a sibling that can give a request needs a tenth of this time.
 const OFFER_US_MAX: u64 = 1_000;
 
-/// Until an idle worker looks again for a request that was not to be moved yet, or that did not come.
+/// The time until an idle worker searches again for a request that could not be moved yet or did not arrive.
 const LOOK_AGAIN_MS: u64 = 1;
 
-/// Messages taken from the mailbox before connections get their turns again.
+/// The number of messages taken from the mailbox before connections get turns again.
 const MESSAGES_MAX: usize = 64;
 
-/// This worker's side of the one queue over all workers.
+/// A worker's side of the single queue over all workers.
 #[derive(Debug)]
 pub(crate) struct Migration {
     pub(crate) worker: WorkerHandle,
-    /// The sibling that was asked for a request, and when.
+    /// The sibling that was asked for a request, and the time of the question.
     asked: Option<(usize, u64)>,
-    /// When it was last checked whether a sibling should be asked.
+    /// The time of the last check whether a sibling should be asked.
     looked_us: u64,
-    /// Where a moved request's bytes come in.
+    /// The buffer for the bytes of a moved request.
     inbox: Vec<u8>,
 }
 
@@ -40,7 +41,7 @@ impl Migration {
         Self { worker, asked: None, looked_us: 0, inbox: vec![0; MOVED_BYTES_MAX] }
     }
 
-    /// Keeps a new connection, or sends it to the worker with the least to do.
+    /// Keeps a new connection, or sends the connection to the worker with the least work.
     pub(crate) fn place(&mut self, connection: Entry, store: &mut Store) {
         let now_us = store.clock.now_us;
         let kept = self.worker.place(connection, store.settings.connections_max, now_us);
@@ -49,7 +50,7 @@ impl Migration {
         }
     }
 
-    /// Takes what other workers have sent.
+    /// Receives the messages of other workers, up to [`MESSAGES_MAX`].
     pub(crate) fn take_messages(&mut self, store: &mut Store) {
         self.worker.row().untaken().clear();
         for _ in 0..MESSAGES_MAX {
@@ -59,17 +60,17 @@ impl Migration {
         }
     }
 
-    /// Takes all of that: siblings send nothing more to a worker that does not serve.
+    /// Receives all messages. Siblings send nothing more to a worker that does not serve.
     pub(crate) fn take_all_messages(&mut self, store: &mut Store) {
         self.worker.row().untaken().clear();
         while self.take_message(store) {}
     }
 
-    /// Takes a message; false if there is none.
+    /// Receives a message; false if there is none.
     fn take_message(&mut self, store: &mut Store) -> bool {
         match self.worker.mailbox().receive(&mut self.inbox, store.clock.now_ms) {
             Ok(Some(Message::Connection(connection))) => keep(*connection, store),
-            // What it is about stands in the workers' rows.
+            // A bell carries no data: the news is in the workers' rows.
             Ok(Some(Message::Bell)) => {}
             Ok(None) => return false,
             Err(errno) => store.warn("take over a connection", errno),
@@ -77,7 +78,7 @@ impl Migration {
         true
     }
 
-    /// Takes what workers that retire have left, as if it had just been accepted.
+    /// Takes over the connections of retiring workers, as if the connections had just been accepted.
     pub(crate) fn take_over(&mut self, store: &mut Store) {
         if store.service == ServiceState::Draining {
             return self.take_last(store);
@@ -95,7 +96,7 @@ impl Migration {
         }
     }
 
-    /// Takes all of that, and keeps it here: the other workers end as well.
+    /// Takes over all such connections and keeps them in this worker, because the other workers end as well.
     pub(crate) fn take_last(&mut self, store: &mut Store) {
         while store.count() < store.settings.connections_max {
             let now_ms = store.clock.now_ms;
@@ -106,7 +107,8 @@ impl Migration {
         }
     }
 
-    /// Leaves what needs nothing of this worker to those that stay. Whether some of it has no room yet.
+    /// Hands over the connections that are not bound to this worker to the workers that stay. Returns whether some
+    /// connections have found no room yet.
     pub(crate) fn hand_over(&mut self, store: &mut Store) -> bool {
         let is_movable = |id: &EntryId| store.slab.get(*id).is_some_and(Entry::is_movable);
         let ids: Vec<_> = store.slab.ids().filter(is_movable).collect();
@@ -125,7 +127,7 @@ impl Migration {
         false
     }
 
-    /// Does this worker's part: publishes its state, and gives waiting requests to workers that can serve them sooner.
+    /// Publishes this worker's state, and gives waiting requests to workers that can serve them sooner.
     pub(crate) fn share(&mut self, store: &mut Store) {
         self.forget_lost_message(store.clock.now_us);
         self.balance(store);
@@ -133,14 +135,15 @@ impl Migration {
         self.give(store);
     }
 
-    /// Tells the other workers what waits here.
+    /// Publishes the number of connections and waiting requests in this worker.
     pub(crate) fn publish(&self, store: &Store) {
         self.worker.note_connections(store.count(), store.activity.count());
         self.worker.note_waiting(store.turns.len(), store.oldest());
     }
 
-    /// Asks for a request that waits elsewhere and should be served before the next one here. If this was asked, the
-    /// request or a refusal comes soon. So does what is on its way anyway, and it may be older than the next one here.
+    /// Asks for a request that waits in another worker and should be served before the next request here. Returns
+    /// whether an offer is awaited: the request or a refusal arrives soon. A request that is already on its way counts
+    /// as well, since it may be older than the next request here.
     pub(crate) fn ask_for_older(&mut self, store: &mut Store) -> bool {
         if store.turns.is_empty() {
             return false;
@@ -156,7 +159,8 @@ impl Migration {
         self.ask(store)
     }
 
-    /// Asks for a request that waits elsewhere and should be served here, and now. Whether something is awaited.
+    /// Asks for a request that waits in another worker and should be served here and now. Returns whether an offer is
+    /// awaited.
     pub(crate) fn ask(&mut self, store: &Store) -> bool {
         if self.awaits_offer() {
             return true;
@@ -167,14 +171,15 @@ impl Migration {
         self.asked.is_some()
     }
 
-    /// Asks before a wait for work. How long that may last at most, in milliseconds: what is awaited may not come.
+    /// Asks for a request before a wait for work. Returns the maximum duration of the wait in milliseconds, since the
+    /// awaited request may not arrive.
     pub(crate) fn begin_wait(&mut self, store: &Store) -> Option<u64> {
-        // If it asks for nothing, it has just read the siblings' rows.
+        // If `ask` returns false, it has just read the siblings' rows, on which `looks_again` depends.
         (self.ask(store) || self.worker.looks_again()).then_some(LOOK_AGAIN_MS)
     }
 
-    /// Whether the sibling that was asked has neither given nor refused yet, or something else is on its way here. What
-    /// takes too long is not awaited.
+    /// Whether the asked sibling has neither given nor refused a request yet, or a message is on its way here. An offer
+    /// that takes too long is not awaited.
     pub(crate) fn awaits_offer(&self) -> bool {
         let is_recent = |since_us| monotonic_us() < since_us + OFFER_US_MAX;
         let is_asking = |(giver, asked_us)| self.worker.is_asking(giver) && is_recent(asked_us);
@@ -182,7 +187,7 @@ impl Migration {
             || self.asked.is_some_and(is_asking)
     }
 
-    /// Forgets what was announced long ago: its sender may have ended before it could send that.
+    /// Forgets a message that was announced long ago: the sender may have ended before it could send the message.
     fn forget_lost_message(&self, now_us: u64) {
         let row = self.worker.row();
         if row.untaken().since_us().is_some_and(|since_us| since_us + OFFER_US_MAX <= now_us) {
@@ -190,8 +195,8 @@ impl Migration {
         }
     }
 
-    /// How long the oldest request here may wait before it can be given away, in microseconds. None if nothing waits,
-    /// or if no sibling has room.
+    /// Returns the number of microseconds until the oldest request here may be given away; none if no request waits or
+    /// no sibling has room.
     pub(crate) fn due_in_us(&mut self, store: &Store) -> Option<u64> {
         let now_us = monotonic_us();
         if !self.worker.look_for_room(now_us) {
@@ -201,7 +206,7 @@ impl Migration {
         Some((ready_us + MOVE_AFTER_US).saturating_sub(now_us))
     }
 
-    /// Exchanges connections where those of one worker are served faster than those of another.
+    /// Sends a connection to another worker if the connections of one worker are served faster than those of the other.
     fn balance(&mut self, store: &mut Store) {
         match self.worker.decide(store.clock.now_ms) {
             Move::Stay => {}
@@ -218,7 +223,8 @@ impl Migration {
         }
     }
 
-    /// Gives the request that has waited longest to the worker that has asked, or to a worker that can serve it now.
+    /// Gives the request with the lowest key to the worker that has asked, or to a worker that can serve the request
+    /// now.
     fn give(&mut self, store: &mut Store) {
         let asker = self.worker.take_asker();
         if asker.is_none() && store.turns.is_empty() {
@@ -258,10 +264,10 @@ impl Migration {
     }
 }
 
-/// Goes on with a connection that came from elsewhere.
+/// Adds a connection that came from another worker or program.
 pub(crate) fn keep(connection: Entry, store: &mut Store) {
     let waits = connection.has_work();
-    // A connection that cannot be watched is closed again.
+    // A connection that cannot be watched is closed.
     if let Ok(id) = store.open(connection)
         && waits
     {
@@ -269,7 +275,7 @@ pub(crate) fn keep(connection: Entry, store: &mut Store) {
     }
 }
 
-/// Connections that have been served lately and could go on in another worker.
+/// Returns the connections that were served recently and can move to another worker.
 fn resting(store: &Store) -> impl Iterator<Item = (EntryId, &Entry)> {
     let ids = store.slab.ids().take(CANDIDATES_MAX);
     let found = ids.filter_map(|id| Some((id, store.slab.get(id)?)));
@@ -278,7 +284,7 @@ fn resting(store: &Store) -> impl Iterator<Item = (EntryId, &Entry)> {
     })
 }
 
-/// The connection with the lowest key among those that could go on in another worker.
+/// Returns the connection with the lowest key among those that can move to another worker.
 fn oldest_movable(store: &Store) -> Option<EntryId> {
     let oldest = store.turns.find_oldest(|slot| store.in_slot(slot).is_some_and(Entry::is_movable));
     oldest.and_then(|(slot, _)| store.slab.id_at(slot))

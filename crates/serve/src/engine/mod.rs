@@ -2,11 +2,11 @@
 //!
 //! Reading order:
 //!
-//! 1. This file: events come in, and connections get their turns. `attention` is the same without a handler.
+//! 1. This file: events come in, and connections get their turns. `attention` does the same without a handler.
 //! 2. `acceptor`: connections begin.
 //! 3. `migration`: connections and requests move between this engine's worker and its siblings.
-//! 4. `shutdown`: service ends. [`inheritance`]: the next program goes on with the connections.
-//! 5. `server` drives engines in threads. `stats`, [`tls`]: what an owner asks of an engine.
+//! 4. `shutdown`: service ends. [`inheritance`]: the next program takes over the connections.
+//! 5. `server` drives engines in threads. `stats` and [`tls`] serve an engine's owner.
 
 pub(crate) mod acceptor;
 pub(crate) mod attention;
@@ -47,22 +47,22 @@ use crate::workers::{
 };
 use crate::{Address, Error};
 
-/// Short turns between two polls.
+/// The number of short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
 
-/// Time between two polls, whatever the turns.
+/// The time after which the next poll is due, whatever the number of turns.
 const POLL_INTERVAL_US: u64 = 500;
 
 /// Serves connections, a turn at a time.
 ///
-/// A turn is one request, or one quantum of a body. The owner calls [`poll`](Self::poll) to learn what has happened,
-/// and [`turn`](Self::turn) until it says that there is nothing left to do.
+/// A turn is one request, or one quantum of a body. The owner calls [`poll`](Self::poll) to receive events, and then
+/// [`turn`](Self::turn) until no work is left.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) store: Store,
-    /// This engine's part in a group of workers.
+    /// The engine's part in a group of workers.
     pub(crate) migration: Option<Migration>,
-    /// Another thread has ended the wait.
+    /// Whether another thread has ended the wait.
     pub(crate) is_woken: bool,
     pub(crate) acceptor: Acceptor,
     reader: RequestReader,
@@ -73,31 +73,31 @@ pub struct Engine {
 /// The parts of an engine that other threads use without a lock.
 #[derive(Debug, Clone)]
 pub struct EngineHandle {
-    /// Waits in the engine's place: hand what it brings to [`Engine::take`].
+    /// Waits in place of the engine. The events are passed to [`Engine::take`].
     pub waiter: Waiter,
     /// Ends a wait.
     pub waker: Waker,
     /// Calls the standby.
     pub bell: Bell,
-    /// Where requests are counted, if they are.
+    /// The request counters, if requests are counted.
     pub metrics: Option<WorkerMetrics>,
 }
 
-/// When the engine polled last, and what it did since.
+/// The time of the engine's last poll, and the turns since then.
 #[derive(Debug, Default)]
 struct Polls {
     polled_us: u64,
     turns: u32,
     /// The connection that had the last turn.
     last: Option<EntryId>,
-    /// It had the turn before that, too.
+    /// Whether the same connection also had the turn before.
     repeats: bool,
-    /// When the current wait began.
+    /// The time at which the current wait began.
     wait_began_us: Option<u64>,
 }
 
 impl Polls {
-    /// A connection has its turn.
+    /// Records a connection's turn.
     fn note_turn(&mut self, connection: EntryId) {
         self.turns += 1;
         self.repeats = self.last.replace(connection) == Some(connection);
@@ -105,7 +105,7 @@ impl Polls {
 }
 
 impl Engine {
-    /// An engine for connections from `listeners`, and from the siblings of `worker`.
+    /// Creates an engine for connections from `listeners`, and from the siblings of `worker`.
     ///
     /// # Errors
     /// The system has no descriptors left, or a certificate cannot be used.
@@ -157,8 +157,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Learns what has happened. With nothing to do it waits for that, `timeout_ms` at most (none: until something
-    /// happens, or a signal comes).
+    /// Receives events. Without work, the call waits for an event or a signal, for at most `timeout_ms` (none: without
+    /// a limit).
     pub fn poll(&mut self, events: &mut Events, timeout_ms: Option<u64>) {
         let has_work = self.has_waiting();
         let timeout_ms = if has_work { Some(0) } else { self.begin_wait(timeout_ms) };
@@ -166,11 +166,12 @@ impl Engine {
         self.take(events);
     }
 
-    /// Learns what has happened, if it is time for that: call it between two turns.
+    /// Receives events if a poll is due. The owner calls this method between two turns.
     ///
-    /// After short turns it polls every [`TURNS_PER_POLL`] of them, so that polls cost little. After a long turn it
-    /// polls at once, so that what waits longest is served next. It also does after two turns of one connection, if
-    /// others are active: they may have asked for more in the first one.
+    /// After short turns, the engine polls once every [`TURNS_PER_POLL`] turns, so that polls cost little. After a long
+    /// turn the engine polls immediately, so that the request that has waited longest is served next. If other
+    /// connections are active, the engine also polls after two turns of the same connection, since the others may have
+    /// sent requests during the first turn.
     pub fn poll_if_due(&mut self, events: &mut Events) {
         let passes_others = || self.polls.repeats && self.store.activity.count() > 1;
         let is_due = || monotonic_us() >= self.polls.polled_us + POLL_INTERVAL_US;
@@ -180,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// Gives the next connection its turn; false if there is nothing to do.
+    /// Gives the next connection its turn; false if there is no work.
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
         departure::wake(&mut self.store);
         while let Some(slot) = self.store.turns.next() {
@@ -194,12 +195,12 @@ impl Engine {
             self.store.settle(id);
             return true;
         }
-        // The turns may have ended connections, and no event may follow that tells of the room.
+        // The turns may have ended connections, and no later event may report the freed room.
         self.acceptor.listen_again(&self.store);
         false
     }
 
-    /// Whether the owner should call [`turn`](Self::turn) and look around, instead of another wait.
+    /// Whether the owner should call [`turn`](Self::turn) and check the engine's state before another wait.
     pub fn wants_turn(&mut self) -> bool {
         std::mem::take(&mut self.is_woken)
             || self.has_waiting()
@@ -213,7 +214,7 @@ impl Engine {
         !self.store.turns.is_empty()
     }
 
-    /// The key of what has the next turn: the time since which it waits, less its credit.
+    /// Returns the key of the next turn: the time since which its connection has waited, less the connection's credit.
     #[must_use]
     pub fn next_key_us(&self) -> Option<u64> {
         self.store.turns.lowest_key_us()
@@ -225,7 +226,7 @@ impl Engine {
         self.handle.clone()
     }
 
-    /// Call it before a wait: how long that may last if nothing is to be late, `timeout_ms` at most.
+    /// Prepares a wait. Returns the maximum duration of the wait, at most `timeout_ms`, before work would be late.
     #[must_use]
     pub fn begin_wait(&mut self, timeout_ms: Option<u64>) -> Option<u64> {
         output::send_corked(&mut self.store);
@@ -249,14 +250,14 @@ impl Engine {
             .min()
     }
 
-    /// Milliseconds until the next deadline; none if there is none.
+    /// Returns the number of milliseconds until the next deadline; none without deadlines.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         let now_ms = self.store.clock.now_ms;
         let expiry = self.store.deadlines.next_expiry_ms(now_ms);
         [expiry, self.acceptor.wait_ms(now_ms)].into_iter().flatten().min()
     }
 
-    /// Takes in what a wait has brought.
+    /// Processes the events of a wait.
     pub fn take(&mut self, events: &mut Events) {
         closing::tick(&mut self.store);
         output::send_corked_if_due(&mut self.store);
@@ -279,35 +280,36 @@ impl Engine {
         self.acceptor.listen_again(&self.store);
     }
 
-    /// Writes the response to a request for which a ticket was taken.
+    /// Returns the writer of the response to the request that `ticket` names.
     pub fn response(&mut self, ticket: Ticket) -> ResponseWriter<'_> {
         ResponseWriter::new(&mut self.store, ticket)
     }
 
-    /// Writes to the upgraded connection for which a ticket was taken.
+    /// Returns the writer to the upgraded connection that `ticket` names.
     pub fn socket(&mut self, ticket: Ticket) -> SocketWriter<'_> {
         SocketWriter::new(&mut self.store, ticket)
     }
 
-    /// Ends what has taken too long. A thread that waits for a client calls it, because no thread may be left to
-    /// [`poll`](Self::poll).
+    /// Ends connections whose deadlines have expired. A thread that waits for a client calls this method, because no
+    /// thread may be left to [`poll`](Self::poll).
     pub fn tick(&mut self) {
         closing::tick(&mut self.store);
     }
 
-    /// Returns a warning for the log, if there is one; there may be several. The same warning comes again
-    /// after ten seconds at the earliest.
+    /// Returns a warning for the log, if there is one; there may be several. The same warning is repeated after ten
+    /// seconds at the earliest.
     pub fn warning(&mut self) -> Option<Error> {
         self.store.warnings.take()
     }
 
-    /// Open connections.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.store.count()
     }
 
-    /// Ends the service in the given way. Another one may follow: a drain after it was announced, or the end of that.
+    /// Ends the service in the given way. Another mode may follow: a drain after an announcement, or an abort after a
+    /// drain.
     pub fn shut_down(&mut self, shutdown: ShutdownMode) {
         output::send_corked(&mut self.store);
         let (store, acceptor) = (&mut self.store, &mut self.acceptor);
@@ -325,7 +327,7 @@ impl Engine {
         }
     }
 
-    /// Whether nothing is left to be done after the end of the service.
+    /// Whether no work is left after the end of the service.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let slab = &self.store.slab;
@@ -333,8 +335,8 @@ impl Engine {
         slab.len() == 0 || self.store.service == ServiceState::Suspended && slab.ids().all(rests)
     }
 
-    /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, or if
-    /// something is on its way here, wait while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
+    /// Asks for a request that waits in another worker and should be served before the next request here. If the method
+    /// returns true, the caller waits while [`awaits_offer`](Self::awaits_offer) is true, but only briefly.
     pub fn ask_for_older(&mut self) -> bool {
         let store = &mut self.store;
         let asks = self.migration.as_mut().is_some_and(|migration| migration.ask_for_older(store));
@@ -350,7 +352,7 @@ impl Engine {
         self.migration.as_ref().is_some_and(Migration::awaits_offer)
     }
 
-    /// Notes how long there was nothing to do. The clock has just been read.
+    /// Records the duration of the wait that has just ended. The caller has just read the clock.
     fn end_wait(&mut self) {
         let now_us = self.store.clock.now_us;
         let polls = &mut self.polls;
@@ -377,7 +379,6 @@ impl Engine {
                     migration.take_over(&mut self.store);
                 }
             }
-            // It is for the standby.
             Token::Listener(index) => {
                 self.acceptor.accept(index, &mut self.store, self.migration.as_mut());
             }
@@ -385,10 +386,10 @@ impl Engine {
         }
     }
 
-    /// Does what a connection's turn is for.
+    /// Performs a connection's turn.
     pub(crate) fn serve(&mut self, id: EntryId, handler: &mut impl Handler) {
         let entry = self.store.at(id);
-        // A turn of these reads, too, while something waits for the client.
+        // Multiplexed and upgraded connections also read while output waits for the client.
         let reads_too = matches!(entry.state, State::Multiplexing(_) | State::Upgraded(_));
         if entry.output.is_some() && !reads_too {
             entry.flush();
@@ -410,7 +411,7 @@ impl Engine {
     }
 }
 
-/// The cache of the group, or one of this engine alone.
+/// Returns the cache of the worker group, or a new cache for a single engine.
 fn cache_of(
     settings: &Settings,
     worker: Option<&WorkerHandle>,
@@ -423,7 +424,7 @@ fn cache_of(
     Ok(store.map(|store| ResponseCache::new(store, 0)))
 }
 
-/// The host that a listener was configured with; a unix socket has none.
+/// Returns the host that a listener was configured with; none for a unix socket.
 fn host_of(listener: &Listener) -> Option<String> {
     match listener.address() {
         Address::Tcp { host, .. } => Some(host.clone()),
@@ -431,13 +432,13 @@ fn host_of(listener: &Listener) -> Option<String> {
     }
 }
 
-/// The field that a listener adds to its responses (RFC 6797).
+/// Returns the `Strict-Transport-Security` field that a listener adds to its responses (RFC 6797).
 fn hsts_of(listener: &Listener) -> Option<Vec<u8>> {
     let seconds = listener.hsts_s()?;
     Some(format!("Strict-Transport-Security: max-age={seconds}\r\n").into_bytes())
 }
 
-/// Whether the server drains, and has no connection left.
+/// Whether the server is draining and has no connection left.
 pub(crate) fn is_drained(store: &Store) -> bool {
     store.service == ServiceState::Draining && store.slab.len() == 0
 }

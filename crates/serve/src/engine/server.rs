@@ -1,4 +1,4 @@
-//! A server without Ruby: one engine a thread, all on the same listeners.
+//! A server without Ruby: one engine per thread, all on the same listeners.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::{Engine, Error, Events, Handler, Listener, Settings, ShutdownMode, Waker, WorkerTable};
 
-/// How often a server that stops checks whether its threads have ended.
+/// The interval at which a stopping server checks whether its threads have ended.
 const END_POLL: Duration = Duration::from_millis(10);
 
-/// How long its threads may take to give up.
+/// The time that the threads have to abort their requests.
 const GIVE_UP_MAX: Duration = Duration::from_secs(1);
 
-/// Engines that run, each in a thread of its own.
+/// Running engines, each in its own thread.
 #[derive(Debug)]
 pub struct Server {
     threads: Vec<JoinHandle<()>>,
@@ -23,8 +23,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one thread for each of `handlers`. They share the connections that the settings allow, and
-    /// `report` what could not be done.
+    /// Starts one thread for each of `handlers`. The threads share the maximum number of connections in `settings`, and
+    /// pass failures to `report`.
     ///
     /// # Errors
     /// The system has no descriptors or no threads left.
@@ -61,14 +61,14 @@ impl Server {
         Ok(server)
     }
 
-    /// Accepts nothing more.
+    /// Tells the threads to stop accepting connections.
     fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// Stops, and waits until the begun responses are sent, `limit` at most. Requests without a response by then get
-    /// 503.
+    /// Stops the server, and waits for at most `limit` until the responses in progress are sent. Requests without a
+    /// response by then get 503.
     pub fn end(self, limit: Duration) {
         self.stop();
         self.wait(limit);

@@ -1,4 +1,4 @@
-//! How an engine's service ends: its connections are handed over or drained.
+//! The end of an engine's service: its connections are handed over or drained.
 
 use thruway_websocket::CloseCode;
 
@@ -10,22 +10,22 @@ use crate::exchange::upgraded::planned_close::plan_all;
 use crate::store::Store;
 use crate::store::service_state::ServiceState;
 
-/// Until connections are handed over again that have found no room.
+/// The time until the next attempt to hand over connections that have found no room.
 const HAND_OVER_AGAIN_MS: u64 = 2;
 
-/// Accepts nothing more, and leaves the connections to other workers, or to the next program.
+/// Stops accepting, and leaves the connections to other workers or to the next program.
 pub(crate) fn hand_over(
     store: &mut Store,
     acceptor: &mut Acceptor,
     migration: Option<&mut Migration>,
 ) {
-    // A worker that is told again may have no thread left: what it took would be lost.
+    // After a repeated call, a worker may have no thread left, and connections taken here would be lost.
     if !store.service.accepts() {
         return;
     }
     plan_all(store, CloseCode::RESTART);
     let Some(migration) = migration else {
-        // What waits at the listeners is for the next program.
+        // Connections that wait at the listeners are left to the next program.
         acceptor.abandon(store);
         store.service = ServiceState::Suspended;
         output::leave_all(store);
@@ -33,15 +33,15 @@ pub(crate) fn hand_over(
     };
     migration.worker.drain();
     migration.take_all_messages(store);
-    // The kernel tells one worker of what waits. If it was this one, no other would look: so that is taken, and handed
-    // over with the rest.
+    // The kernel wakes only one worker for waiting connections. If it woke this worker, no other would accept them, so
+    // this worker accepts them and hands them over with the rest.
     acceptor.close(store, false);
     store.poller.remove(migration.worker.handover());
     migration.take_last(store);
     store.service = ServiceState::HandingOver;
 }
 
-/// Takes what waits and then nothing more, and parts with each connection when it can.
+/// Accepts the connections that already wait and no more, and closes each connection as soon as possible.
 pub(crate) fn drain(
     store: &mut Store,
     acceptor: &mut Acceptor,
@@ -63,13 +63,13 @@ pub(crate) fn drain(
     closing::close_idle(store);
 }
 
-/// Whether other workers have all that it had.
+/// Whether other workers have taken over all connections.
 fn has_handed_over(store: &Store) -> bool {
     store.service == ServiceState::HandingOver && store.slab.len() == 0
 }
 
-/// Hands over what can be, if this worker retires; when to go on with that. The thread that waits is woken when
-/// nothing is left.
+/// Hands over connections while this worker retires. Returns the time until the next attempt, if any is needed. Once no
+/// connection is left, the waiting thread is woken.
 pub(crate) fn hand_over_ms(
     store: &mut Store,
     migration: Option<&mut Migration>,

@@ -1,4 +1,4 @@
-//! A server's counters, for programs.
+//! A server's counters, in a machine-readable form.
 
 use thruway_cache::Store as Cache;
 use thruway_cache::store::Purge;
@@ -12,18 +12,18 @@ pub fn stats(engine: &Engine) -> String {
     observer::snapshot(&engine.store).json()
 }
 
-/// Removes the responses that `pattern` names from an engine's cache. Returns how many.
+/// Removes the responses that match `pattern` from an engine's cache. Returns the number of removed responses.
 ///
 /// # Errors
-/// There is no cache, or the pattern is none; see [`Purge::parse`].
+/// The server has no cache, or the pattern is invalid; see [`Purge::parse`].
 pub fn purge(engine: &Engine, pattern: &[u8]) -> Result<usize, &'static str> {
     purge_cache(engine.store.cache.as_ref().map(|cache| &*cache.store), pattern)
 }
 
-/// The same for a cache that is at hand.
+/// Removes the responses that match `pattern` from `cache`. Returns the number of removed responses.
 ///
 /// # Errors
-/// As above.
+/// There is no cache, or the pattern is invalid; see [`Purge::parse`].
 pub fn purge_cache(cache: Option<&Cache>, pattern: &[u8]) -> Result<usize, &'static str> {
     let cache = cache.ok_or("the server has no cache: start it with --cache SIZE")?;
     let mut normal = Vec::new();

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::entry::State;
 use crate::exchange::handler::Absent;
 
-/// Reads all certificates of an engine anew. Where one cannot be used, what was read before stays in use.
+/// Reads all certificates of an engine again. If a certificate cannot be read, the previous certificate stays in use.
 ///
 /// # Errors
 /// A certificate or a key cannot be used.
@@ -13,7 +13,7 @@ pub fn reload_certificates(engine: &mut Engine) -> Result<(), Error> {
     engine.store.tls.reload()
 }
 
-/// Whether the next turn is a handshake's, which computes for long and needs no handler.
+/// Whether the next turn is a handshake's. A handshake computes for long and needs no handler.
 #[must_use]
 pub fn is_handshake_next(engine: &Engine) -> bool {
     let store = &engine.store;

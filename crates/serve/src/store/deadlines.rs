@@ -1,4 +1,4 @@
-//! When a connection's time is over.
+//! The deadline of each connection.
 
 use crate::entry::multiplexer::Multiplexer;
 use crate::entry::{Entry, State};
@@ -6,17 +6,18 @@ use crate::events::timer_wheel::TimerWheel;
 use crate::output::pace::{Demand, Pace};
 use crate::settings::{Settings, Timeouts};
 
-/// How long a client may go on sending after its connection was closed for writing.
+/// The time for which a client may keep sending after the server has closed the connection for writing.
 const LINGER_MS: u64 = 2_000;
 
-/// How long a stream may be silent once its client sends nothing more: most such clients are gone. One that has only
-/// closed its half reads a stream to its end as long as there is something to read.
+/// The time for which a stream may stay silent after its client has closed its sending half. Most such clients are
+/// gone. A client that has closed only its sending half reads the stream to the end as long as data arrives.
 const DESERTED_MS: u64 = 500;
 
-/// How long a fresh connection may delay a drain: a client sends its first byte right after it has connected.
+/// The maximum time by which a fresh connection delays a drain: a client sends its first byte right after it has
+/// connected.
 const DRAIN_FIRST_BYTE_MS: u64 = 500;
 
-/// A deadline that is met so much later than it came was missed by this process: it or its machine stood still.
+/// If a deadline is detected this much too late, the process or its machine stalled in the meantime.
 const LATE_MS: u64 = 100;
 
 /// The deadlines of all connections.
@@ -25,13 +26,13 @@ pub(crate) struct Deadlines {
     timers: TimerWheel,
     timeouts: Timeouts,
     demand: Demand,
-    /// After so long without a byte from the client of a WebSocket, it is pinged; zero for never.
+    /// The silence after which the server pings the client of a WebSocket; zero disables pings.
     socket_ping_ms: u64,
-    /// Whether fresh connections get less time.
+    /// Whether the server drains, so fresh connections get less time.
     is_draining: bool,
-    /// The last two times at which deadlines were looked for.
+    /// The times of the last two searches for expired deadlines.
     looked_ms: [u64; 2],
-    /// Slots whose deadlines have come; kept for its memory.
+    /// The slots whose deadlines have expired. The field only reuses the list's memory.
     due: Vec<u32>,
 }
 
@@ -57,7 +58,7 @@ impl Deadlines {
         self.is_draining = true;
     }
 
-    /// The slots whose deadlines have come; give the list back with [`keep`](Self::keep).
+    /// Returns the slots whose deadlines have expired. The caller returns the list with [`keep`](Self::keep).
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Vec<u32> {
         let mut due = std::mem::take(&mut self.due);
         self.looked_ms = [self.looked_ms[1], now_ms];
@@ -65,20 +66,21 @@ impl Deadlines {
         due
     }
 
-    /// Keeps the memory of a list for the next one.
+    /// Keeps the memory of a list for the next search.
     pub(crate) fn keep(&mut self, mut list: Vec<u32>) {
         list.clear();
         self.due = list;
     }
 
-    /// Sets the deadline of what a connection waits for now.
+    /// Sets the deadline for the event that a connection waits for now.
     pub(crate) fn update(&mut self, slot: u32, connection: &mut Entry, now_ms: u64) {
         if let Some(output) = connection.output.as_mut() {
             output.pace.get_or_insert_with(|| Pace::new(now_ms, self.demand));
         }
         match self.deadline_ms(connection, now_ms) {
             Some(deadline_ms) => self.timers.set(slot, deadline_ms),
-            // The last one may come, and ends nothing. To take it out for each request costs more.
+            // The previous deadline may still expire, which ends nothing. Removing the timer for each request costs
+            // more.
             None if matches!(connection.state, State::Handling) => {}
             None => self.timers.remove(slot),
         }
@@ -88,20 +90,21 @@ impl Deadlines {
         self.timers.remove(slot);
     }
 
-    /// Milliseconds until the next deadline may come; none if there are no deadlines.
+    /// Returns the number of milliseconds until the next deadline can expire; none without deadlines.
     pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
         self.timers.next_expiry_ms(now_ms)
     }
 
-    /// Whether this process came late to a deadline that [`take_due`](Self::take_due) has just found. It is so once for
-    /// a deadline.
+    /// Whether the process was late for a deadline that [`take_due`](Self::take_due) has just returned. Each deadline
+    /// is reported as overdue only once.
     pub(crate) fn is_overdue(&self, connection: &Entry) -> bool {
         let [before_ms, now_ms] = self.looked_ms;
         let deadline_ms = self.deadline_ms(connection, now_ms);
         deadline_ms.is_some_and(|deadline| before_ms < deadline && deadline + LATE_MS <= now_ms)
     }
 
-    /// Whether a client takes enough of its response: `taken` bytes so far, from an arbitrary start.
+    /// Whether the client takes its response fast enough. `taken` counts the bytes taken so far, from an arbitrary
+    /// origin.
     pub(crate) fn is_fast_enough(&self, connection: &mut Entry, now_ms: u64, taken: i64) -> bool {
         let pace = connection.output.as_mut().and_then(|output| output.pace.as_mut());
         pace.is_some_and(|pace| pace.look(now_ms, taken, self.demand))
@@ -129,13 +132,13 @@ impl Deadlines {
             State::Lingering { .. } => Some(since + LINGER_MS),
             State::Multiplexing(ref multiplexer) => self.multiplexing_ms(connection, multiplexer),
             State::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
-            // Each piece that is written begins the time anew.
+            // Each written piece restarts the time limit.
             State::Streaming(_) if connection.is_ended => Some(now_ms + DESERTED_MS),
             State::AwaitingOther(_) | State::Streaming(_) | State::Responding => None,
         }
     }
 
-    /// The deadline of a connection whose streams have their own.
+    /// Returns the deadline of a connection whose streams have deadlines of their own.
     fn multiplexing_ms(&self, connection: &Entry, multiplexer: &Multiplexer) -> Option<u64> {
         let (timeouts, since) = (&self.timeouts, connection.since_ms);
         match multiplexer.head_since_ms {

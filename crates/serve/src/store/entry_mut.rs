@@ -1,8 +1,9 @@
 //! An open entry together with the store that holds it.
 //!
-//! Most of what happens to a connection changes its entry and the store at once: a write may end the connection, and
-//! a turn sets a deadline and enqueues the entry. [`EntryMut`] is both, so that an id is looked up once and not by each
-//! function. A method that may close the entry consumes the guard, and gives it back only if the entry is still open.
+//! Most operations on a connection change its entry and the store at once: a write may end the connection, and a turn
+//! sets a deadline and enqueues the entry. [`EntryMut`] holds both, so an id is looked up once rather than in each
+//! function. A method that may close the entry consumes the guard, and returns the guard only if the entry is still
+//! open.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -25,13 +26,13 @@ use crate::events::token::Token;
 use crate::output::FlushOutcome;
 use crate::store::Store;
 
-/// A response keeps this much in memory before any of it goes to a file.
+/// The bytes of a response that are kept in memory before any are spooled to a file.
 const SPOOLED_BYTES_MIN: usize = 64 << 10;
 
 /// An open entry, and the store that holds it.
 ///
-/// While a guard exists, its id is that of an open entry. Code that closes entries by other ways than the guard, such
-/// as a connection with all its streams, consumes the guard first ([`into_parts`](Self::into_parts)), or asks
+/// While a guard exists, its id belongs to an open entry. Code that closes entries without the guard (for example, a
+/// connection with all its streams) consumes the guard first ([`into_parts`](Self::into_parts)), or calls
 /// [`if_open`](Self::if_open) afterwards.
 #[derive(Debug)]
 pub(crate) struct EntryMut<'a> {
@@ -54,18 +55,18 @@ impl DerefMut for EntryMut<'_> {
 }
 
 impl Store {
-    /// The entry with that id, unless it was closed.
+    /// Returns the entry with the given id, unless the entry was closed.
     pub(crate) fn find(&mut self, id: EntryId) -> Option<EntryMut<'_>> {
         self.slab.get(id)?;
         Some(EntryMut::new(self, id))
     }
 
-    /// The entry with that id, which the caller knows to be open.
+    /// Returns the entry with the given id. The caller guarantees that the entry is open.
     pub(crate) fn at(&mut self, id: EntryId) -> EntryMut<'_> {
         EntryMut::new(self, id)
     }
 
-    /// The entry of a request while its handler has it: there is no whole response yet.
+    /// Returns the entry of a request that is still with its handler: the response is not complete yet.
     pub(crate) fn find_request(&mut self, ticket: Ticket) -> Option<EntryMut<'_>> {
         let entry = self.slab.get(ticket.connection)?;
         entry.is_of(ticket).then(|| EntryMut::new(self, ticket.connection))
@@ -90,7 +91,7 @@ impl Store {
         Ok(id)
     }
 
-    /// Registers a stream of the connection `parent`, with a request whose head is whole.
+    /// Registers a stream of the connection `parent`, with a request whose head is complete.
     pub(crate) fn open_stream(
         &mut self,
         parent: EntryId,
@@ -108,7 +109,8 @@ impl Store {
         EntryMut::new(self, id)
     }
 
-    /// Registers a request that nobody waits for, as the client of `origin` could have sent it.
+    /// Registers a background request, whose response no client waits for. The entry takes its peer, its listener and
+    /// its trust from `origin`.
     pub(crate) fn open_background(&mut self, origin: EntryId, upload: Upload, role: CacheRole) {
         let now_ms = self.clock.now_ms;
         let is_tls = self.at(origin).speaks_tls();
@@ -125,14 +127,14 @@ impl Store {
         self.find(id)?.close()
     }
 
-    /// Ends a turn of the entry, unless the turn has closed it.
+    /// Ends a turn of the entry, unless the turn has closed the entry.
     pub(crate) fn settle(&mut self, id: EntryId) {
         if let Some(mut entry) = self.find(id) {
             entry.settle();
         }
     }
 
-    /// Takes an entry out, with its streams.
+    /// Removes an entry, together with its streams.
     fn remove(&mut self, id: EntryId) -> Option<Entry> {
         self.turns.remove(id.slot());
         self.deadlines.remove(id.slot());
@@ -151,16 +153,17 @@ impl Store {
             metrics.abort();
         }
         self.leave_client(closed.standing);
-        // A thread may wait that does not watch the listeners, for want of room.
+        // A waiting thread may have stopped watching the listeners because the server was full.
         self.has_news |= is_full && self.count() < self.settings.connections_max;
         Some(closed)
     }
 
-    /// A stream is closed: what is left of it is reset, and its connection has a turn to say so.
+    /// Detaches a closed stream from its connection. An incomplete stream is reset, and the connection gets a turn to
+    /// send the reset.
     fn leave_parent(&mut self, link: &mut StreamLink) {
         self.streams -= 1;
         let now_ms = self.clock.now_ms;
-        // The connection may be closed already: then all its streams are.
+        // If the connection has been closed, so have all its streams.
         let Some(parent) = self.slab.get_mut(link.parent) else { return };
         let Some(multiplexer) = parent.multiplexer_mut() else { return };
         multiplexer.leave(link.stream.number());
@@ -171,7 +174,8 @@ impl Store {
         }
     }
 
-    /// A stream was reset or ended: its connection, if it is still open, has a turn to say so.
+    /// Gives the connection of a stream that was reset or ended a turn to send the change, if the connection is still
+    /// open.
     fn let_parent_flush(&mut self, parent: EntryId) {
         if let Some(multiplexer) = self.find_multiplexer(parent) {
             multiplexer.needs_flush = true;
@@ -181,7 +185,7 @@ impl Store {
 }
 
 impl<'a> EntryMut<'a> {
-    /// The guard of an entry that the caller knows to be open.
+    /// Creates the guard of an entry. The caller guarantees that the entry is open.
     fn new(store: &'a mut Store, id: EntryId) -> Self {
         Self { store, id }
     }
@@ -190,23 +194,24 @@ impl<'a> EntryMut<'a> {
         self.id
     }
 
-    /// Lends the guard to a function that may close the entry; [`if_open`](Self::if_open) tells whether it did.
+    /// Lends the guard to a function that may close the entry. Afterwards, [`if_open`](Self::if_open) checks whether
+    /// the entry is still open.
     pub(crate) fn reborrow(&mut self) -> EntryMut<'_> {
         EntryMut { store: &mut *self.store, id: self.id }
     }
 
-    /// Gives up the guard, for code that goes on with other entries, too.
+    /// Gives up the guard, for code that also accesses other entries.
     pub(crate) fn into_parts(self) -> (&'a mut Store, EntryId) {
         (self.store, self.id)
     }
 
-    /// The guard, unless the entry was closed meanwhile.
+    /// Returns the guard, unless the entry has been closed.
     pub(crate) fn if_open(self) -> Option<Self> {
         self.store.find(self.id)
     }
 
-    /// Whether the connection ends after its response: all do, or others go on with them, and this one is bound to
-    /// this process.
+    /// Whether the connection ends after its response: every connection does, or the server hands its connections over
+    /// and this connection is bound to the process.
     pub(crate) fn closes_after_response(&self) -> bool {
         let stage = self.store.service;
         stage.closes_after_response() || stage.hands_over() && self.is_bound()
@@ -222,16 +227,16 @@ impl<'a> EntryMut<'a> {
         self.store.remove(self.id)
     }
 
-    /// Ends a connection in the middle of a response.
+    /// Closes the connection in the middle of a response.
     pub(crate) fn reset(self) {
         let closed = self.close();
         if let Some(socket) = closed.as_ref().and_then(|closed| closed.carrier.socket()) {
-            // Without a reset, the end of the connection could pass for the end of the body.
+            // Without a reset, the client could mistake the end of the connection for the end of the body.
             let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
         }
     }
 
-    /// Whether the client speaks TLS with this server. A stream's connection does it for the stream.
+    /// Whether the client speaks TLS with this server. For a stream, the connection holds the TLS session.
     pub(crate) fn speaks_tls(&self) -> bool {
         let slab = &self.store.slab;
         let connection = match &self.carrier {
@@ -242,7 +247,7 @@ impl<'a> EntryMut<'a> {
         connection.is_some_and(|connection| connection.session().is_some())
     }
 
-    /// Begins a request. Tickets of the connection's earlier requests end.
+    /// Begins a request, and invalidates the tickets of the connection's earlier requests.
     pub(crate) fn begin_request(&mut self) -> Ticket {
         let number = self.store.next_request();
         let entry = &mut **self;
@@ -253,7 +258,7 @@ impl<'a> EntryMut<'a> {
         Ticket { connection: self.id, request: number }
     }
 
-    /// Ends a turn: sets the next deadline and, if there is more to do, enqueues the entry.
+    /// Ends a turn: sets the next deadline, and enqueues the entry if more work is left.
     pub(crate) fn settle(&mut self) {
         let entry = &mut self.store.slab[self.id];
         if entry.has_work() {
@@ -267,20 +272,20 @@ impl<'a> EntryMut<'a> {
         self.store.deadlines.update(self.id.slot(), entry, self.store.clock.now_ms);
     }
 
-    /// Enqueues the entry now, though nothing has come in for it.
+    /// Enqueues the entry now, even without an event on its connection.
     pub(crate) fn enqueue(&mut self) {
         let entry = &mut self.store.slab[self.id];
         self.store.turns.enqueue(self.id.slot(), entry, self.store.clock.now_us);
     }
 
-    /// Sends what waits, and goes on with the connection when all is sent.
+    /// Sends the waiting output, and continues with the connection once everything is sent.
     pub(crate) fn flush(mut self) -> Option<Self> {
         let turn_bytes = self.store.turn_bytes();
         let flushed = self.send_waiting(turn_bytes);
         self.after_flush(flushed)
     }
 
-    /// Goes on after a write: to the next request when the response is sent.
+    /// Continues after a write: once the response is sent, the connection awaits its next request or closes.
     pub(crate) fn after_flush(mut self, flushed: Result<FlushOutcome, Errno>) -> Option<Self> {
         let now_ms = self.store.clock.now_ms;
         let entry = &mut *self;
@@ -305,8 +310,8 @@ impl<'a> EntryMut<'a> {
         still_open?.account_held(flushed == Ok(FlushOutcome::Blocked))
     }
 
-    /// Counts what waits in memory for a client, and spools what is too much. That happens when the client takes
-    /// nothing now, or when the other responses alone fill the worker's memory.
+    /// Accounts for the memory that the client's output occupies, and spools the excess to a file. Spooling happens
+    /// when the client takes nothing now, or when the other responses alone exceed the worker's memory limit.
     pub(crate) fn account_held(self, is_blocked: bool) -> Option<Self> {
         let entry = &mut self.store.slab[self.id];
         let others = self.store.held_bytes - entry.held_bytes;
@@ -332,8 +337,8 @@ impl<'a> EntryMut<'a> {
         Some(self)
     }
 
-    /// Closes after the last response. While the client may still be sending, a close at once would take the response
-    /// back from it (RFC 9112, 9.6).
+    /// Closes the connection after its last response. If the client may still be sending, the connection lingers: an
+    /// immediate close would reset the connection, and the client could lose the response (RFC 9112, section 9.6).
     pub(crate) fn hang_up(mut self) -> Option<Self> {
         let now_ms = self.store.clock.now_ms;
         let entry = &mut *self;
@@ -346,7 +351,7 @@ impl<'a> EntryMut<'a> {
         Some(self)
     }
 
-    /// Goes on after a write to an upgraded connection.
+    /// Continues after a write to an upgraded connection.
     fn after_flush_upgraded(&mut self, flushed: FlushOutcome) {
         let entry = &mut **self;
         let Some(upgraded) = entry::upgraded_mut(entry) else { return };
@@ -365,8 +370,8 @@ impl<'a> EntryMut<'a> {
         }
     }
 
-    /// Closes the socket of an upgraded connection. The entry stays until its owner has heard of the end, in the
-    /// entry's next turn.
+    /// Closes the socket of an upgraded connection. The entry stays until its owner has been notified of the end, in
+    /// the entry's next turn.
     pub(crate) fn finish_upgraded(mut self, code: CloseCode) {
         let entry = &mut self.store.slab[self.id];
         let Some(upgraded) = entry::upgraded_mut(entry) else { return };

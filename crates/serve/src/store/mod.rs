@@ -1,8 +1,9 @@
-//! An engine's connections, and what happens to each between its turns.
+//! An engine's connections, and the work on each between its turns.
 //!
 //! Reading order: this file is the table of entries. `entry_mut` opens, flushes and closes them. `turns` keeps the
-//! order in which they are served, `deadlines` the time that each has left. `tls_listeners` holds the certificates of
-//! the listeners, `service_state` the state of the service, and `warnings` the text for the log.
+//! order in which connections are served, and `deadlines` the time that each has left. `tls_listeners` holds the
+//! certificates of the listeners, `service_state` the state of the service, `cache` the engine's part of the response
+//! cache, and `warnings` the messages for the log.
 
 pub(crate) mod cache;
 pub(crate) mod deadlines;
@@ -43,14 +44,14 @@ use crate::store::warnings::Warnings;
 use crate::workers::Siblings;
 use crate::workers::faulty_peers::FaultyPeers;
 
-/// Quanta of one body in a turn, while no shorter work waits: a call costs more than its bytes do. A connection that
-/// becomes ready meanwhile waits for less than a millisecond.
+/// The number of quanta of one body in a turn while no shorter work waits, since a call costs more than its bytes do. A
+/// connection that becomes ready meanwhile waits for less than a millisecond.
 const BULK_QUANTA: usize = 8;
 
-/// In a longer queue each turn is one quantum: the queue is not searched.
+/// The length of the run queue beyond which each turn is one quantum, without a search of the queue for shorter work.
 const BULK_QUEUE_MAX: usize = 32;
 
-/// The registry of connections: where each is, when its next turn is, and when its time is over.
+/// The registry of connections, with the time of each connection's next turn and its deadline.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) poller: Poller,
@@ -61,37 +62,37 @@ pub(crate) struct Store {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
-    /// Peers that have sent what ended a connection.
+    /// Peers whose faults have ended connections.
     pub(crate) faulty_peers: Arc<FaultyPeers>,
     pub(crate) tls: TlsListeners,
     pub(crate) service: ServiceState,
-    /// Bytes of responses that wait in memory.
+    /// The bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
-    /// Where requests are counted, if they are.
+    /// The request counters, if requests are counted.
     pub(crate) metrics: Option<WorkerMetrics>,
-    /// By listener: the host that it was told to listen as; none of a unix socket.
+    /// The configured host of each listener; none for a unix socket.
     pub(crate) observed_as: Vec<Option<String>>,
-    /// The cache of responses, if there is one.
+    /// The response cache, if the server has one.
     pub(crate) cache: Option<Box<ResponseCache>>,
-    /// By listener: the site that belongs to TLS. Empty if there is none.
+    /// The ACME site of each plain HTTP listener. Empty if no listener has a site.
     pub(crate) sites: Vec<Option<Arc<SecureSite>>>,
-    /// By listener: the field for browsers that are to use nothing but TLS. Empty if there is none.
+    /// The `Strict-Transport-Security` field of each listener. Empty if no listener has the field.
     pub(crate) hsts: Vec<Option<Vec<u8>>>,
     /// The loads of the other workers.
     pub(crate) siblings: Option<Siblings>,
-    /// Where short responses are written; empty between two of them.
+    /// A buffer for short responses, empty between two uses.
     pub(crate) scratch: Vec<u8>,
-    /// The decompressor of messages, once a compressed message has come.
+    /// The decompressor of messages, present after the first compressed message.
     pub(crate) deflater: Option<Box<Deflater>>,
-    /// Requests so far: the number of the last one.
+    /// The number of requests so far, which is also the number of the last request.
     requests: u64,
-    /// How many entries are streams of others.
+    /// The number of entries that are HTTP/2 streams.
     streams: usize,
-    /// Connections of HTTP/2 with responses that wait for others.
+    /// HTTP/2 connections with corked responses, which wait for other responses.
     pub(crate) corked: Vec<EntryId>,
-    /// When the first of them began to wait.
+    /// The time at which the first corked response began to wait.
     pub(crate) corked_us: u64,
-    /// A response has left other work, or room: the thread that waits is to be woken.
+    /// Whether a response has left other work or freed room, so the waiting thread must be woken.
     pub(crate) has_news: bool,
 }
 
@@ -136,14 +137,14 @@ impl Store {
         }
     }
 
-    /// Reads the certificates anew whose files have changed.
+    /// Reads the certificates whose files have changed.
     pub(crate) fn look_at_certificates(&mut self) {
         if let Err(error) = self.tls.look(self.clock.now_ms) {
             self.warn("take over changed certificates", io::Error::other(error));
         }
     }
 
-    /// Notes what cannot be done, for the log; `doing` completes "cannot …".
+    /// Records a failure for the log; `doing` completes "cannot …".
     pub(crate) fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
         self.warnings.note(self.clock.now_ms, doing, source);
     }
@@ -158,38 +159,38 @@ impl Store {
         cache.store.find(key, request.fields(), &mut cache.buffer)
     }
 
-    /// Keeps the memory of a stored response for the next one.
+    /// Keeps the buffer of a stored response for the next lookup.
     pub(crate) fn keep_buffer(&mut self, found: StoredResponse) {
         if let Some(cache) = &mut self.cache {
             cache.buffer = found.into_buffer();
         }
     }
 
-    /// Counts what the cache does.
+    /// Increments a counter of the cache.
     pub(crate) fn count_cached(&self, counter: Counter) {
         if let Some(cache) = &self.cache {
             cache.store.count(counter);
         }
     }
 
-    /// Open connections; streams are none.
+    /// Returns the number of open connections, without streams.
     pub(crate) fn count(&self) -> usize {
         self.slab.len() - self.streams
     }
 
-    /// The connection with that id, if it speaks HTTP/2, and its streams. A stream may outlive its connection: one that
-    /// was upgraded stays until its owner has heard of the end.
+    /// Returns the HTTP/2 side of a connection, unless the connection is closed or speaks another protocol. A stream
+    /// can outlive its connection: an upgraded stream stays until its owner has been notified of the end.
     pub(crate) fn find_multiplexer(&mut self, id: EntryId) -> Option<&mut Multiplexer> {
         self.slab.get_mut(id)?.multiplexer_mut()
     }
 
-    /// The entry in a slot, which is not empty.
+    /// Returns the entry in an occupied slot.
     pub(crate) fn in_slot(&self, slot: u32) -> Option<&Entry> {
         self.slab.id_at(slot).and_then(|id| self.slab.get(id))
     }
 
-    /// Notes an event on a connection, and enqueues it if it has work now. The connection may have been closed since
-    /// the kernel reported the event.
+    /// Records an event on a connection, and enqueues the connection if it has work now. The connection may have been
+    /// closed since the kernel reported the event.
     pub(crate) fn note(&mut self, id: EntryId, event: Event) {
         let Some(entry) = self.slab.get_mut(id) else { return };
         entry.is_readable |= event.is_readable;
@@ -203,21 +204,21 @@ impl Store {
         }
     }
 
-    /// Enqueues a connection that another worker has sent, with the key that it had there.
+    /// Enqueues a connection from another worker, with the key that the connection had there.
     pub(crate) fn enqueue_moved(&mut self, id: EntryId) {
         let entry = &mut self.slab[id];
         entry.here_us = self.clock.now_us;
         self.turns.enqueue_moved(id.slot(), entry);
     }
 
-    /// The lowest key in the run queue, and since when its connection has waited here.
+    /// Returns the lowest key in the run queue, and the time since which its connection has waited in this worker.
     pub(crate) fn oldest(&self) -> Option<(u64, u64)> {
         let (slot, key_us) = self.turns.find_oldest(|_| true)?;
         self.in_slot(slot).map(|entry| (key_us, entry.here_us))
     }
 
-    /// Begins the turn of the entry in `slot`, and says whose it is: a stream's is that of its connection. None if it
-    /// has no work any more.
+    /// Begins the turn of the entry in `slot`. Returns the entry and the connection that the turn counts for; for a
+    /// stream, its parent connection. Returns none if the entry has no work any more.
     pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<(EntryId, EntryId)> {
         let id = self.slab.occupant(slot);
         let keeps_back = self.service == ServiceState::Suspended;
@@ -232,14 +233,14 @@ impl Store {
         Some((id, id))
     }
 
-    /// The number of a request that begins now.
+    /// Returns the number of a request that begins now.
     fn next_request(&mut self) -> u64 {
         self.requests += 1;
         self.requests
     }
 
-    /// How many bytes of a body may leave in this turn: several quanta while all that wait send bodies themselves,
-    /// otherwise one.
+    /// Returns the number of body bytes that may be sent in this turn: several quanta while every waiting entry sends a
+    /// body itself, otherwise one quantum.
     pub(crate) fn turn_bytes(&self) -> usize {
         let wants_little = |slot| {
             let entry = self.in_slot(slot);
@@ -253,7 +254,7 @@ impl Store {
         }
     }
 
-    /// Takes a request out of the queues, also from behind its client's others: it is not served.
+    /// Removes a request from the queues, even from behind its client's other requests. The request is not served.
     pub(crate) fn take_out(&mut self, slot: u32) {
         self.turns.remove(slot);
         let id = self.slab.occupant(slot);
@@ -261,7 +262,7 @@ impl Store {
         self.leave_client(standing);
     }
 
-    /// A request waits no more. If it was its client's first, the next one of the client takes its place.
+    /// Ends the wait of a request. If the request was its client's first, the client's next request takes its place.
     fn leave_client(&mut self, standing: QueuePosition) {
         let QueuePosition::First(client) = standing else { return };
         let clients = &mut self.turns.clients;

@@ -1,6 +1,6 @@
-//! Whether a server serves, and how its service ends.
+//! The states of a server's service, and the modes of its shutdown.
 
-/// How an engine treats connections that come, and those that it has.
+/// The way in which an engine treats new and existing connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServiceState {
     /// The engine accepts and keeps connections.
@@ -10,44 +10,44 @@ pub(crate) enum ServiceState {
     Announced,
     /// The engine accepts nothing, and hands its connections over to other workers between two requests.
     HandingOver,
-    /// The engine accepts nothing and begins no request: the next program will go on with its connections.
+    /// The engine accepts nothing and begins no request: the next program takes its connections over.
     Suspended,
     /// The engine accepts nothing, and closes each connection after a response.
     Draining,
 }
 
-/// How an engine shuts down: see [`Engine::shut_down`](crate::Engine::shut_down).
+/// The way in which an engine shuts down: see [`Engine::shut_down`](crate::Engine::shut_down).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// Soon: health checks get 503, and each connection is closed after its response. New connections are still
-    /// accepted, so that a balancer has time to look elsewhere.
+    /// Announces the shutdown: health checks get 503, and each connection is closed after its response. New connections
+    /// are still accepted, so that a load balancer has time to choose other servers.
     Announce,
-    /// Other workers go on with the connections: of the same server, or of the next one. A single engine suspends them
-    /// between two requests, for [`inheritance`](crate::inheritance).
+    /// Hands the connections over to other workers, of the same server or of the next one. A single engine suspends the
+    /// connections between two requests, for [`inheritance`](crate::inheritance).
     HandOver,
-    /// The engine accepts the connections that wait and then no more, and closes idle ones. The others are closed after
-    /// their responses.
+    /// Accepts the connections that already wait and then no more, and closes idle connections. The others are closed
+    /// after their responses.
     Drain {
-        /// Whether the listeners are closed in every process that has them: the system then refuses connections, which
-        /// otherwise would wait in vain.
+        /// Whether the listeners are closed in every process that has them. The system then refuses new connections,
+        /// which otherwise would wait in vain.
         closes_for_all: bool,
     },
-    /// At once: requests without a response yet get 503.
+    /// Ends the service immediately: requests without a response yet get 503.
     Abort,
 }
 
 impl ServiceState {
-    /// Whether new connections are welcome.
+    /// Whether the engine accepts new connections.
     pub(crate) fn accepts(self) -> bool {
         matches!(self, Self::Serving | Self::Announced)
     }
 
-    /// Whether others go on with the connections.
+    /// Whether other workers or the next program take over the connections.
     pub(crate) fn hands_over(self) -> bool {
         matches!(self, Self::HandingOver | Self::Suspended)
     }
 
-    /// Whether upgraded connections are closed.
+    /// Whether the engine closes upgraded connections.
     pub(crate) fn closes_sockets(self) -> bool {
         !self.accepts()
     }

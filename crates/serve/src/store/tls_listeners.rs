@@ -11,18 +11,19 @@ use crate::events::slab::EntryId;
 use crate::listen::listener::Listener;
 use crate::output::tunnel::Tunnels;
 
-/// Between two looks at the files of certificates, which only new connections cause.
+/// The minimum time between two checks of the certificate files. Only new handshakes and redirects to HTTPS trigger
+/// checks.
 const LOOK_MS: u64 = 1_000;
 
 /// The certificates of an engine's listeners, and the handshakes that have begun.
 #[derive(Debug, Default)]
 pub(crate) struct TlsListeners {
-    /// By the listener's index; none for those that speak plain HTTP. Empty if all do.
+    /// The TLS context of each listener; none for a listener of plain HTTP. Empty if all listeners speak plain HTTP.
     pub(crate) contexts: Vec<Option<ServerContext>>,
-    /// Handshakes that have begun, the oldest first. Some may be over.
+    /// The handshakes that have begun, oldest first. The queue may contain handshakes that are over.
     pub(crate) begun: VecDeque<EntryId>,
     looked_ms: u64,
-    /// Connections that applications have taken.
+    /// The connections that applications have taken over.
     tunnels: Option<Tunnels>,
 }
 
@@ -49,7 +50,7 @@ impl TlsListeners {
         Ok(Self { contexts: contexts.map_err(Error::tls)?, ..Self::default() })
     }
 
-    /// Whether any connection speaks TLS.
+    /// Whether any listener speaks TLS.
     pub(crate) fn is_used(&self) -> bool {
         !self.contexts.is_empty()
     }
@@ -59,19 +60,20 @@ impl TlsListeners {
         self.contexts.get(usize::from(listener)).is_some_and(Option::is_some)
     }
 
-    /// Whether a client that requests this name gets its certificate at some listener. Changed files are read first.
+    /// Whether any listener has a certificate for this name. Changed files are not read; call [`look`](Self::look)
+    /// first.
     pub(crate) fn has_certificate(&self, name: &str) -> bool {
         self.contexts.iter().flatten().any(|context| context.has_certificate(name))
     }
 
     /// Returns the reports on the certificates that an ACME agent keeps.
     pub(crate) fn reports(&self) -> Vec<CertificateReport> {
-        // The listeners of a server have the same agent.
+        // All listeners of a server share the agent.
         let automatic = self.contexts.iter().flatten().find_map(ServerContext::automatic);
         automatic.map(Automatic::reports).unwrap_or_default()
     }
 
-    /// Reads all certificates anew. What cannot be used leaves what was read before in use.
+    /// Reads all certificates again. If a certificate cannot be read, the previous certificate stays in use.
     ///
     /// # Errors
     /// A file cannot be used.
@@ -80,7 +82,7 @@ impl TlsListeners {
         contexts.map(|context| context.reload().map_err(Error::tls)).fold(Ok(()), Result::and)
     }
 
-    /// A socket for an application, which takes over a connection that speaks TLS.
+    /// Returns a socket for an application that takes over a TLS connection. The tunnel passes the bytes between both.
     ///
     /// # Errors
     /// The system has no thread or no descriptor left.
@@ -98,7 +100,7 @@ impl TlsListeners {
         socket.map_err(|errno| Error::system("make a pair of sockets", errno))
     }
 
-    /// Reads the certificates anew whose files have changed.
+    /// Reads the certificates whose files have changed, at most once per [`LOOK_MS`].
     pub(crate) fn look(&mut self, now_ms: u64) -> Result<(), thruway_tls::Error> {
         if now_ms < self.looked_ms + LOOK_MS {
             return Ok(());

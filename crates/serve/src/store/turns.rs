@@ -1,4 +1,4 @@
-//! Which connection has the next turn in this worker.
+//! The order in which a worker's connections get their turns.
 
 use crate::entry::Entry;
 use crate::queue::client_queue::ClientQueues;
@@ -8,24 +8,25 @@ use crate::queue::queue_position::QueuePosition;
 use crate::queue::run_queue::RunQueue;
 use crate::queue::waits::{Wait, Waits};
 
-/// The run queue, and what its keys are computed from.
+/// The run queue, and the values from which its keys are computed.
 #[derive(Debug)]
 pub(crate) struct Turns {
     queue: RunQueue,
-    /// How long a round lasts.
+    /// The mean duration of a round.
     round: MeanInterval,
-    /// How long clients rest between two requests.
+    /// The mean rest of a client between two requests.
     rests: MeanInterval,
-    /// The waiting requests of each client, where clients take turns, and of each connection of HTTP/2.
+    /// The waiting requests of each client, if clients take turns, and of each HTTP/2 connection.
     pub(crate) clients: ClientQueues,
-    /// Whether clients take turns, and not connections.
+    /// Whether clients take turns, rather than connections.
     pub(crate) by_client: bool,
-    /// Where requests may wait for so long and no longer.
+    /// The waits of requests, if the waiting time is limited.
     pub(crate) waits: Option<Waits>,
 }
 
 impl Turns {
-    /// If it is `by_client`, clients take turns, and not connections. With `waits`, these are kept.
+    /// Creates an empty queue. If `by_client` is set, clients take turns rather than connections. `waits` is present if
+    /// the waiting time of requests is limited.
     pub(crate) fn new(clients: ClientQueues, by_client: bool, waits: Option<Waits>) -> Self {
         Self {
             queue: RunQueue::default(),
@@ -37,7 +38,7 @@ impl Turns {
         }
     }
 
-    /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
+    /// Enqueues a connection that has had work since `ready_us`. A connection that already waits keeps its key.
     pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Entry, ready_us: u64) {
         let is_parked = matches!(connection.standing, QueuePosition::Parked(_));
         if self.queue.contains(slot) || is_parked {
@@ -61,7 +62,7 @@ impl Turns {
         self.begin_wait(slot, ready_us);
     }
 
-    /// Enqueues a connection from another worker, with the key that it had there.
+    /// Enqueues a connection from another worker, with the key that the connection had there.
     pub(crate) fn enqueue_moved(&mut self, slot: u32, connection: &Entry) {
         self.queue.enqueue(slot, connection.key_us);
         self.begin_wait(slot, connection.ready_us);
@@ -73,12 +74,12 @@ impl Turns {
         }
     }
 
-    /// Enqueues a connection with the key that it has: its turn did not begin.
+    /// Enqueues a connection with the given key. The connection's wait continues.
     pub(crate) fn requeue(&mut self, slot: u32, key_us: u64) {
         self.queue.enqueue(slot, key_us);
     }
 
-    /// Takes out the slot with the lowest key.
+    /// Removes the slot with the lowest key, and returns the slot.
     pub(crate) fn next(&mut self) -> Option<u32> {
         self.queue.next().map(|(slot, _)| slot)
     }
@@ -91,7 +92,7 @@ impl Turns {
         self.queue.contains(slot)
     }
 
-    /// How many connections wait.
+    /// Returns the number of waiting connections.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -100,22 +101,23 @@ impl Turns {
         self.queue.len() == 0
     }
 
-    /// The lowest key.
+    /// Returns the lowest key.
     pub(crate) fn lowest_key_us(&self) -> Option<u64> {
         self.queue.oldest_us()
     }
 
-    /// The slot with the lowest key that `is_wanted`, and its key; the search is short.
+    /// Returns the slot with the lowest key among the slots that satisfy `is_wanted`, with its key. The search is
+    /// bounded.
     pub(crate) fn find_oldest(&self, is_wanted: impl FnMut(u32) -> bool) -> Option<(u32, u64)> {
         self.queue.find_oldest(is_wanted)
     }
 
-    /// All slots, in any order.
+    /// Returns all slots, in arbitrary order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.queue.iter()
     }
 
-    /// How long a round lasts, in microseconds.
+    /// Returns the mean duration of a round, in microseconds.
     pub(crate) fn round_us(&self) -> u64 {
         self.round.us()
     }
@@ -140,7 +142,7 @@ mod tests {
         let mut credits = Vec::new();
         for round in 1..=130_u64 {
             for (slot, connection) in [(0, &mut often), (1, &mut seldom)] {
-                // It begins when the round is known, and pauses for three rounds, twice.
+                // The second client begins once the round is known, and pauses for three rounds, twice.
                 if slot == 1 && (round < 100 || [103, 104, 106, 107].contains(&round)) {
                     continue;
                 }

@@ -4,19 +4,19 @@ use std::io;
 
 use crate::Error;
 
-/// After a warning, how long the same one is dropped.
+/// The time after a warning during which the same warning is dropped.
 const QUIET_MS: u64 = 10_000;
 
 /// Warnings for the log.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
     pending: Vec<Error>,
-    /// The failed operations, and when each was logged last.
+    /// The failed operations, with the time at which each was last logged.
     said: Vec<(&'static str, u64)>,
 }
 
 impl Warnings {
-    /// Notes what cannot be done; `doing` completes "cannot …".
+    /// Records a failure; `doing` completes "cannot …".
     pub(crate) fn note(&mut self, now_ms: u64, doing: &'static str, source: impl Into<io::Error>) {
         if let Some((_, said_ms)) = self.said.iter_mut().find(|(said, _)| *said == doing) {
             if now_ms < *said_ms + QUIET_MS {
@@ -29,12 +29,12 @@ impl Warnings {
         self.pending.push(Error::system(doing, source));
     }
 
-    /// Whether there are warnings that were not taken yet.
+    /// Whether unlogged warnings are left.
     pub(crate) fn has_some(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// The next warning.
+    /// Removes a warning, and returns the warning.
     pub(crate) fn take(&mut self) -> Option<Error> {
         self.pending.pop()
     }
