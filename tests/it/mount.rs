@@ -21,6 +21,8 @@ mod groups;
 #[cfg(test)]
 mod handles;
 #[cfg(test)]
+mod links;
+#[cfg(test)]
 mod locks;
 #[cfg(test)]
 mod media_model;

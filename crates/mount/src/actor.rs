@@ -17,6 +17,9 @@ use crate::owners::NewOwnership;
 
 const SETGID: u32 = 0o2000;
 
+/// The group that owns nothing.
+const NO_GROUP: u32 = 65_534;
+
 /// Capabilities by which a caller other than root may create files that the caller's user may not.
 const OVERRIDING: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::MKNOD);
@@ -114,6 +117,24 @@ impl Actor {
             use_capabilities(OVERRIDING)?;
             make()
         })
+    }
+
+    /// Whether the thread can take the credentials of other users.
+    pub(crate) fn can_switch(&self) -> bool {
+        self.can_switch
+    }
+
+    /// Runs `look` as this user, without any group, so that no more is permitted than to the user alone.
+    pub(crate) fn as_user<T>(
+        &self,
+        user: u32,
+        mut look: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if !self.can_switch || user == self.own.0 {
+            return look();
+        }
+        let caller = Caller { uid: user, gid: NO_GROUP, ..Caller::default() };
+        self.as_caller(&caller, &[], &mut look)
     }
 
     fn set_umask(&mut self, bits: u32) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::mount::MountFlags;
+use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +86,16 @@ pub enum OnFull {
     Fail,
     /// The file moves to another source. Data that is written goes through the daemon.
     Move,
+}
+
+/// The symbolic links that are shown as the files to which they lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FollowLinks {
+    /// None.
+    Never,
+    /// Those to regular files below the sources to which the link's owner could make a hard link.
+    Regular,
 }
 
 /// The conditions under which a source counts as present, so that nothing is written below the mount point of an absent
@@ -192,6 +203,8 @@ pub struct Plan {
     pub xattr: bool,
     /// How owners and modes are shown and written.
     pub owners: Owners,
+    /// The symbolic links that are shown as the files to which they lead.
+    pub follow_links: FollowLinks,
     /// Whether POSIX record locks are visible to programs that use the sources directly. Each close then costs a
     /// request.
     pub shared_locks: bool,
@@ -210,6 +223,7 @@ pub struct Plan {
 impl Plan {
     /// Checks the options that depend on each other.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        self.check_links()?;
         if self.owners.is_plain() {
             return Ok(());
         }
@@ -228,6 +242,35 @@ impl Plan {
             return Err(Error::plain("new files for other users or groups need root").with_hint(
                 "without --create-user and --create-group, new files belong to the mounting user",
             ));
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// Checks the options that cannot be combined with links that are followed.
+    fn check_links(&self) -> Result<(), Error> {
+        if self.follow_links == FollowLinks::Never {
+            return Ok(());
+        }
+        let refused = |option: &str, hint: &str| {
+            let text = format_args!("--follow-symlinks cannot be combined with {option}");
+            Err(Error::plain(text).with_hint(hint))
+        };
+        if self.policy.is_some() {
+            return refused("--policy", "a link would give a file another name, with other rules");
+        }
+        if !self.owners.is_plain() {
+            return refused(
+                "options about owners and modes",
+                "links are followed by the permissions of the sources, which the view does not show then",
+            );
+        }
+        if self.allow_other && !geteuid().is_root() {
+            return refused(
+                "--allow-other without root",
+                "other users could reach by a link whatever the mounting user can read",
+            );
         }
         Ok(())
     }
@@ -279,6 +322,7 @@ pub(crate) mod tests {
             transport: Transport::IoUring,
             xattr: true,
             owners: Owners::default(),
+            follow_links: FollowLinks::Never,
             shared_locks: false,
             policy: None,
             changes: Changes::Told,

@@ -56,6 +56,9 @@ pub struct Status {
     /// How owners and modes are shown and written, if not as they are.
     #[serde(default)]
     pub owners: Option<String>,
+    /// Whether links to regular files are shown as these files.
+    #[serde(default)]
+    pub follows_links: bool,
     /// How changes behind the mount are noticed.
     pub changes: crate::Changes,
     /// The number of folders whose changes are reported; `None` if the system reports no changes.

@@ -8,6 +8,7 @@
 //! - [`several_sources`]: changes that either all sources make or none;
 //! - [`backing_files`]: files that the kernel reads and writes without the daemon;
 //! - [`relocation`]: moves of files between sources, on request or to make [`room`]; [`location`] tells the source;
+//! - [`links`]: symbolic links that are followed;
 //! - [`mount_changes`]: file systems that are mounted and unmounted at the sources and below them;
 //! - [`timeouts`] and [`invalidation`] of the kernel's caches, at once or a little later ([`deferred`]);
 //! - [`access`]: access checks, by the policy ([`policy_check`]) and by the names in use ([`walks`]).
@@ -31,6 +32,7 @@ mod folder;
 mod folders;
 mod found;
 mod invalidation;
+mod links;
 mod listing;
 mod location;
 mod locking;

@@ -18,7 +18,7 @@ use super::channel::Channel;
 use super::ipc::{Event, ServeCommand, Update};
 use crate::limits::GRACE;
 use crate::memory::Memory;
-use crate::plan::OnFull;
+use crate::plan::{FollowLinks, OnFull};
 use crate::policy::PolicyFile;
 use crate::schedule::reader_activity::{Activity, MonitorThread};
 use crate::transport::device::{Device, ReadOutcome};
@@ -389,6 +389,7 @@ fn behaviour(service: &ServeCommand) -> Behaviour {
         moves_when_full: plan.on_full == OnFull::Move,
         is_merged: service.is_merged,
         owners: (!plan.owners.is_plain()).then(|| plan.owners.clone()),
+        follows_links_at: (plan.follow_links == FollowLinks::Regular).then(|| plan.target.clone()),
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }
 }

@@ -13,11 +13,11 @@ use thruway_fuse::wire::{DirEntry, EntryOut, OpenOut, ReadIn, Wire};
 use super::context::Context;
 use super::entries::{each_entry, open_folder};
 use super::folder::Folder;
-use super::found::FoundInode;
 use super::lookup;
 use super::recent_listing::FRESH;
+use super::stat::{FILE_TYPE, LINK};
 use super::state::View;
-use super::timeouts::ChangedBy;
+use crate::actor::Actor;
 use crate::branches::MergedFolder;
 
 /// The size of the buffer for the source's entries. Without attributes, an entry takes about as much space in the
@@ -35,15 +35,17 @@ pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> 
     let is_hidden = view.access.hiding(id)?;
     let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
-        each_merged(view, merged, with.offset, usize::MAX, |entry, name| {
+        each_merged(view, merged, with.offset, usize::MAX, |mut entry, name| {
+            entry.kind = shown_kind(view, entry.kind, None);
             is_hidden(name) || listing.push(entry, name.to_bytes())
         });
         return Ok(());
     }
     let dirs = view.folders.dirs(&folder)?;
     each_entry(&dirs[0].fd, with.offset, RAW_BYTES, |entry| {
-        let name = entry.file_name();
-        Ok(is_hidden(name) || listing.push(dir_entry(entry), name.to_bytes()))
+        let (name, mut entry) = (entry.file_name(), dir_entry(entry));
+        entry.kind = shown_kind(view, entry.kind, None);
+        Ok(is_hidden(name) || listing.push(entry, name.to_bytes()))
     })
 }
 
@@ -55,11 +57,12 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
     // The kernel also accepts names without attributes, and keeps the attributes that it has.
     let is_known = view.timeouts.name_timeout(&folder) > FRESH
         && view.recent_listing.is_repeated(id, with.offset);
+    let listed = ListedFolder { view, actor: &*cx.actor, folder: &folder, is_known };
     let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         let mut push = |entry, name: &CStr| match is_hidden(name) {
             true => Ok(PushOutcome::Added),
-            false => push_with_attributes(view, &folder, is_known, (entry, name), &mut listing),
+            false => push_with_attributes(&listed, (entry, name), &mut listing),
         };
         return list_merged(view, merged, with, &mut push);
     }
@@ -70,9 +73,27 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
             return Ok(true);
         }
         let entry = (dir_entry(entry), name);
-        let pushed = push_with_attributes(view, &folder, is_known, entry, &mut listing)?;
+        let pushed = push_with_attributes(&listed, entry, &mut listing)?;
         Ok(!matches!(pushed, PushOutcome::Full))
     })
+}
+
+/// A folder that is listed with the attributes of its files.
+struct ListedFolder<'a> {
+    view: &'a View,
+    actor: &'a Actor,
+    folder: &'a Folder,
+    /// Whether the kernel knows the attributes already.
+    is_known: bool,
+}
+
+/// Returns the type that a listing gives for a name: the source's, or that of the file to which a followed link leads.
+/// Where that is not known, the type is unknown, and the reader of the listing asks for it.
+fn shown_kind(view: &View, kind: u32, out: Option<&EntryOut>) -> u32 {
+    if view.links.is_none() || kind << 12 != LINK {
+        return kind;
+    }
+    out.filter(|out| out.inode != 0).map_or(0, |out| (out.attributes.mode & FILE_TYPE) >> 12)
 }
 
 /// The outcome of adding a name to a listing.
@@ -125,32 +146,28 @@ fn list_merged(
 
 /// Adds a name and, unless the kernel knows the name, a lookup of its inode.
 fn push_with_attributes(
-    view: &View,
-    folder: &Folder,
-    is_known: bool,
-    (entry, name): (DirEntry, &CStr),
+    listed: &ListedFolder<'_>,
+    (mut entry, name): (DirEntry, &CStr),
     listing: &mut Listing<'_>,
 ) -> Result<PushOutcome, Errno> {
+    let (view, folder) = (listed.view, listed.folder);
     if !listing.fits_with_attributes(name.to_bytes()) {
         return Ok(PushOutcome::Full);
     }
     let out = match name.to_bytes() {
         // The kernel knows these two.
         b"." | b".." => EntryOut::default(),
-        _ if is_known => EntryOut::default(),
+        _ if listed.is_known => EntryOut::default(),
         _ => match view.folders.find(folder, name) {
-            Ok((dir, stat)) => lookup::entry(
-                view,
-                folder,
-                FoundInode::Named(&dir, name),
-                &stat,
-                ChangedBy::Unknown,
-            )?,
+            Ok((dir, stat)) => {
+                lookup::named_entry(view, listed.actor, folder, (&dir, name), &stat)?
+            }
             // The name was removed after it was listed.
             Err(Errno::NOENT) => return Ok(PushOutcome::Gone),
             Err(_) => EntryOut::default(),
         },
     };
+    entry.kind = shown_kind(view, entry.kind, Some(&out));
     let is_pushed = listing.push_with_attributes(&out, entry, name.to_bytes());
     Ok(if is_pushed { PushOutcome::Added } else { PushOutcome::Full })
 }

@@ -3,19 +3,24 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
-use rustix::fs::Statx;
+use rustix::fs::{self, Mode, OFlags, Statx};
 use rustix::io::Errno;
 use thruway_fuse::wire::EntryOut;
 
 use super::attributes;
 use super::context::Context;
-use super::folder::Folder;
+use super::folder::{BranchDir, Folder};
 use super::found::FoundInode;
-use super::stat::{identity, opens_reach_us};
+use super::links::LinkedFile;
+use super::stat::{FILE_TYPE, LINK, identity, opens_reach_us, stat_fd};
 use super::state::View;
-use super::timeouts::ChangedBy;
+use super::timeouts::{ChangedBy, Timeouts};
+use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::volumes::VolumeInfo;
+
+/// The parent of an inode that was found by a link. No inode has this id, so changes of the file count as unreported.
+const UNKNOWN_FOLDER: InodeId = InodeId(0);
 
 pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
@@ -28,8 +33,7 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     }
     match view.folders.find(&folder, name) {
         Ok((dir, stat)) => {
-            let found = FoundInode::Named(&dir, name);
-            let entry = entry(view, &folder, found, &stat, ChangedBy::Unknown)?;
+            let entry = named_entry(view, cx.actor, &folder, (&dir, name), &stat)?;
             if view.access.is_checked_by_lookup(&stat) {
                 view.access.note_walk(caller, InodeId(entry.inode), parent, name);
             }
@@ -42,6 +46,47 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// Adds a lookup to the inode of a name that was found, and returns its entry for the reply. With links that are
+/// followed, the inode is that of the file to which the name leads.
+pub(super) fn named_entry(
+    view: &View,
+    actor: &Actor,
+    folder: &Folder,
+    (dir, name): (&BranchDir, &CStr),
+    stat: &Statx,
+) -> Result<EntryOut, Errno> {
+    let follower = view.links.as_ref().filter(|_| u32::from(stat.stx_mode) & FILE_TYPE == LINK);
+    let linked = follower.and_then(|it| it.follow(actor, folder, (dir, name), stat));
+    if let Some(linked) = linked {
+        return linked_entry(view, &linked);
+    }
+    entry(view, folder, FoundInode::Named(dir, name), stat, ChangedBy::Unknown)
+}
+
+/// Adds a lookup to the inode of a file that was found by a link, and returns its entry for the reply. Nothing reports
+/// that the link leads to another file, so the kernel asks each time.
+fn linked_entry(view: &View, linked: &LinkedFile) -> Result<EntryOut, Errno> {
+    let folder = || fs::openat(&linked.dir.fd, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    view.files.volumes.of(&stat_fd(&linked.dir.fd)?, folder)?;
+    let found = FoundInode::Named(&linked.dir, &linked.name);
+    let volume = view.files.volumes.of(&linked.stat, || found.anchor())?;
+    let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };
+    let identity = identity(volume.index, &linked.stat);
+    let found_in = (UNKNOWN_FOLDER, linked.dir.branch);
+    let id = view.files.inodes.intern(&identity, found_in, false, handle, |_| ())?;
+    if let Some(names) = &view.files.names
+        && (!volume.has_handles || names.get(id).is_none())
+    {
+        // The path below the root leads to the file as well as a name in its own folder, which may not be known.
+        names.remember(id, InodeId::ROOT, &linked.path, linked.stat.stx_nlink == 1);
+    }
+    let mut timeouts = view.timeouts.timeouts(id, false, &linked.stat, ChangedBy::Unknown);
+    if !view.timeouts.is_kept_unreported() {
+        (timeouts.entry, timeouts.attributes) = (Duration::ZERO, Duration::ZERO);
+    }
+    Ok(entry_out(view, id, volume, &linked.stat, timeouts))
 }
 
 /// Adds a lookup to the inode, and returns its entry for the reply.
@@ -63,15 +108,30 @@ pub(super) fn entry(
     if view.access.is_checked_by_lookup(stat) {
         timeouts.entry = Duration::ZERO;
     }
-    Ok(EntryOut {
+    // A link that leads to no file now may lead to one later.
+    let is_link = u32::from(stat.stx_mode) & FILE_TYPE == LINK;
+    if is_link && view.links.is_some() && !view.timeouts.is_kept_unreported() {
+        timeouts.entry = Duration::ZERO;
+    }
+    Ok(entry_out(view, id, volume, &shown, timeouts))
+}
+
+fn entry_out(
+    view: &View,
+    id: InodeId,
+    volume: VolumeInfo,
+    shown: &Statx,
+    timeouts: Timeouts,
+) -> EntryOut {
+    EntryOut {
         inode: id.0,
         generation: view.memory.generation(),
         entry_timeout: timeouts.entry.as_secs(),
         attribute_timeout: timeouts.attributes.as_secs(),
         entry_timeout_nanoseconds: timeouts.entry.subsec_nanos(),
         attribute_timeout_nanoseconds: timeouts.attributes.subsec_nanos(),
-        attributes: attributes::attributes(view, volume, &shown),
-    })
+        attributes: attributes::attributes(view, volume, shown),
+    }
 }
 
 /// Returns the entry for a name that does not exist, with the timeout of its absence.

@@ -22,13 +22,10 @@ use thruway_sys::lease::ReadLease;
 use super::copying::{
     NewFile, copy_attributes, copy_data, ensure_folders, link, new_file, open_same,
 };
-use super::stat::{FILE_TYPE, handle_of, identity, stat_fd, stat_name};
+use super::stat::{FILE_TYPE, REGULAR, handle_of, identity, stat_fd, stat_name};
 use super::state::View;
 use crate::inodes::{Identity, InodeId};
 use crate::source_spec::SourceAccess;
-
-/// The type of a regular file in a mode.
-const REGULAR: u32 = 0o100_000;
 
 /// A file that is moved, and where.
 struct Relocation<'a> {

@@ -112,6 +112,7 @@ fn status(view: &View, plan: &Plan) -> Status {
         protocol: format!("7.{}", view.connection.negotiated.minor),
         restarts: memory.counted(Count::Restarts),
         owners: view.behaviour.owners.as_ref().map(ToString::to_string),
+        follows_links: view.links.is_some(),
         changes: view.changes(),
         watched_folders: view.watch().map(|watch| watch.len() as u64),
         open_files: view.files.inodes.open().len() as u64,

@@ -18,8 +18,9 @@ const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 /// The longest tick of the clock of file times, in nanoseconds.
 pub(super) const TICK_MAX: u64 = 20_000_000;
 
-/// The file-type bits of a mode, and their values for a folder and a symbolic link.
+/// The file-type bits of a mode, and their values for a regular file, a folder and a symbolic link.
 pub(super) const FILE_TYPE: u32 = 0o170_000;
+pub(super) const REGULAR: u32 = 0o100_000;
 pub(super) const FOLDER: u32 = 0o040_000;
 pub(super) const LINK: u32 = 0o120_000;
 

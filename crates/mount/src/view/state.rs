@@ -1,7 +1,7 @@
 //! The view, and the parts that it consists of.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use super::error_counts::ErrorCounts;
 use super::files::Files;
 use super::folders::Folders;
 use super::invalidation::Invalidation;
+use super::links::LinkFollower;
 use super::merged_sources::MergedSources;
 use super::mount_changes::{FollowingView, MountChanges, SourcePlaces, known_folder};
 use super::moves::Moves;
@@ -57,6 +58,8 @@ pub(crate) struct Behaviour {
     pub(crate) is_merged: bool,
     /// How owners and modes are shown and written; `None` if as they are.
     pub(crate) owners: Option<Owners>,
+    /// If links to regular files are followed: the folder where the view is mounted.
+    pub(crate) follows_links_at: Option<PathBuf>,
 }
 
 /// The state from which the requests of a mount are served.
@@ -75,6 +78,8 @@ pub(crate) struct View {
     pub(super) locks: Locks,
     pub(super) recent_listing: RecentListing,
     pub(super) moves: Moves,
+    /// Follows symbolic links, if the view shows the files to which they lead.
+    pub(super) links: Option<LinkFollower>,
     /// The process that started this one.
     pub(super) supervisor: Option<Pid>,
     /// The errors of the sources.
@@ -112,7 +117,9 @@ impl View {
         let (connection, deferred) = (Arc::new(Connection { device, negotiated }), Arc::default());
         let backing =
             BackingFiles::new(Arc::clone(&connection), Arc::clone(&memory), Arc::clone(inodes));
+        let follower = |mounted_at| LinkFollower { files: Arc::clone(&files), mounted_at };
         Ok(Self {
+            links: behaviour.follows_links_at.clone().map(follower),
             timeouts: CacheTimeouts {
                 inodes: Arc::clone(inodes),
                 deferred: Arc::clone(&deferred),

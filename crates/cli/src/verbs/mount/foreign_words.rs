@@ -86,12 +86,11 @@ const NEEDLESS: [&str; 46] = [
 ];
 
 /// Options with these values ask for what is always so here.
-const ALREADY_SO: [(&str, &[&str]); 12] = [
+const ALREADY_SO: [(&str, &[&str]); 11] = [
     ("branches-mount-timeout", &["0"]),
     ("branches-mount-timeout-fail", &["true", "false"]),
     ("category.action", &["all", "epall"]),
     ("category.search", &["ff"]),
-    ("follow-symlinks", &["never"]),
     ("func.getattr", &["newest", "combined"]),
     ("link-exdev", &["passthrough"]),
     ("link_cow", &["false"]),
@@ -102,7 +101,7 @@ const ALREADY_SO: [(&str, &[&str]); 12] = [
 ];
 
 /// Names of options that are refused, the first one that matches, and what replaces them.
-const REFUSED: [(&[&str], &str); 17] = [
+const REFUSED: [(&[&str], &str); 18] = [
     (
         &[
             "category.search",
@@ -124,8 +123,12 @@ const REFUSED: [(&[&str], &str); 17] = [
     (&["statfs_ignore"], "df leaves out sources that take no new files by itself"),
     (&["statfs"], "df shows the sum of all file systems (statfs=base)"),
     (
-        &["follow-symlinks", "resolve-symlinks"],
-        "links are shown as links; bind-mount the folders that they lead to",
+        &["follow-symlinks"],
+        "the kernel shows a folder at one place only; follow_symlinks=regular follows links to files",
+    ),
+    (
+        &["resolve-symlinks"],
+        "follow_symlinks=regular, which follows links to files below the sources",
     ),
     (
         &["rename-exdev", "link-exdev"],
@@ -199,6 +202,9 @@ pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> 
         }
         ("ignorepponrename", _) => {
             return argument(format!("--make-folders={}", if is_on { "on" } else { "off" }));
+        }
+        ("follow-symlinks", Some("never" | "regular")) => {
+            return argument(format!("--follow-symlinks={}", value.unwrap_or_default()));
         }
         ("passthrough.io", Some("off")) => return argument("--passthrough=off".into()),
         ("passthrough.io", Some("ro" | "wo" | "rw")) => return argument("--passthrough=on".into()),

@@ -245,7 +245,7 @@ fn translate_option(option: &str) -> Option<Option<OsString>> {
             | "attribute_timeout" | "log" | "policy" | "free_min" | "on_full" | "make_folders"
             | "missing" | "missing_timeout" | "require_marker" | "sources" | "map_user"
             | "map_group" | "force_user" | "force_group" | "create_user" | "create_group" | "mode"
-            | "create_mode" | "fixed_changes",
+            | "create_mode" | "fixed_changes" | "follow_symlinks",
             Some(value),
         ) => Some(format!("--{}={value}", name.replace('_', "-")).into()),
         _ => return None,
@@ -325,6 +325,10 @@ mod tests {
              cache.files=off,func.getattr=newest,xattr=passthrough,fsname=pool",
             "thruway mount --nonempty --suid --dev --create=most-free --free-min=2G --on-full=move \
              --xattr=on -- /mnt/disk* /mnt/old=NC,50G /all",
+        );
+        assert_translated(
+            "/a /b -o nosuid,nodev,follow-symlinks=regular,follow_symlinks=never",
+            "thruway mount --nonempty --follow-symlinks=regular --follow-symlinks=never -- /a /b",
         );
         assert_translated(
             "/a:/b /c -o nosuid,nodev,missing=wait,missing_timeout=5,require_mount_point",

@@ -20,8 +20,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use failure::failure;
 use helper::Remount;
 use thruway_mount::{
-    AccessTimes, Changes, CreatePolicy, LogTarget, Manner, Missing, Mode, OnFull, Plan, PolicyFile,
-    Presence, Transport,
+    AccessTimes, Changes, CreatePolicy, FollowLinks, LogTarget, Manner, Missing, Mode, OnFull,
+    Plan, PolicyFile, Presence, Transport,
 };
 use thruway_sys::printable;
 
@@ -134,6 +134,10 @@ pub(super) struct Options {
     xattr: Switch,
     #[command(flatten)]
     owners: owners::OwnerOptions,
+    /// Which symbolic links are shown as the files to which they lead: never, or regular for links to regular files.
+    /// Only links whose target is below a source are followed, and whose owner could make a hard link to the file
+    #[arg(long, value_name = "WHICH", default_value = "never", value_parser = followed_links)]
+    follow_symlinks: FollowLinks,
     /// Where POSIX record locks are visible: only on the mount (local), or also to programs that use the sources
     /// directly (shared). With shared, each close costs a request. flock is always visible
     #[arg(long, value_name = "WHERE", default_value = "local")]
@@ -285,6 +289,7 @@ impl Options {
             },
             xattr: self.xattr == Switch::On,
             owners: self.owners.owners()?,
+            follow_links: self.follow_symlinks,
             shared_locks: self.locks == Locks::Shared,
             policy: self.policy.as_deref().map(policy).transpose()?,
             changes: self.changes.into(),
@@ -367,6 +372,17 @@ fn file_name(text: &str) -> Result<String, String> {
         "" | "." | ".." => Err("not the name of a file".into()),
         _ if text.contains('/') => Err("a marker is a file directly in the source".into()),
         _ => Ok(text.into()),
+    }
+}
+
+fn followed_links(text: &str) -> Result<FollowLinks, String> {
+    match text {
+        "never" => Ok(FollowLinks::Never),
+        "regular" => Ok(FollowLinks::Regular),
+        "directory" | "all" => Err(format!(
+            "{text} is not possible, since the kernel shows a folder at one place only; regular follows links to files"
+        )),
+        _ => Err("one of never and regular".into()),
     }
 }
 

@@ -99,6 +99,9 @@ fn text(mount: &MountStatus) -> String {
     if let Some(owners) = &status.owners {
         row("owners", owners);
     }
+    if status.follows_links {
+        row("links", "to regular files are followed");
+    }
     row("changes", changes(status));
     row("transport", &format!("{} (FUSE {})", status.transport, status.protocol));
     row("inodes", &status.inodes.to_string());
