@@ -168,7 +168,7 @@ impl Engine {
 
     /// Receives events if a poll is due. The owner calls this method between two turns.
     ///
-    /// After short turns, the engine polls once every [`TURNS_PER_POLL`] turns, so that polls cost little. After a long
+    /// After short turns, the engine polls once every `TURNS_PER_POLL` turns, so that polls cost little. After a long
     /// turn the engine polls immediately, so that the request that has waited longest is served next. If other
     /// connections are active, the engine also polls after two turns of the same connection, since the others may have
     /// sent requests during the first turn.

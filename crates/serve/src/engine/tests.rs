@@ -21,13 +21,13 @@ use std::time::Duration;
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{BodyPlan, Request, ResponseHead};
 
-/// How long a test waits for what must come; it is never a measure.
+/// The maximum wait for an expected event. Never a measure of speed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a handler does with every request.
+/// The action of a handler for every request.
 type Act = fn(&Request<'_>, &mut Exchange<'_>, &mut Vec<Ticket>);
 
-/// A handler that keeps the tickets it took.
+/// A handler that runs an action, and keeps the tickets of the action.
 struct ActingHandler {
     act: Act,
     tickets: Vec<Ticket>,
@@ -39,7 +39,7 @@ impl Handler for ActingHandler {
     }
 }
 
-/// An engine, its handler, and where it listens.
+/// An engine, its handler, and the port of its listener.
 struct Rig {
     engine: Engine,
     handler: ActingHandler,
@@ -59,7 +59,7 @@ impl Rig {
         Self { engine, handler: ActingHandler { act, tickets: Vec::new() }, port }
     }
 
-    /// An engine that speaks TLS.
+    /// Creates an engine that speaks TLS.
     fn with_tls(act: Act, settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let pair = thruway_testing::certificate::localhost(folder.path());
@@ -70,7 +70,7 @@ impl Rig {
         Self { engine, handler: ActingHandler { act, tickets: Vec::new() }, port }
     }
 
-    /// As which its clients come; ports do not count.
+    /// Returns the peer that all clients of the rig have in common; ports do not count.
     fn local_peer(&self) -> Peer {
         Peer::Tcp(([127, 0, 0, 1], self.port).into())
     }
@@ -81,7 +81,8 @@ impl Rig {
         stream
     }
 
-    /// A client whose kernel takes little ahead and tells of each piece that the client takes.
+    /// Connects a client with a small receive buffer, so that the kernel reads little ahead and soon reports each read
+    /// to the server.
     fn connect_with_small_buffer(&self) -> TcpStream {
         use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
         let client = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -90,7 +91,7 @@ impl Rig {
         TcpStream::from(client)
     }
 
-    /// Runs until `is_done`.
+    /// Runs the engine until `is_done` returns true.
     fn run_until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) {
         let mut events = Events::new();
         let begun = std::time::Instant::now();
@@ -101,7 +102,7 @@ impl Rig {
         }
     }
 
-    /// Runs until a connection is so.
+    /// Runs the engine until a connection satisfies `is_so`.
     fn run_until_entry(&mut self, is_so: fn(&Entry) -> bool) {
         self.run_until(|rig| {
             let slab = &rig.engine.store.slab;
@@ -109,7 +110,7 @@ impl Rig {
         });
     }
 
-    /// Takes in events until so many connections wait for their turns.
+    /// Processes events until the given number of connections wait for their turns.
     fn run_until_waiting(&mut self, connections: usize) {
         let mut events = Events::new();
         let begun = std::time::Instant::now();
@@ -120,12 +121,12 @@ impl Rig {
         }
     }
 
-    /// Runs until `client` has got as many bytes as are expected, or its end.
+    /// Runs the engine until `client` has received the given number of bytes, or its connection has ended.
     fn receive(&mut self, client: &mut TcpStream, bytes: usize) -> String {
         client.set_nonblocking(true).unwrap();
         let mut got = Vec::new();
         self.run_until(|_| {
-            // It ends with what has come, or with the connection.
+            // The read fails once all available bytes are read, and succeeds at the end of the connection.
             client.read_to_end(&mut got).is_ok() || got.len() >= bytes
         });
         client.set_nonblocking(false).unwrap();
@@ -141,7 +142,7 @@ fn later(_request: &Request<'_>, exchange: &mut Exchange<'_>, tickets: &mut Vec<
     tickets.push(exchange.defer());
 }
 
-/// Responds with the body.
+/// Responds with the request's body.
 fn echo(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     let text = match exchange.take_body() {
         Body::Memory(bytes) => String::from_utf8(bytes).unwrap(),
@@ -165,7 +166,7 @@ fn head_of(length: Option<u64>) -> (Vec<u8>, BodyPlan) {
     (head, plan)
 }
 
-/// What came in so far.
+/// Returns the number of bytes that can be read now.
 fn received(client: &mut TcpStream) -> usize {
     client.set_nonblocking(true).unwrap();
     let (mut count, mut buffer) = (0, vec![0; 1 << 20]);
@@ -270,13 +271,13 @@ fn what_takes_too_long_is_ended() {
     assert!(got.contains("200 OK: hello\n"), "it was served, and closed when nothing followed");
 }
 
-/// The process or its machine may stand still for longer than any limit.
+/// The process or its machine may stall for longer than any limit.
 #[test]
 fn bytes_that_came_in_time_are_read_although_the_server_looks_late() {
     let clock = StoppedClock::new();
     let mut rig = Rig::new(mirror_body);
     let post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
-    // Idle before its first request, between two requests, within a head and within a body.
+    // The cases: idle before the first request, between two requests, within a head, and within a body.
     for begun in [0, post.len(), 20, post.len() - 2] {
         let mut client = rig.connect();
         let mut served = String::new();
@@ -302,7 +303,7 @@ fn bytes_that_came_in_time_are_read_although_the_server_looks_late() {
     }
 }
 
-/// Says how long the body is.
+/// Responds with the length of the request's body.
 fn mirror_body(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     let length = exchange.take_body().length_bytes();
     exchange.respond_text(200, &length.to_string());
@@ -471,7 +472,7 @@ fn a_slow_reader_of_a_stream_shows_in_its_backlog() {
     assert_eq!(rig.receive(&mut client, total).len(), total);
 }
 
-/// Begins a stream to a client, which takes nothing of it.
+/// Begins a stream to a client that reads nothing.
 fn begin_stream(rig: &mut Rig) -> (TcpStream, Ticket, usize) {
     let mut client = rig.connect_with_small_buffer();
     client.write_all(GET).unwrap();
@@ -538,7 +539,7 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
     let mut events = Events::new();
     while !is_held(&mut rig) {
         rig.engine.poll(&mut events, Some(10));
-        // After each turn: the first ones have not had their second one yet.
+        // Memory is checked after each turn: the first connections have not had their second turn yet.
         while rig.engine.turn(&mut rig.handler) {
             most = most.max(rig.engine.store.held_bytes);
         }
@@ -557,7 +558,7 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
     assert_eq!(rig.engine.store.held_bytes, 0);
 }
 
-/// An engine whose clients have to take something each second.
+/// Creates an engine whose clients must read something every second.
 fn impatient() -> Rig {
     let timeouts = Timeouts { write_ms: 1000, ..Timeouts::default() };
     Rig::with(later, Settings { timeouts, ..Settings::default() })
@@ -582,7 +583,8 @@ fn a_client_that_takes_some_each_time_is_not_cut_off() {
     let mut rig = impatient();
     let (mut client, ticket, _) = begin_stream(&mut rig);
     while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < WriteOutcome::Backlog(1 << 20) {}
-    // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
+    // The client reads for two and a half times as long as a client may read nothing. All reads together are too small
+    // for the kernel to report room to the server.
     let mut buffer = vec![0; 8 << 10];
     for _ in 0..250 {
         assert!(client.read(&mut buffer).unwrap() > 0);

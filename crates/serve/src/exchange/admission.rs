@@ -1,4 +1,4 @@
-//! Requests that get their response from the server itself: health checks, and what has waited too long.
+//! Requests to which the server itself responds: health checks, and requests that have waited too long.
 
 use thruway_http1::Request;
 
@@ -12,27 +12,27 @@ use crate::queue::waits::Wait;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
-/// Requests that wait for so long are told of in the log.
+/// The wait after which the log reports waiting requests.
 const WARN_AFTER_US: u64 = 5_000_000;
 
-/// The text of a 503 for what has waited too long.
+/// The text of a 503 for a request that has waited too long.
 pub(crate) const LATE: &str = "the request has waited too long";
 
-/// Whether the server itself responds to a request: it is a health check, and has no body.
+/// Whether the server itself responds to a request: the request is a health check and has no body.
 pub(crate) fn is_health_check(store: &Store, request: &Request<'_>) -> bool {
     store.settings.health_path.as_deref().is_some_and(|path| path == request.path())
         && matches!(request.method(), b"GET" | b"HEAD")
         && !request.has_body()
 }
 
-/// Responds to a health check; `rest` is what came behind it.
+/// Responds to a health check; `rest` is the input behind the head.
 pub(crate) fn tell_health(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
     let (status, text) = health(entry.store);
     let (store, ticket, constraints) = own_response::begin(entry, request, rest);
     ResponseWriter::new(store, ticket).respond_text(constraints, status, text);
 }
 
-/// Whether the server takes requests, and why not.
+/// Returns 200 if the server takes requests, or else 503, with a text that gives the reason.
 pub(crate) fn health(store: &mut Store) -> (u16, &'static str) {
     if store.service.closes_after_response() {
         (503, "the server is stopping")
@@ -45,8 +45,8 @@ pub(crate) fn health(store: &mut Store) -> (u16, &'static str) {
     }
 }
 
-/// Whether a request has waited here for longer than one may. What a head says of the time before is the word of its
-/// client, and is not to end this server's service.
+/// Whether a request has waited in this server for longer than the limit. The wait at a proxy does not count: the
+/// client may have invented it, and must not end the server's service.
 fn has_late(store: &Store) -> bool {
     let (Some(queue_ms), Some(waits)) = (store.settings.queue_ms, &store.turns.waits) else {
         return false;
@@ -56,14 +56,15 @@ fn has_late(store: &Store) -> bool {
     late.any(|wait| is_waiting(store, wait).is_some_and(Entry::needs_handler))
 }
 
-/// A request whose head is whole is to wait for a handler: its wait began at the proxy before, if that says so.
+/// Records the wait of a request whose head is complete and that needs a handler. If a proxy has recorded the arrival
+/// of the request, the wait began at the proxy.
 pub(crate) fn note_wait(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     if entry.store.turns.waits.is_some() {
         note_age(entry, request_start::age_us(request));
     }
 }
 
-/// The same of a request whose body is whole.
+/// Records the wait of a request whose body is complete, as [`note_wait`] does.
 pub(crate) fn note_wait_of_body(entry: &mut EntryMut<'_>) {
     if entry.store.turns.waits.is_none() {
         return;
@@ -84,27 +85,27 @@ fn note_age(entry: &mut EntryMut<'_>, age_us: Option<u64>) {
     }
 }
 
-/// The slot of the request that has waited longest, if that is longer than one may.
+/// Returns the slot of the request that has waited longest, if the wait exceeds the limit.
 pub(crate) fn find_late(store: &mut Store) -> Option<u32> {
     let max_us = store.settings.queue_ms? * 1000;
     let oldest = oldest(store)?;
     (monotonic_us().saturating_sub(oldest.since_us) > max_us).then_some(oldest.slot)
 }
 
-/// Microseconds until a request has waited for too long.
+/// Returns the number of microseconds until a request exceeds the limit.
 pub(crate) fn late_in_us(store: &mut Store) -> Option<u64> {
     let late_us = store.settings.queue_ms? * 1000 + oldest(store)?.since_us;
     Some((late_us + 1).saturating_sub(monotonic_us()))
 }
 
-/// Whether `request` has waited for longer than one may, here and at the proxy before.
+/// Whether the wait of `request` in this server or since its arrival at the proxy exceeds the limit.
 pub(crate) fn is_late(entry: &EntryMut<'_>, request: &Request<'_>) -> bool {
     let Some(queue_ms) = entry.store.settings.queue_ms else { return false };
     let here_us = monotonic_us().saturating_sub(entry.ready_us);
     request_start::age_us(request).unwrap_or(0).max(here_us) > queue_ms * 1000
 }
 
-/// Tells in the log of requests that wait for long.
+/// Warns in the log of requests that wait for long.
 pub(crate) fn warn_of_a_long_queue(store: &mut Store) {
     let Some(ready_us) = next_ready_us(store) else { return };
     let age_us = monotonic_us().saturating_sub(ready_us);
@@ -115,14 +116,14 @@ pub(crate) fn warn_of_a_long_queue(store: &mut Store) {
     }
 }
 
-/// Since when the request with the next turn is ready, if it needs a handler.
+/// Returns the time since which the request with the next turn has waited, if the request needs a handler.
 fn next_ready_us(store: &Store) -> Option<u64> {
     let (slot, _) = store.turns.find_oldest(|_| true)?;
     let next = store.in_slot(slot).filter(|connection| connection.needs_handler());
     next.map(|connection| connection.ready_us)
 }
 
-/// The request that has waited longest, of all that wait for a handler.
+/// Returns the longest wait of all requests that wait for a handler.
 pub(crate) fn oldest(store: &mut Store) -> Option<Wait> {
     let mut waits = store.turns.waits.take()?;
     waits.trim(|wait| is_waiting(store, wait).is_some());
@@ -132,7 +133,7 @@ pub(crate) fn oldest(store: &mut Store) -> Option<Wait> {
     oldest
 }
 
-/// The connection that waits, unless the wait has ended.
+/// Returns the waiting connection, unless the wait has ended.
 fn is_waiting(store: &Store, wait: Wait) -> Option<&Entry> {
     let connection = store.in_slot(wait.slot)?;
     let is_parked = matches!(connection.standing, QueuePosition::Parked(_));

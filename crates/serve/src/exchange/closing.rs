@@ -1,4 +1,4 @@
-//! How connections end before their clients end them: time that is over, broken requests, drains.
+//! Ends connections before their clients do: expired deadlines, broken requests, drains.
 
 use thruway_http1::ParseError;
 
@@ -12,14 +12,14 @@ use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 use crate::store::service_state::ServiceState;
 
-/// Reads the clock, and ends what has taken too long.
+/// Reads the clock, and ends connections whose deadlines have expired.
 pub(crate) fn tick(store: &mut Store) {
     store.clock.update();
     let now_ms = store.clock.now_ms;
     store.activity.advance(now_ms);
     let due = store.deadlines.take_due(now_ms);
     for slot in &due {
-        // An entry may have ended with another one whose deadline has come as well.
+        // An entry may have been closed together with another entry whose deadline has expired as well.
         if let Some(entry) = store.slab.id_at(*slot).and_then(|id| store.find(id)) {
             expire(entry);
         }
@@ -27,13 +27,13 @@ pub(crate) fn tick(store: &mut Store) {
     store.deadlines.keep(due);
 }
 
-/// A deadline has come.
+/// Handles an expired deadline.
 fn expire(mut entry: EntryMut<'_>) {
     if entry.output.is_some() {
         return check_pace(entry);
     }
     if entry.has_work() || has_work_unseen(&mut entry) {
-        // It waits for its turn, not for the client; the turn sets the next deadline.
+        // The connection waits for its turn, not for the client; the turn sets the next deadline.
         return;
     }
     match entry.state {
@@ -41,7 +41,7 @@ fn expire(mut entry: EntryMut<'_>) {
             hang_up_with(entry, 408, "the head took too long");
         }
         State::Receiving(_) => hang_up_with(entry, 408, "the body took too long"),
-        // The deadline of what it did before.
+        // The deadline was set for the previous state.
         State::Handling if entry.store.settings.timeouts.request_ms.is_none() => {}
         State::Handling => hang_up_with(entry, 503, "the response took too long"),
         State::Multiplexing(ref multiplexer) if multiplexer.head_since_ms.is_some() => {
@@ -53,10 +53,10 @@ fn expire(mut entry: EntryMut<'_>) {
     }
 }
 
-/// Whether the kernel holds bytes of the client that no poll has reported yet, because the process or its machine stood
-/// still, or all threads were busy. Has them read in a turn.
+/// Whether the kernel holds bytes of the client that no poll has reported yet, because the process or its machine has
+/// stalled, or because all threads were busy. If so, a turn reads the bytes.
 fn has_work_unseen(entry: &mut EntryMut<'_>) -> bool {
-    // A client that sends its head byte by byte has no more time for it than any other.
+    // A client that sends its head byte by byte has no more time for the head than any other client.
     if entry.has_deadline_for_all() && !entry.store.deadlines.is_overdue(entry) {
         return false;
     }
@@ -93,12 +93,12 @@ fn check_pace(mut entry: EntryMut<'_>) {
     }
 }
 
-/// Responds to a request that broke a rule, and hangs up: where it ends is in doubt.
+/// Responds to a request that broke a rule, and closes the connection, because the end of the request is unknown.
 pub(crate) fn refuse(entry: EntryMut<'_>, error: ParseError) {
     hang_up_with(entry, error.status(), error.text());
 }
 
-/// Ends what a connection is in the middle of by a response, and hangs up.
+/// Responds to the connection's current request, even if the request is incomplete, and closes the connection.
 pub(crate) fn hang_up_with(mut entry: EntryMut<'_>, status: u16, text: &str) {
     counting::refuse(&entry, status);
     let ticket = entry.begin_request();
@@ -106,13 +106,13 @@ pub(crate) fn hang_up_with(mut entry: EntryMut<'_>, status: u16, text: &str) {
     ResponseWriter::new(store, ticket).respond_broken(status, text);
 }
 
-/// The disk is full, or there is no folder for files without names.
+/// Refuses a request whose body cannot be stored: the disk is full, or no folder for anonymous files exists.
 pub(crate) fn give_up_body(entry: EntryMut<'_>, error: std::io::Error) {
     entry.store.warn("keep a request's body", error);
     hang_up_with(entry, 507, "the body cannot be kept");
 }
 
-/// Reads and throws away. Closes when the client has closed, or goes on for too long.
+/// Reads and discards input. Closes the connection once the client has closed its side or has sent too much.
 pub(crate) fn drain_input<'a>(mut entry: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     let received = entry.receive(inbox);
     let State::Lingering { bytes_left } = &mut entry.state else { return Some(entry) };
@@ -129,7 +129,7 @@ pub(crate) fn drain_input<'a>(mut entry: EntryMut<'a>, inbox: &mut [u8]) -> Opti
     }
 }
 
-/// Begins a drain: connections without a request yet get less time for one.
+/// Begins a drain: connections without a request get less time for their first request.
 pub(crate) fn begin_drain(store: &mut Store) {
     store.service = ServiceState::Draining;
     store.deadlines.drain();
@@ -141,8 +141,8 @@ pub(crate) fn begin_drain(store: &mut Store) {
     }
 }
 
-/// Closes connections between two requests, if no other process goes on with them. A fresh one has a moment for its
-/// first request.
+/// Closes connections that are between two requests, unless another process takes them over. A fresh connection has a
+/// moment for its first request.
 pub(crate) fn close_idle(store: &mut Store) {
     output::leave_all(store);
     let is_idle = |id: &EntryId| {
@@ -157,10 +157,10 @@ pub(crate) fn close_idle(store: &mut Store) {
     });
 }
 
-/// Ends all connections at the end of a drain. A request without a response yet gets 503.
+/// Ends all connections immediately. A request without a response yet gets 503.
 pub(crate) fn give_up(store: &mut Store, inbox: &mut [u8]) {
     let mut ids: Vec<_> = store.slab.ids().collect();
-    // Streams go before their connections.
+    // Streams are closed before their connections.
     ids.sort_by_key(|id| store.slab.get(*id).is_some_and(|entry| entry.multiplexer().is_some()));
     for id in ids {
         if let Some(entry) = store.find(id) {
@@ -184,7 +184,7 @@ fn give_up_one(mut entry: EntryMut<'_>, inbox: &mut [u8]) {
         entry.close();
         return;
     }
-    // Unread bytes would take the response back from the client.
+    // Unread bytes would reset the connection, and the client could lose the response.
     entry.is_readable = true;
     hang_up_with(entry.reborrow(), 503, "the server is stopping");
     let lingers =

@@ -1,4 +1,4 @@
-//! Counts requests: from their turn to the end of their response.
+//! Counts requests, from their turn to the end of their response.
 
 use thruway_http1::Request;
 
@@ -11,7 +11,7 @@ use crate::metrics::{EndedRequest, Time};
 use crate::settings::fair_by::FairBy;
 use crate::store::entry_mut::EntryMut;
 
-/// A request has its turn.
+/// Begins to count a request that has its turn.
 pub(crate) fn begin(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     let id = entry.id();
     let store = &mut *entry.store;
@@ -38,7 +38,7 @@ pub(crate) fn begin(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     }
 }
 
-/// The name that a client is shown by.
+/// Returns the name under which a client is shown.
 fn name_of(fair_by: &FairBy, request: &Request<'_>, peer: Peer, id: EntryId) -> Vec<u8> {
     let of_connection = || match peer {
         Peer::Tcp(address) => address.to_string().into_bytes(),
@@ -51,7 +51,7 @@ fn name_of(fair_by: &FairBy, request: &Request<'_>, peer: Peer, id: EntryId) -> 
     }
 }
 
-/// Notes the status of a response from its head.
+/// Records the status of a response from its head.
 pub(crate) fn note_status(entry: &mut Entry, head: &[u8]) {
     if let Some(observed) = &mut entry.observed {
         let digits = head.get(9..12).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) fn note_status(entry: &mut Entry, head: &[u8]) {
     }
 }
 
-/// A request has its whole response.
+/// Counts a request whose response is complete.
 pub(crate) fn end(entry: &mut EntryMut<'_>) {
     let id = entry.id();
     let store = &mut *entry.store;
@@ -80,7 +80,7 @@ pub(crate) fn end(entry: &mut EntryMut<'_>) {
     }
 }
 
-/// A response without a request that had its turn: what was sent could not be understood, or was too much.
+/// Counts a response to input that never became a request with a turn: the input was malformed or too large.
 pub(crate) fn refuse(entry: &EntryMut<'_>, status: u16) {
     if let Some(metrics) = &entry.store.metrics
         && !entry.is_counted()
@@ -89,7 +89,7 @@ pub(crate) fn refuse(entry: &EntryMut<'_>, status: u16) {
     }
 }
 
-/// The application takes over the connection: the request is no longer the server's.
+/// Stops counting a request whose connection the application takes over.
 pub(crate) fn give_away(entry: &mut Entry) {
     if let Some(observed) = &mut entry.observed {
         observed.begun_us = 0;

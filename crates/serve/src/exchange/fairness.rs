@@ -1,4 +1,4 @@
-//! Turns by client, where one client has many connections, or where all connections are a proxy's.
+//! Turns by client, for clients with many connections and for proxies whose connections carry many clients.
 
 use thruway_http1::Request;
 
@@ -7,7 +7,7 @@ use crate::events::slab::EntryId;
 use crate::queue::queue_position::QueuePosition;
 use crate::store::entry_mut::EntryMut;
 
-/// Notes which client has sent a request.
+/// Records the client that has sent a request.
 pub(crate) fn identify(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     let id = entry.id();
     let store = &mut *entry.store;
@@ -23,12 +23,12 @@ pub(crate) fn identify(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     }
 }
 
-/// The name of a client that is a connection with several streams: that of no other one in any worker.
+/// Returns the name of a client that is a connection with several streams. The name is unique across all workers.
 fn name_of_connection(id: EntryId) -> Vec<u8> {
     format!("connection {} of {}", id.to_word(), std::process::id()).into_bytes()
 }
 
-/// Whether a whole request is served now. Otherwise it waits: for its client's turn, or behind the client's
+/// Whether a complete request is served now. Otherwise the request waits for its client's turn, or behind the client's
 /// other requests.
 pub(crate) fn has_turn(entry: &mut EntryMut<'_>) -> bool {
     let id = entry.id();
@@ -47,7 +47,7 @@ pub(crate) fn has_turn(entry: &mut EntryMut<'_>) -> bool {
         QueuePosition::Parked(_) => return false,
         QueuePosition::Unknown | QueuePosition::Known(_) | QueuePosition::TakenOut => return true,
     };
-    // Another worker may have served the client meanwhile.
+    // Another worker may have served the client in the meantime.
     let key_us = clients.key_us(client, entry.key_us, ready_us);
     entry.key_us = key_us;
     let is_due = store.turns.lowest_key_us().is_none_or(|lowest_us| key_us <= lowest_us);

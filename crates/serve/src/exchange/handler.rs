@@ -1,4 +1,4 @@
-//! A request in the hands of its handler.
+//! The handler of requests, and the exchange through which a handler responds.
 
 use std::io;
 
@@ -16,26 +16,26 @@ use crate::listen::listener::Peer;
 
 /// Responds to requests.
 pub trait Handler {
-    /// Responds to `request` through `exchange`, or takes a ticket to respond later. A request that gets neither
-    /// gets a 500.
+    /// Responds to `request` through `exchange`, or takes a ticket to respond later. If the handler does neither, the
+    /// client gets a 500.
     fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>);
 
-    /// Something has happened on a connection that was upgraded. Nothing more is told of it before
-    /// [`SocketWriter::done`](crate::SocketWriter::done) is called.
+    /// Handles an event of an upgraded connection. The connection's next event follows only after a call of
+    /// [`SocketWriter::done`](crate::SocketWriter::done).
     fn socket_event(&mut self, _ticket: Ticket, _event: SocketEvent) {}
 
-    /// Whether the bodies of requests are wanted; otherwise they are thrown away as they come.
+    /// Whether the handler wants the bodies of requests. Unwanted bodies are discarded as they arrive.
     fn wants_body(&self) -> bool {
         true
     }
 
-    /// Whether it can take requests now; otherwise they wait until it can.
+    /// Whether the handler can take requests now. If not, requests wait.
     fn is_present(&self) -> bool {
         true
     }
 }
 
-/// No handler: what needs one waits.
+/// The absence of a handler: requests wait.
 pub(crate) struct Absent;
 
 impl Handler for Absent {
@@ -65,13 +65,13 @@ impl Exchange<'_> {
         self.constraints
     }
 
-    /// Whether a trusted proxy says that the client speaks TLS.
+    /// Whether a trusted proxy reports that the client speaks TLS.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.is_https
     }
 
-    /// The client's address.
+    /// Returns the client's address.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer
@@ -87,13 +87,13 @@ impl Exchange<'_> {
         self.connection().is_some_and(is_tls)
     }
 
-    /// The certificate that the client has shown, in DER.
+    /// Returns the certificate that the client has presented, in DER.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<&[u8]> {
         self.connection()?.session()?.peer_certificate()
     }
 
-    /// The connection of the request. That of a stream has other streams, too.
+    /// Returns the connection of the request. A stream shares its connection with other streams.
     fn connection(&self) -> Option<&Entry> {
         let slab = &self.writer.store.slab;
         let connection = slab.get(self.writer.ticket.connection)?;
@@ -103,18 +103,18 @@ impl Exchange<'_> {
         }
     }
 
-    /// The index of the listener that the connection came from.
+    /// Returns the index of the listener that the connection came from.
     #[must_use]
     pub fn listener(&self) -> usize {
         usize::from(self.listener)
     }
 
-    /// The request's body; empty the second time.
+    /// Takes the request's body; a second call returns an empty body.
     pub fn take_body(&mut self) -> Body {
         std::mem::replace(&mut self.body, Body::empty())
     }
 
-    /// The date for the response.
+    /// Returns the date for the response.
     pub fn date(&mut self) -> [u8; DATE_BYTES] {
         self.writer.date()
     }
@@ -131,12 +131,12 @@ impl Exchange<'_> {
         self.writer.respond_text(self.constraints, status, text);
     }
 
-    /// Notes what cannot be done, for the log; `doing` completes "cannot …".
+    /// Records a failure for the log; `doing` completes "cannot …".
     pub fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
         self.writer.store.warn(doing, source);
     }
 
-    /// Takes the right to respond later.
+    /// Takes a ticket with which the response can be written later.
     pub fn defer(&mut self) -> Ticket {
         self.is_taken = true;
         self.writer.ticket

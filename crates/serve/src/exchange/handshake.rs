@@ -1,8 +1,8 @@
 //! Handshakes of connections that speak TLS.
 //!
-//! A handshake is made of turns, like requests. Two limits keep it from costing others theirs: its time
-//! ([`Timeouts::handshake_ms`](crate::Timeouts)), and how many wait for their clients at once
-//! ([`Settings::handshakes_max`](crate::Settings)).
+//! A handshake consists of turns, like requests. Two limits keep handshakes from delaying requests: the time of each
+//! handshake ([`Timeouts::handshake_ms`](crate::Timeouts)), and the number of handshakes that wait for their clients at
+//! once ([`Settings::handshakes_max`](crate::Settings)).
 
 use std::io;
 
@@ -16,16 +16,16 @@ use crate::exchange::proxy_head;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
-/// The response to a client that speaks plain HTTP where TLS is spoken.
+/// The response to a client that speaks plain HTTP on a TLS listener.
 const PLAIN: &str = "this port speaks HTTPS";
 
-/// Goes on with a handshake, as far as the client has sent its part.
+/// Continues a handshake with the bytes that the client has sent.
 pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
     let Some(mut connection) = proxy_head::take_before_handshake(connection, inbox) else { return };
     if connection.session().is_none() {
         begin_handshake(&mut connection);
     }
-    // The handshake that ended, if there are too many, may be this one.
+    // If there were too many handshakes, the server may have ended this connection as the oldest.
     let Some(mut guard) = connection.if_open() else { return };
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
@@ -73,7 +73,7 @@ fn begin_handshake(connection: &mut EntryMut<'_>) {
     }
 }
 
-/// Forgets the handshakes that are over. If there are still too many, the oldest ends.
+/// Forgets the handshakes that are over. If too many are left, the oldest ends.
 fn end_oldest(store: &mut Store) {
     let is_unfinished = |id: EntryId| {
         let connection = store.slab.get(id);

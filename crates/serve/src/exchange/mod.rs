@@ -2,15 +2,15 @@
 //!
 //! Reading order:
 //!
-//! 1. `reading`: a turn reads a head or a piece of a body, and hands a whole request to its handler.
+//! 1. `reading`: a turn reads a head or a piece of a body, and hands a complete request to its handler.
 //! 2. `handler`: the `Handler` trait and the `Exchange` through which a handler responds. `response` writes responses.
-//! 3. `handshake`, `proxy_head`: the bytes that come before a connection's first request.
-//! 4. `fairness`, `admission`, `request_start`: whether a whole request is served now, waits, or is refused.
-//! 5. `closing`: how a connection ends when its time is over or its client breaks a rule.
-//! 6. `http2`, `upgraded`: the same for streams of HTTP/2, and for WebSockets and server-sent events.
-//! 7. `secure_site`: challenges of an ACME authority, and redirections to HTTPS.
-//! 8. `cached`: responses from the cache, and into it.
-//! 9. `counting`: where requests are counted. `observer`: the responses on listeners for metrics.
+//! 3. `handshake`, `proxy_head`: the bytes before a connection's first request.
+//! 4. `fairness`, `admission`, `request_start`: whether a complete request is served now, waits, or is refused.
+//! 5. `closing`: the end of a connection whose deadline has expired or whose client has broken a rule.
+//! 6. `http2`, `upgraded`: reading and writing for streams of HTTP/2, and for WebSockets and server-sent events.
+//! 7. `secure_site`: challenges of an ACME authority, and redirects to HTTPS.
+//! 8. `cached`: responses from the cache, and into the cache.
+//! 9. `counting`: counts requests. `observer`: the responses on listeners for metrics.
 
 pub(crate) mod admission;
 pub(crate) mod cached;

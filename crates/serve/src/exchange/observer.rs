@@ -1,7 +1,7 @@
 //! Responses on the listeners for operators: metrics, health, the live page.
 //!
-//! Any worker responds for all, by what stands in shared memory. It needs no thread of Ruby, and the standby responds
-//! while Ruby computes.
+//! Any worker responds for all workers, from shared memory. No Ruby thread is needed, so the standby can respond while
+//! Ruby computes.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::store::entry_mut::EntryMut;
 /// The live page.
 const PAGE: &str = include_str!("observer/page.html");
 
-/// The policy of the page: it loads nothing from outside.
+/// The content security policy of the live page, which loads nothing from other sites.
 const PAGE_POLICY: &[u8] =
     b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
 
@@ -24,21 +24,22 @@ const TEXT: &[u8] = b"text/plain; charset=utf-8";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 const JSON: &[u8] = b"application/json";
 
-/// The response to a browser that another site's name has led here.
+/// The response to a browser that reached this address through the name of another site.
 const FOREIGN: &str =
     "this is asked by its address, by localhost, or by the name that it listens as\n";
 
-/// A response of the server's own.
+/// A response of the server itself.
 struct OwnResponse {
     status: u16,
     media_type: &'static [u8],
     body: String,
 }
 
-/// Whether a client that names `host` may see what clients ask for, where the server listens as `own`.
+/// Whether a client that addresses the server as `host` may see the requests of all clients. The server listens as
+/// `own`.
 ///
-/// A page of another site can lead its own name to this address (DNS rebinding), and would be let read by its browser.
-/// No page can have an address for a name that is not this server's.
+/// A page of another site can point its own name to this address (DNS rebinding), and its browser would let the page
+/// read the response. No page can do so with an IP address as its name, unless the address is this server's.
 fn may_ask(host: &[u8], own: &str) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.strip_prefix('[') {
@@ -58,7 +59,7 @@ pub(crate) fn is_observer(entry: &EntryMut<'_>) -> bool {
     entry.store.settings.is_for_metrics(entry.listener.into())
 }
 
-/// Responds to a request from there; `rest` is what came behind it.
+/// Responds to a request on such a listener; `rest` is the input behind the head.
 pub(crate) fn respond(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
     let is_read = matches!(request.method(), b"GET" | b"HEAD") && !request.has_body();
     let is_asked = |name: &Option<String>| {
@@ -121,7 +122,7 @@ fn counted(store: &Store) -> Snapshot {
         active: store.activity.count(),
         waiting: store.turns.len() as u64,
     };
-    // The own row may be older than this very request, which it counts as waiting.
+    // This worker's numbers come from the store: its row may be older, and count the current request as waiting.
     let sibling = |index| store.siblings.as_ref().and_then(|all| all.present(index));
     let present = |index| sibling(index).unwrap_or(here);
     Snapshot::read(metrics.table(), monotonic_us(), present)
@@ -164,7 +165,7 @@ mod tests {
             assert!(!may_ask(host.as_bytes(), "127.0.0.1"), "{host}");
         }
         assert!(may_ask(b"10.0.0.7:9394", "10.0.0.7") && may_ask(b"App:9394", "app"));
-        // Where it listens everywhere its addresses are many, and none is a name.
+        // A server that listens everywhere has many addresses, but no name.
         assert!(may_ask(b"10.0.0.7:9394", "0.0.0.0") && may_ask(b"[fd00::7]:9394", "::"));
         assert!(!may_ask(b"rebound.example", "0.0.0.0"));
     }

@@ -1,4 +1,4 @@
-//! Responses of the server itself, for which no handler is asked.
+//! Responses of the server itself, without a handler.
 
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{Request, ResponseHead};
@@ -9,8 +9,8 @@ use crate::exchange::response::{Response, ResponseWriter};
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
-/// Begins the response to a request; `rest` is what came behind the request's head. A body is not read, so the
-/// connection ends with the response to a request that has one.
+/// Begins the response to a request; `rest` is the input behind the request's head. A request's body is not read, so
+/// the connection of a request with a body ends with the response.
 pub(crate) fn begin<'a>(
     mut entry: EntryMut<'a>,
     request: &Request<'_>,
@@ -24,7 +24,7 @@ pub(crate) fn begin<'a>(
     (store, ticket, constraints)
 }
 
-/// Sends a whole response. A field that cannot be sent is left out.
+/// Sends a complete response. Invalid fields are omitted.
 pub(crate) fn send<'f>(
     (store, ticket, constraints): (&mut Store, Ticket, ResponseConstraints),
     status: u16,

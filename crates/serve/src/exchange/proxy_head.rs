@@ -1,4 +1,4 @@
-//! PROXY heads, by which a trusted proxy names its client: before the first request, or before the handshake of TLS.
+//! PROXY heads, by which a trusted proxy names its client before the first request or before the TLS handshake.
 
 use std::net::SocketAddr;
 
@@ -11,8 +11,7 @@ use crate::exchange::closing;
 use crate::listen::listener::Peer;
 use crate::store::entry_mut::EntryMut;
 
-/// Takes the head out of the bytes that were kept. Gives the connection back if the head is whole and more came behind
-/// it.
+/// Removes the head from the connection's input. Returns the connection if the head is complete and more input follows.
 pub(crate) fn take_kept(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let version = guard.store.settings.client_source.proxy_version()?;
     let connection = &mut *guard;
@@ -31,8 +30,8 @@ pub(crate) fn take_kept(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     (!guard.input.is_empty()).then_some(guard)
 }
 
-/// Takes the head from the socket, if one is to come before the handshake. Gives the connection back if the handshake
-/// can begin. Behind the head nothing is read: the session reads the socket by itself.
+/// Reads the head from the socket, if a head is expected before the handshake. Returns the connection if the handshake
+/// can begin. Nothing behind the head is read, since the session itself reads the socket.
 pub(crate) fn take_before_handshake<'a>(
     mut guard: EntryMut<'a>,
     inbox: &mut [u8],
@@ -62,7 +61,7 @@ pub(crate) fn take_before_handshake<'a>(
     None
 }
 
-/// The proxy has named its client; none if it speaks for itself.
+/// Adopts the client that the proxy has named; none if the proxy speaks for itself.
 fn begin_behind(connection: &mut Entry, client: Option<SocketAddr>) {
     connection.awaits_proxy_head = false;
     if let Some(client) = client {
@@ -70,9 +69,9 @@ fn begin_behind(connection: &mut Entry, client: Option<SocketAddr>) {
     }
 }
 
-/// Reads what is there, and leaves it there.
+/// Copies the available bytes without consuming them.
 fn peek(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
-    // More of it is a new event.
+    // Further bytes cause a new event.
     if !std::mem::take(&mut connection.is_readable) {
         return ReadOutcome::Later;
     }
@@ -84,9 +83,9 @@ fn peek(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
     }
 }
 
-/// Reads as many bytes as `seen` has, which are there. Whether that was done.
+/// Consumes as many bytes as `seen` has, all of which have arrived. Returns whether the read succeeded.
 fn discard(connection: &mut Entry, seen: &mut [u8]) -> bool {
-    // There may be more.
+    // More bytes may have arrived.
     connection.is_readable = true;
     let length = seen.len();
     let Some(socket) = connection.carrier.socket() else { return false };

@@ -1,4 +1,4 @@
-//! Bytes from a client become a request: heads and bodies, read a turn at a time.
+//! Reads requests from clients, a head or a piece of a body in each turn.
 
 use std::io;
 
@@ -22,10 +22,10 @@ use crate::exchange::secure_site;
 use crate::output::QUANTUM_BYTES;
 use crate::store::entry_mut::EntryMut;
 
-/// Bytes read at once. A head that has come whole is parsed where it was read.
+/// The size of the inbox, the buffer of each read. A head that arrives complete is parsed in place.
 const INBOX_BYTES: usize = 64 << 10;
 
-/// Reads requests: the memory for it, which all connections share.
+/// The memory for reading requests, which all connections share.
 #[derive(Debug)]
 pub(crate) struct RequestReader {
     pub(crate) inbox: Vec<u8>,
@@ -37,7 +37,7 @@ impl RequestReader {
         Self { inbox: vec![0; INBOX_BYTES], head: Head::new() }
     }
 
-    /// Reads a head, or a piece of one, and goes on with the request when it is whole.
+    /// Reads a head, or a piece of a head, and continues with the request once the head is complete.
     pub(crate) fn read_head(&mut self, mut guard: EntryMut<'_>, handler: &mut impl Handler) {
         let now_ms = guard.store.clock.now_ms;
         let entry = &mut *guard;
@@ -57,7 +57,8 @@ impl RequestReader {
                     &own[..]
                 }
                 ReadOutcome::Later => {
-                    // A piece of a record is not yet a byte of a head, which alone begins another time.
+                    // A part of a TLS record is not yet a byte of a head. Only the first byte of a head restarts the
+                    // time limit.
                     (entry.since_ms, entry.input) = (since_ms, own);
                     return;
                 }
@@ -84,13 +85,13 @@ impl RequestReader {
                 None
             }
         };
-        // A body's first bytes often come in one packet with the head.
+        // The first bytes of a body often arrive in the same packet as the head.
         if let Some(entry) = rest {
             self.read_body(entry, handler);
         }
     }
 
-    /// Reads a piece of a body, and hands the request on when it is whole.
+    /// Reads a piece of a body, and hands over the request once the body is complete.
     pub(crate) fn read_body(&mut self, mut guard: EntryMut<'_>, handler: &mut impl Handler) {
         let entry = &mut *guard;
         if matches!(&entry.state, State::Receiving(upload) if upload.is_whole) {
@@ -134,8 +135,8 @@ impl RequestReader {
     }
 }
 
-/// Goes on with a request whose head is whole: the server responds by itself, the request begins, or it waits for its
-/// turn. Gives the connection back if a part of the body has come already.
+/// Continues with a request whose head is complete: the server itself responds, the request begins, or the request
+/// waits for its turn. Returns the connection if a part of the body has already arrived.
 fn take_head<'a>(
     mut entry: EntryMut<'a>,
     head: &Head,
@@ -161,7 +162,7 @@ fn take_head<'a>(
         entry = lookup::respond(entry, &request, rest)?;
     }
     fairness::identify(&mut entry, &request);
-    // A body comes before the turn.
+    // The body is read before the request's turn.
     if request.has_body() {
         return begin_request(entry, head, bytes, handler);
     }
@@ -184,14 +185,14 @@ fn take_head<'a>(
     None
 }
 
-/// Why a body was not taken.
+/// The reason why a body was not accepted.
 enum BodyError {
     Refused(ParseError),
     Disk(io::Error),
 }
 
 impl Upload {
-    /// Takes bytes of the body; how many of them belong to it, once it is whole.
+    /// Adds bytes to the body. Returns the number of bytes that belong to the body, once the body is complete.
     fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, BodyError> {
         let mut at = 0;
         loop {
@@ -207,8 +208,8 @@ impl Upload {
     }
 }
 
-/// Goes on with a request whose head is whole: to its handler, or to its body first. Gives the connection back if a
-/// part of the body can be read now.
+/// Continues with a request whose head is complete: the handler gets the request, or the body is read first. Returns
+/// the connection if a part of the body can be read now.
 fn begin_request<'a>(
     mut guard: EntryMut<'a>,
     head: &Head,
@@ -250,7 +251,7 @@ fn begin_request<'a>(
     guard.has_work().then_some(guard)
 }
 
-/// Hands a request whose body is whole to its handler, or lets it wait for the response to another one.
+/// Hands a request whose body is complete to its handler, or lets the request wait for another request's response.
 fn depart(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
     if entry.store.cache.is_none() {
         return finish_upload(entry, handler);
@@ -258,7 +259,7 @@ fn depart(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
     let upload = entry.take_upload();
     let request = upload.head.request(&upload.head_bytes);
     if !entry.is_background() {
-        // Another request may have stored the response meanwhile. What a body belongs to is not answered so.
+        // Another request may have stored the response in the meantime. The cache does not answer requests with bodies.
         let Some(left) = lookup::respond(entry, &request, &[]) else { return };
         entry = left;
     }
@@ -270,7 +271,7 @@ fn depart(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
     }
 }
 
-/// Hands a request to its handler when its body is whole.
+/// Hands a request whose body is complete to its handler.
 fn finish_upload(mut entry: EntryMut<'_>, handler: &mut impl Handler) {
     let upload = entry.take_upload();
     let Upload { head, head_bytes, spool, .. } = *upload;

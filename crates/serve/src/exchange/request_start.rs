@@ -1,17 +1,17 @@
-//! When a proxy in front got a request, as it says.
+//! The time at which a proxy has received a request, as reported by the proxy.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use thruway_http1::Request;
 
-/// The time at which a proxy got the request: `X-Request-Start: t=1700000000.123`.
+/// The field in which a proxy reports the time: `X-Request-Start: t=1700000000.123`.
 const REQUEST_START: &[u8] = b"x-request-start";
 
-/// A start longer ago is no time of this request.
+/// The maximum age in microseconds of a start that can belong to the request.
 const AGE_US_MAX: u64 = 3_600_000_000;
 
-/// How long ago a proxy got `request`, in microseconds, if it says so. Of several starts the earliest counts that can
-/// be one of this request.
+/// Returns the age of `request` since a proxy received it, in microseconds, if the proxy has reported the time. Of
+/// several times, the earliest plausible one counts.
 pub(crate) fn age_us(request: &Request<'_>) -> Option<u64> {
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_micros();
     let now_us = u64::try_from(now_us).ok()?;
@@ -22,8 +22,8 @@ pub(crate) fn age_us(request: &Request<'_>) -> Option<u64> {
     ages.filter(|age_us| *age_us < AGE_US_MAX).max()
 }
 
-/// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,
-/// with `t=` or without.
+/// Parses the time in the forms that proxies write: seconds with a fraction, milliseconds or microseconds, with or
+/// without `t=`. Returns microseconds since 1970.
 fn start_us(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let text = text.strip_prefix("t=").unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Responses: whole ones, and those whose body is written piece by piece.
+//! Responses: complete ones, and those whose body is written piece by piece.
 
 use std::borrow::Cow;
 use std::io;
@@ -26,40 +26,41 @@ use crate::store::entry_mut::EntryMut;
 /// A response that is ready to be sent.
 #[derive(Debug)]
 pub struct Response<'a> {
-    /// The head, as a [`ResponseHead`] has written it.
+    /// The head, as written by a [`ResponseHead`].
     pub head: &'a [u8],
-    /// The framing and length of the body, as the head announces them.
+    /// The framing and length of the body, as announced by the head.
     pub plan: BodyPlan,
-    /// The body, as long as the plan says; it is not sent where there must not be one.
+    /// The body, whose length must match the plan. The body is not sent if the response must not have one.
     pub payload: Payload<'a>,
 }
 
 /// The event for which a thread waits at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Something to read.
+    /// The socket is readable.
     In,
-    /// Room to write.
+    /// The socket is writable.
     Out,
 }
 
 /// The result of writing a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WriteOutcome {
-    /// It is sent, or waits behind so many bytes: wait with the next piece while they are too many.
+    /// The piece is sent or kept, and this number of bytes waits for the client. The writer waits before the next piece
+    /// if the number is too large.
     Backlog(u64),
-    /// It is beyond the length that the head has announced: the connection is reset.
+    /// The piece exceeds the length that the head has announced, and the connection is reset.
     Excess,
-    /// The client is gone, or the request is over: further pieces have no reader.
+    /// The client is gone, or the request is over: nothing would read further pieces.
     Gone,
 }
 
-/// Writes the response to one request. Once the request is over, nothing is written.
+/// Writes the response to a single request. Once the request is over, nothing is written.
 #[derive(Debug)]
 pub struct ResponseWriter<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) ticket: Ticket,
-    /// A short whole response of HTTP/2 may wait for others of its connection.
+    /// Whether a short complete response of HTTP/2 may wait for other responses of its connection.
     corks: bool,
 }
 
@@ -68,20 +69,20 @@ impl<'a> ResponseWriter<'a> {
         Self { store, ticket, corks: false }
     }
 
-    /// Lets a short whole response of HTTP/2 leave with others of its connection that are still to come. It waits for
-    /// half a millisecond, or until the engine is about to wait. For a caller that polls soon.
+    /// Lets a short complete response of HTTP/2 leave together with later responses of its connection. The response
+    /// waits for half a millisecond, or until the engine is about to wait. Meant for a caller that polls soon.
     #[must_use]
     pub fn corked(self) -> Self {
         Self { corks: true, ..self }
     }
 
-    /// The date for the response.
+    /// Returns the date for the response.
     pub fn date(&mut self) -> [u8; DATE_BYTES] {
         self.store.clock.date()
     }
 
-    /// The connection's socket, to wait until it takes bytes. A response of HTTP/2 waits for what the client says of
-    /// its windows: until there is something to read.
+    /// Returns the connection's socket, and the event after which the client may take more bytes. A response of HTTP/2
+    /// can also wait for window updates from the client, and then until the socket is readable.
     #[must_use]
     pub fn socket(self) -> Option<(BorrowedFd<'a>, Direction)> {
         let store: &'a Store = self.store;
@@ -101,7 +102,7 @@ impl<'a> ResponseWriter<'a> {
         self.store.find_request(self.ticket).is_none()
     }
 
-    /// Whether the connection wants a turn, such as for its next request: that may be so after the response, too.
+    /// Whether the connection needs a turn, for example for its next request. May be true even after the response.
     #[must_use]
     pub fn has_work(&mut self) -> bool {
         let has_news = std::mem::take(&mut self.store.has_news);
@@ -109,7 +110,7 @@ impl<'a> ResponseWriter<'a> {
         has_news || connection.is_some_and(Entry::has_work)
     }
 
-    /// Sends a whole response. If the client is gone, so is the response.
+    /// Sends a complete response. Does nothing if the client is gone.
     pub fn respond(&mut self, response: Response<'_>) {
         if !response.plan.framing.decodes() {
             return match self.store.cache {
@@ -130,7 +131,7 @@ impl<'a> ResponseWriter<'a> {
         self.finish();
     }
 
-    /// Sends an interim response, such as 103 (Early Hints), while nothing of the response itself is sent.
+    /// Sends an interim response, such as 103 (Early Hints), unless the response itself has begun.
     pub fn inform(&mut self, head: &[u8]) {
         let Some(mut entry) = self.store.find_request(self.ticket) else { return };
         if entry.carrier.stream().is_some() {
@@ -159,13 +160,12 @@ impl<'a> ResponseWriter<'a> {
         self.store.scratch = out;
     }
 
-    /// The same for a request that was not understood; the connection ends with it.
+    /// Sends a short response of plain text to a malformed request, and closes the connection.
     pub(crate) fn respond_broken(&mut self, status: u16, text: &str) {
         self.respond_text(ResponseConstraints::broken(), status, text);
     }
 
-    /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
-    /// [`flush`](Self::flush).
+    /// Starts a response whose body comes in pieces. The head waits for the first piece, or for [`flush`](Self::flush).
     pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> WriteOutcome {
         if self.store.cache.is_none() {
             return self.begin_body(head, plan);
@@ -203,8 +203,8 @@ impl<'a> ResponseWriter<'a> {
         WriteOutcome::Backlog(entry.backlog_bytes())
     }
 
-    /// Sends a piece of the body, or keeps what the client does not take now. A piece that is longer than what is left
-    /// of the announced length resets the connection.
+    /// Sends a piece of the body, and keeps the bytes that the client does not take now. A piece beyond the announced
+    /// length resets the connection.
     pub fn write(&mut self, piece: &[u8]) -> WriteOutcome {
         let Some(mut entry) = self.store.find_request(self.ticket) else {
             return WriteOutcome::Gone;
@@ -221,7 +221,7 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Sends what waits, as far as the client takes it.
+    /// Sends the waiting bytes, as far as the client takes them.
     pub fn flush(&mut self) -> WriteOutcome {
         match self.store.find_request(self.ticket) {
             Some(entry) => backlog(flush_waiting(entry)),
@@ -229,8 +229,8 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Ends a body that came in pieces; how many bytes are missing. A body that is shorter than announced resets the
-    /// connection.
+    /// Ends a body that came in pieces. Returns the number of missing bytes. A body that is shorter than announced
+    /// resets the connection.
     pub fn finish(&mut self) -> u64 {
         let Some(mut guard) = self.store.find_request(self.ticket) else { return 0 };
         let entry = &mut *guard;
@@ -257,15 +257,15 @@ impl<'a> ResponseWriter<'a> {
         0
     }
 
-    /// Ends the connection in the middle of a response, so that the client cannot take it for whole.
+    /// Ends the connection in the middle of a response, so that the client cannot mistake the response for complete.
     pub fn abort(&mut self) {
         if let Some(entry) = self.store.find_request(self.ticket) {
             entry.reset();
         }
     }
 
-    /// Takes the connection out of the engine, with the bytes that were read and not understood. None if the client is
-    /// gone or has not yet taken what was written.
+    /// Takes the connection out of the engine, with the bytes that were read but not parsed. Returns none if the client
+    /// is gone or has not yet taken all written bytes.
     pub fn detach(&mut self) -> Option<(OwnedFd, Vec<u8>)> {
         let mut entry = self.store.find_request(self.ticket)?;
         if entry.output.is_some() || entry.carrier.stream().is_some() {
@@ -286,14 +286,14 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Returns how many bytes of a response may wait before the writer has to wait.
+    /// Returns the number of a response's bytes that may wait before the writer has to wait.
     #[must_use]
     pub fn backlog_bytes_max(&self) -> u64 {
         let settings = &self.store.settings;
         settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
     }
 
-    /// Sends a whole response after the cache has seen it, or a stored one in its place.
+    /// Sends a complete response after the cache has processed it, or a stored response in its place.
     fn pass_by_cache(&mut self, response: Response<'_>) {
         let Response { head, plan, ref payload } = response;
         match capture::whole(self.store, self.ticket, (head, plan), payload) {
@@ -313,7 +313,7 @@ impl<'a> ResponseWriter<'a> {
         self.store.scratch.clear();
     }
 
-    /// Sends a whole response, or its first quantum.
+    /// Sends a complete response, or its first quantum.
     fn send(&mut self, response: Response<'_>) {
         let turn_bytes = match &response.payload {
             Payload::File { .. } | Payload::Parts(_) => self.store.turn_bytes(),
@@ -323,7 +323,7 @@ impl<'a> ResponseWriter<'a> {
         if !matches!(guard.state, State::Handling) {
             return;
         }
-        // Before it is sent: what a client has seen is counted.
+        // The request is counted before the response is sent, so that each response a client has seen is counted.
         counting::note_status(&mut guard, response.head);
         counting::end(&mut guard);
         let is_last = guard.closes_after_response();
@@ -343,8 +343,8 @@ impl<'a> ResponseWriter<'a> {
     }
 }
 
-/// Adds the field for browsers that are to use nothing but TLS, if the listener has one, and the head none of its own.
-/// A short body may follow the head.
+/// Adds the listener's `Strict-Transport-Security` field to a head, unless the head has the field already. A short body
+/// may follow the head.
 fn secured<'h>(store: &Store, listener: u16, head: &'h [u8]) -> Cow<'h, [u8]> {
     const NAME: &[u8] = b"strict-transport-security:";
     let line = store.hsts.get(usize::from(listener)).and_then(Option::as_ref);
@@ -360,19 +360,19 @@ fn secured<'h>(store: &Store, listener: u16, head: &'h [u8]) -> Cow<'h, [u8]> {
     Cow::Owned([status, line, rest].concat())
 }
 
-/// The backlog of the response, if the connection is still open.
+/// Returns the backlog of the response, if the connection is still open.
 fn backlog(entry: Option<EntryMut<'_>>) -> WriteOutcome {
     entry.map_or(WriteOutcome::Gone, |entry| WriteOutcome::Backlog(entry.backlog_bytes()))
 }
 
-/// Ends the connection for a body that does not consist of chunks, or lacks the last one, though its head says so.
+/// Resets the connection of a body that is announced as chunked, but is not in chunks or lacks the last chunk.
 fn abort_unchunked(entry: EntryMut<'_>) {
     let why = "it is not in chunks, as its transfer-encoding says";
     entry.store.warn("send a body", io::Error::other(why));
     entry.reset();
 }
 
-/// Sends what waits.
+/// Sends the waiting bytes.
 fn flush_waiting(mut entry: EntryMut<'_>) -> Option<EntryMut<'_>> {
     if output::parent_of(&entry).is_some() {
         output::flush(entry.reborrow());
@@ -383,7 +383,7 @@ fn flush_waiting(mut entry: EntryMut<'_>) -> Option<EntryMut<'_>> {
     Some(entry)
 }
 
-/// Goes on after a delivery.
+/// Continues after a delivery.
 fn go_on<'a>(
     mut entry: EntryMut<'a>,
     flushed: Result<FlushOutcome, Errno>,
@@ -412,7 +412,7 @@ fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> WriteOutcome {
     }
     let entry = &mut *guard;
     let State::Streaming(stream) = &mut entry.state else { return WriteOutcome::Gone };
-    // As much as the client takes, so that the backlog does not grow before a fast client.
+    // The limit includes the whole piece, so that no backlog grows before a fast client.
     let most = piece.len() + QUANTUM_BYTES;
     let flushed = if stream.framing.makes_chunks() {
         let mut start = Vec::with_capacity(20);
@@ -425,7 +425,7 @@ fn write_plain(mut guard: EntryMut<'_>, piece: &[u8]) -> WriteOutcome {
 }
 
 impl Stream {
-    /// Counts a piece; false if it is longer than what is left of the announced length.
+    /// Counts a piece; false if the piece exceeds the rest of the announced length.
     fn takes(&mut self, piece: &[u8]) -> bool {
         let ResponseFraming::Length(_) = self.framing else { return true };
         let left = self.left.checked_sub(piece.len() as u64);
@@ -434,7 +434,7 @@ impl Stream {
     }
 }
 
-/// A short response of plain text, head and body, at the end of `out`; its plan, and where the head ends.
+/// Appends a short response of plain text to `out`. Returns the response's plan, and the end of its head.
 fn text_response(
     out: &mut Vec<u8>,
     constraints: ResponseConstraints,
@@ -444,7 +444,7 @@ fn text_response(
 ) -> (BodyPlan, usize) {
     let body = format!("{status} {}: {text}\n", reason(status));
     let mut head = ResponseHead::new(out, status);
-    // Both are constants without control characters.
+    // Both fields are constants without control characters.
     let _ = head.field(b"content-type", b"text/plain; charset=utf-8");
     if status == 405 {
         let _ = head.field(b"allow", b"GET, HEAD, OPTIONS");

@@ -1,5 +1,5 @@
-//! Responses on a listener of plain HTTP whose site has its certificates from an ACME agent: answers to challenges, and
-//! redirections to HTTPS.
+//! Responses on a plain HTTP listener whose site gets its certificates from an ACME agent: answers to challenges, and
+//! redirects to HTTPS.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,19 +12,19 @@ use crate::exchange::own_response;
 use crate::listen::secure_site::SecureSite;
 use crate::store::entry_mut::EntryMut;
 
-/// The path of the answers to the challenge HTTP-01 (RFC 8555, 8.3).
+/// The path of the answers to HTTP-01 challenges (RFC 8555, section 8.3).
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
-/// The largest answer to a challenge in bytes: a token and the hash of a key.
+/// The maximum size of an answer to a challenge in bytes: a token and the hash of a key.
 const ANSWER_BYTES_MAX: u64 = 1024;
 
-/// The port that a URL of HTTPS does not name.
+/// The default port of HTTPS, which URLs omit.
 const HTTPS_PORT: u16 = 443;
 
-/// How soon a client should try again while the first certificate is being obtained, in seconds.
+/// The time in seconds after which a client should retry while the first certificate is being obtained.
 const RETRY_S: &str = "10";
 
-/// A response of the server's own.
+/// A response of the server itself.
 pub(crate) struct SiteResponse {
     status: u16,
     fields: Vec<(&'static [u8], Vec<u8>)>,
@@ -43,7 +43,7 @@ impl SiteResponse {
     }
 }
 
-/// The response of the server itself to a request, if the request is not for the application.
+/// Returns the server's own response to a request, if the request is not for the application.
 #[inline]
 pub(crate) fn response_to(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Option<SiteResponse> {
     let site = Arc::clone(entry.store.sites.get(usize::from(entry.listener))?.as_ref()?);
@@ -62,11 +62,11 @@ fn response_of(
         return Some(found.with(b"Content-Type", &b"application/octet-stream"[..]));
     }
     let port = site.https_port?;
-    // This listener has no TLS, so a proxy must have said so.
+    // The listener has no TLS, so a proxy must have reported HTTPS.
     if is_https(entry, request) {
         return None;
     }
-    // A host that is none of the site's is no place to send clients to.
+    // An unknown host never becomes the target of a redirect.
     let named = request.host().map(name_in).unwrap_or_default();
     let name = site.names.iter().find(|name| named.eq_ignore_ascii_case(name.as_bytes()));
     let name = name.or(site.names.first())?;
@@ -83,14 +83,14 @@ fn response_of(
     Some(SiteResponse::text(status, "this site is served by HTTPS").with(b"Location", location))
 }
 
-/// Sends such a response; `rest` is what came behind the request.
+/// Sends the server's own response; `rest` is the input behind the request.
 pub(crate) fn respond(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8], own: &SiteResponse) {
     let begun = own_response::begin(entry, request, rest);
     let fields = own.fields.iter().map(|(name, value)| (*name, value.as_slice()));
     own_response::send(begun, own.status, fields, &own.body);
 }
 
-/// The answer to a challenge, if the agent has written one.
+/// Returns the answer to a challenge, if the agent has written an answer.
 fn answer(site: &Arc<SecureSite>, token: &[u8]) -> Option<Vec<u8>> {
     let file = File::open(site.folder.http_answer(token)?).ok()?;
     let mut answer = Vec::new();
@@ -98,14 +98,14 @@ fn answer(site: &Arc<SecureSite>, token: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// The name in a `Host` field, without the port.
+/// Returns the name in a `Host` field, without the port.
 fn name_in(host: &[u8]) -> &[u8] {
     let end = host.iter().position(|byte| *byte == b':').unwrap_or(host.len());
     let name = &host[..end];
     name.strip_suffix(b".").unwrap_or(name)
 }
 
-/// The path and query of a target, which may be an absolute URL.
+/// Returns the path and query of a target, which may be an absolute URL.
 fn path_and_query(target: &[u8]) -> &[u8] {
     if target.starts_with(b"/") {
         return target;

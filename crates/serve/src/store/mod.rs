@@ -218,7 +218,8 @@ impl Store {
     }
 
     /// Begins the turn of the entry in `slot`. Returns the entry and the connection that the turn counts for; for a
-    /// stream, its parent connection. Returns none if the entry has no work any more.
+    /// stream, its parent connection. Returns none if the entry has no work any more, or if a suspended engine may not
+    /// begin its request.
     pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<(EntryId, EntryId)> {
         let id = self.slab.occupant(slot);
         let keeps_back = self.service == ServiceState::Suspended;

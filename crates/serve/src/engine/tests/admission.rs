@@ -1,4 +1,4 @@
-//! Which connections and requests are let in, and what is said to the others.
+//! Admission of connections and requests, and the responses to the rejected ones.
 
 use super::*;
 use crate::FairBy;
@@ -28,7 +28,7 @@ fn room_that_is_made_without_a_handler_is_for_a_connection_that_waits() {
     let _second = rig.connect();
     let mut events = Events::new();
     let wait = |rig: &Rig, events: &mut Events, ms| rig.engine.handle().waiter.wait(events, ms);
-    // It notices that it has no room.
+    // The engine notices that there is no room.
     wait(&rig, &mut events, Some(5_000));
     rig.engine.attend(&mut events);
     drop(first);
@@ -66,7 +66,7 @@ fn a_health_check_passes_requests_that_wait_for_a_handler() {
     assert!(attend(&mut rig, &mut checks).starts_with("HTTP/1.1 200"));
 }
 
-/// Has the engine go on without a handler until `client` gets a response.
+/// Runs the engine without a handler until `client` gets a response.
 fn attend(rig: &mut Rig, client: &mut TcpStream) -> String {
     client.set_nonblocking(true).unwrap();
     let (mut events, mut bytes) = (Events::new(), [0; 4096]);
@@ -205,7 +205,7 @@ fn the_longest_wait_is_late_first_whatever_client_has_the_next_turn() {
         }
     };
     (0..3).for_each(|number| ask(&mut rig, number, "busy"));
-    // One request has its turn, one waits for the client's next turn, and one is parked behind that.
+    // One request has its turn, the next waits for the client's next turn, and the last is parked behind the second.
     (0..3).for_each(|_| assert!(rig.engine.turn(&mut rig.handler)));
     assert_eq!(rig.handler.tickets.len(), 1);
     let late = |rig: &mut Rig| admission::oldest(&mut rig.engine.store).map(|wait| wait.slot);

@@ -1,7 +1,7 @@
-//! Random sequences of requests, responses, edits and purges through an engine with a cache, against a model of
-//! RFC 9111 that knows each response of the application and all that may be done with it.
+//! Runs random sequences of requests, responses, edits and purges through an engine with a cache. A model of RFC 9111
+//! checks each response: the model knows all responses of the application and their permitted uses.
 //!
-//! Time does not pass. A response is stale by its `Age`, which is far from every lifetime.
+//! Time does not pass. Only its `Age` makes a response stale, by a wide margin.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -16,19 +16,19 @@ const LANGUAGES: [&str; 2] = ["de", "en"];
 const CLIENTS: usize = 4;
 const STEPS: usize = 40;
 
-/// An age beyond each lifetime. A stale response may be used for much longer, where it may be used at all.
+/// An age beyond each lifetime. The permissions to use a stale response last much longer.
 const OLD_S: u32 = 1_000;
 
 /// The statements of a response about its storage.
 #[derive(Debug, Clone, Copy)]
 struct Policy {
     control: &'static str,
-    /// A cache may use it for a request without a cookie; for one with a cookie, too.
+    /// Whether a cache may use the response for a request without a cookie, and for a request with a cookie.
     is_shared: bool,
     is_public: bool,
-    /// It may be used unasked while it is young.
+    /// Whether a cache may use the response without validation while the response is young.
     is_fresh: bool,
-    /// It may be used while it is renewed, or after an error.
+    /// Whether a cache may use the stale response during a renewal, or after an error.
     while_renewed: bool,
     after_error: bool,
 }
@@ -70,11 +70,11 @@ const POLICIES: [Policy; 13] = [
     policy("", b""),
 ];
 
-/// A request as the application, or the model, sees it.
+/// A request as seen by the application or the model.
 #[derive(Debug, Clone)]
 struct ModelRequest {
     id: usize,
-    /// The step at which it was sent, or reached the application.
+    /// The step at which the request was sent, or reached the application.
     step: usize,
     method: &'static str,
     path: usize,
@@ -87,7 +87,7 @@ struct ModelRequest {
     floor: usize,
 }
 
-/// The answer of the application: a response, or a 304 for a stored one.
+/// A response of the application, or a 304 for a stored response.
 #[derive(Debug, Clone)]
 struct OriginResponse {
     asked: ModelRequest,
@@ -106,11 +106,11 @@ struct PendingRequest {
     asked: ModelRequest,
 }
 
-/// An application that answers when it is told to.
+/// An application that responds only when the simulation tells it to.
 struct Application {
     waiting: Vec<PendingRequest>,
     step: usize,
-    /// The requests that clients have sent, by their numbers.
+    /// The requests that clients have sent, by number.
     sent: Vec<ModelRequest>,
 }
 
@@ -125,7 +125,7 @@ impl Handler for Application {
         let asked = ModelRequest {
             step: self.step,
             if_none_match: field("if-none-match"),
-            // A background request may be a GET for a HEAD.
+            // For a HEAD request, the background request is a GET.
             method: if request.method() == b"GET" { "GET" } else { self.sent[id].method },
             ..self.sent[id].clone()
         };
@@ -134,7 +134,7 @@ impl Handler for Application {
     }
 }
 
-/// A client with a request that has no response yet.
+/// A client, and its request without a response.
 struct Client {
     stream: UnixStream,
     pending: Option<usize>,
@@ -148,18 +148,18 @@ struct Simulation {
     clients: Vec<Client>,
     random: Random,
     versions: [usize; PATHS.len()],
-    /// The version of each page at its last invalidation, and the step of that.
+    /// The version of each page at its last invalidation, and the step of the invalidation.
     floors: [usize; PATHS.len()],
     invalidated: [usize; PATHS.len()],
     made: Vec<OriginResponse>,
-    /// The requests whose applications have failed, by their numbers.
+    /// The requests for which the application has failed, by number.
     failed: HashMap<usize, u16>,
     hits: usize,
 }
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        // A port of TCP stays taken for a minute after each connection, which 100,000 sequences would not bear.
+        // A TCP port stays in use for a minute after each connection, which is too long for 100,000 sequences.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = Listener::new(&Address::Unix { path: path.clone() }.into()).unwrap();
@@ -205,7 +205,7 @@ impl Simulation {
                 return;
             }
             self.application.step += 1;
-            // Requests that wait for each other look every few milliseconds.
+            // Requests that wait for each other check every few milliseconds.
             let wait_ms = u64::from(self.application.waiting.is_empty());
             self.answer_one();
             self.settle(wait_ms);
@@ -213,12 +213,12 @@ impl Simulation {
         panic!("a client never gets its response");
     }
 
-    /// One time of `denominator`.
+    /// Returns true with a probability of one in `denominator`.
     fn happens(&mut self, denominator: usize) -> bool {
         self.random.below(denominator) == 0
     }
 
-    /// Pages at odd places differ by language.
+    /// Whether a page differs by language, as every second page does.
     fn varies(path: usize) -> bool {
         path % 2 == 1
     }
@@ -275,7 +275,7 @@ impl Simulation {
         self.application.sent.push(asked);
     }
 
-    /// Lets the application answer one of its requests.
+    /// Lets the application respond to one of its requests.
     fn answer_one(&mut self) {
         if self.application.waiting.is_empty() {
             return;
@@ -298,7 +298,7 @@ impl Simulation {
         if status == 500 {
             self.failed.insert(asked.id, status);
         }
-        // The last policy says nothing. In a 304, that would leave the stored response as it was.
+        // The last policy is empty. A 304 with an empty policy would leave the stored response unchanged.
         let policies = POLICIES.len() - usize::from(status == 304);
         let policy = POLICIES[self.random.below(policies)];
         let age_s = if self.happens(4) { OLD_S } else { 0 };
@@ -334,7 +334,7 @@ impl Simulation {
         let mut field = |name: &str, value: &str| {
             fields.field(name.as_bytes(), value.as_bytes()).unwrap();
         };
-        // A stored response keeps its own number, and gets that of the 304.
+        // A stored response keeps its own number, and takes the number of the 304 that validates it.
         field(if said.status == 304 { "x-valid" } else { "x-made" }, &number.to_string());
         if !said.policy.control.is_empty() {
             field("cache-control", said.policy.control);
@@ -380,7 +380,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the engine work, and reads what has come.
+    /// Lets the engine work, and reads the clients' responses.
     fn settle(&mut self, wait_ms: u64) {
         for _ in 0..3 {
             self.engine.poll(&mut self.events, Some(wait_ms));
@@ -404,7 +404,7 @@ impl Simulation {
         }
     }
 
-    /// Checks that the model allows a response.
+    /// Checks that the model permits a response.
     fn check(&mut self, asked: &ModelRequest, got: &ClientResponse) {
         let number = |name: &str| got.field(name).map(|text| text.parse::<usize>().unwrap());
         let wrong = |why: &str| -> ! { panic!("{why}: {asked:?}\n{got:?}") };
@@ -421,7 +421,7 @@ impl Simulation {
             return;
         }
         let Some(made) = number("x-made").map(|number| &self.made[number]) else {
-            // The application has said that the client has the page, and the client has another one.
+            // The application has confirmed the client's page, but the client has another page.
             wrong("it is no response of the application");
         };
         let is_bodiless = asked.method == "HEAD";
@@ -435,7 +435,7 @@ impl Simulation {
             return;
         }
         self.hits += 1;
-        // The last word about a stored response is that of the 304 that has validated it.
+        // If a 304 has validated the stored response, the statements of the 304 replace those of the response.
         let said = number("x-valid").map_or(made, |number| &self.made[number]);
         if asked.method == "POST" || made.asked.method != "GET" || asked.has_authorization {
             wrong("a cache may not answer it");
@@ -473,7 +473,7 @@ impl Simulation {
         }
     }
 
-    /// The step of the page's last invalidation that precedes a request.
+    /// Returns the step of the page's last invalidation before a request.
     fn invalidated_before(&self, asked: &ModelRequest) -> usize {
         let step = self.invalidated[asked.path];
         if step <= asked.step { step } else { 0 }
@@ -489,7 +489,7 @@ impl SimulationRules {
     }
 }
 
-/// A response as a client gets it.
+/// A response as received by a client.
 #[derive(Debug)]
 struct ClientResponse {
     status: u16,
@@ -498,7 +498,7 @@ struct ClientResponse {
 }
 
 impl ClientResponse {
-    /// Takes a whole response out of what has come.
+    /// Takes a complete response out of the received bytes.
     fn take(got: &mut Vec<u8>, is_head: bool) -> Option<Self> {
         let end = got.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
         let head = String::from_utf8(got[..end].to_vec()).unwrap();
@@ -519,7 +519,7 @@ impl ClientResponse {
     }
 }
 
-/// Runs sequences with these seeds. Returns how many requests the cache has answered.
+/// Runs a sequence for each seed. Returns the number of requests that the cache has answered.
 fn run_all(seeds: impl Iterator<Item = u64>) -> usize {
     let mut hits = 0;
     for seed in seeds {
@@ -536,7 +536,7 @@ fn run_all(seeds: impl Iterator<Item = u64>) -> usize {
 
 #[test]
 fn no_sequence_of_responses_edits_and_purges_serves_a_stale_or_foreign_page() {
-    // Sequences wait for timers of the engine, so some run at a time.
+    // Sequences wait for the engine's timers, so several run in parallel.
     const THREADS: usize = 4;
     let cases = setting("THRUWAY_CASES", 200);
     let first = setting("THRUWAY_SEED", 1);

@@ -1,4 +1,4 @@
-//! A server that stops: what was asked is served, and what was not is told so.
+//! Tests of a stopping server, which serves the pending requests and rejects the others.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn draining_serves_what_was_asked_and_hangs_up() {
     busy.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 2);
     rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
-    // It has just come, and has a moment for its request.
+    // The new connection still has a moment for its first request.
     assert_eq!(rig.engine.connection_count(), 2);
     rig.run_until(|rig| rig.engine.connection_count() == 1);
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
@@ -23,7 +23,8 @@ fn draining_serves_what_was_asked_and_hangs_up() {
     drop(rig);
 }
 
-/// The leader may begin to wait just before the standby sees the last connection go: no event is left for it then.
+/// The leader may begin to wait just before the standby sees the last connection close. No event is left for the leader
+/// then.
 #[test]
 fn a_drain_that_ends_while_no_thread_can_serve_wakes_the_one_that_waits() {
     let mut rig = Rig::new(hello);
@@ -75,7 +76,7 @@ fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
     let mut events = Events::new();
     second.poll(&mut events, Some(10_000));
     assert!(second.warning().is_none());
-    // Nothing more comes of it.
+    // The closed listener causes no further events.
     assert!(!second.handle().waiter.wait(&mut events, Some(0)));
 }
 
@@ -86,7 +87,7 @@ fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
     called.write_all(GET).unwrap();
     half.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 4);
-    // More than one read takes, and it is never read.
+    // The request and these bytes are longer than one read, and the server never reads them.
     unread.write_all(GET).unwrap();
     unread.write_all(&[b'x'; 100_000]).unwrap();
     rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
@@ -101,7 +102,7 @@ fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
 }
 
-/// Two workers of a group; the first one alone has a listener.
+/// Returns two workers of a group. Only the first worker has a listener.
 fn pair() -> (Rig, Rig) {
     let group = crate::WorkerTable::new(2).unwrap();
     let mut first = Rig::new(hello);
@@ -142,7 +143,7 @@ fn a_worker_that_has_retired_takes_nothing_back_when_it_is_told_again() {
         assert!(first.receive(&mut client, 50).contains("hello"));
         first.engine.shut_down(ShutdownMode::HandOver);
         first.run_until(|rig| rig.engine.is_done());
-        // Its threads may have ended: nothing would serve what it took.
+        // The worker's threads may have ended, so nothing would serve a connection that the worker took.
         first.engine.shut_down(again);
         assert_eq!(first.engine.connection_count(), 0, "{again:?}");
         drop(first);
@@ -170,6 +171,6 @@ fn an_engine_alone_keeps_its_connections_for_the_next_program() {
     let file = inheritance::export(&mut rig.engine).unwrap();
     assert_eq!(rig.engine.connection_count(), 0);
     assert!(rustix::fs::fstat(&file).unwrap().st_size > 0);
-    // It is open for the program that follows.
+    // The socket is still open for the next program.
     assert_eq!(idle.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }

@@ -1,4 +1,4 @@
-//! Turns: of connections, of bodies and of clients.
+//! The turns of connections, of bodies and of clients.
 
 use super::*;
 use crate::{FairBy, WorkerTable};
@@ -8,7 +8,7 @@ fn all_clients_get_the_same_number_of_turns() {
     let mut rig = Rig::new(hello);
     let mut clients: Vec<_> = (0..5).map(|_| rig.connect()).collect();
     rig.run_until(|rig| rig.engine.connection_count() == 5);
-    // One sends a hundred requests at once, the others one each.
+    // The first client sends a hundred requests at once, the others send one request each.
     clients[0].write_all(&GET.repeat(100)).unwrap();
     clients[1..].iter_mut().for_each(|client| client.write_all(GET).unwrap());
     rig.run_until_waiting(5);
@@ -21,7 +21,7 @@ fn all_clients_get_the_same_number_of_turns() {
     }
 }
 
-/// Responds with a file of 32 quanta; on the path `/short` with a word.
+/// Responds with a file of 32 quanta; on the path `/short` with a single word.
 fn long(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     if request.path() == b"/short" {
         return exchange.respond_text(200, "short");
@@ -57,7 +57,7 @@ fn a_long_body_leaves_in_one_quantum_while_another_waits_for_something_short() {
 }
 
 thread_local! {
-    /// What `fair_by` calls the clients of requests, in the order of their turns.
+    /// The names of the served clients, from the field that `fair_by` selects, in the order of their turns.
     static SERVED: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
 }
 
@@ -74,8 +74,8 @@ fn fair_rig() -> Rig {
     Rig::with(note_client, Settings { fair_by, ..Settings::default() })
 }
 
-/// Has connections of these clients each send a request, with `text` after the fields; their responses, and the order
-/// of the turns.
+/// Sends one request for each name in `names`, each on its own connection, with `text` after the fields. Returns the
+/// connections and the order of the turns.
 fn serve_clients(rig: &mut Rig, names: &str, text: &str) -> (Vec<TcpStream>, String) {
     let mut clients: Vec<_> = names.chars().map(|_| rig.connect()).collect();
     for (client, name) in clients.iter_mut().zip(names.chars()) {
@@ -134,7 +134,7 @@ fn requests_of_clients_that_leave_hold_nothing_up() {
     }
 }
 
-/// The workers of one group, each with a listener.
+/// Returns the workers of one group, each with a listener.
 fn workers() -> [Rig; 2] {
     SERVED.with_borrow_mut(String::clear);
     let group = WorkerTable::new(2).unwrap();
@@ -147,7 +147,7 @@ fn workers() -> [Rig; 2] {
     })
 }
 
-/// A client whose request is ready in `rig`.
+/// Connects a client whose request waits for its turn in `rig`.
 fn asks(rig: &mut Rig, name: char) -> TcpStream {
     let mut client = rig.connect();
     write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-Client: {name}\r\n\r\n").unwrap();
@@ -170,7 +170,7 @@ fn a_request_on_its_way_from_another_worker_goes_before_a_younger_one() {
     let [mut giver, mut taker] = workers();
     let _older = asks(&mut giver, 'o');
     clock.advance_ms(1);
-    // So that it is not asked for.
+    // Hides the request, so that the taker does not ask for it.
     giver.engine.migration.as_ref().unwrap().worker.note_waiting(0, None);
     let _younger = asks(&mut taker, 'y');
     assert!(!taker.engine.ask_for_older(), "nothing is on its way");
@@ -192,10 +192,10 @@ fn what_was_asked_for_is_awaited_until_it_should_have_come() {
     taker.engine.store.clock.now_us = monotonic_us();
     let migration = taker.engine.migration.as_mut().unwrap();
     assert!(migration.ask(&taker.engine.store));
-    // Between the look at the asker and the message to it, nothing else tells that a message comes.
+    // Between taking the question and sending the message, only the announcement says that a message is coming.
     assert_eq!(giver.engine.migration.as_ref().unwrap().worker.take_asker(), Some(1));
     assert!(taker.engine.awaits_offer());
-    // It does not come. A worker that waits for events forgets it, too.
+    // The message does not arrive. A worker that waits for events forgets the announcement as well.
     assert_eq!(taker.engine.begin_wait(None), Some(1), "it looks again");
     clock.advance_ms(2);
     assert!(!taker.engine.awaits_offer());

@@ -1,8 +1,8 @@
-//! Connections of peers whose others have ended for what they sent.
+//! The connections of peers whose faults have ended earlier connections.
 
 use super::*;
 
-/// A rig whose local peer may begin a connection in so many milliseconds, and when that is.
+/// Returns a rig, and the time at which its local peer may begin a connection, which is `wait_ms` from now.
 fn rig_after_fault(wait_ms: u64) -> (Rig, u64) {
     let rig = Rig::new(hello);
     let store = &rig.engine.store;

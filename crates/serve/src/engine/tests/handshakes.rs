@@ -1,8 +1,8 @@
-//! Handshakes: their time and their number.
+//! The limits on the duration and the number of handshakes.
 
 use super::*;
 
-/// The header of a handshake's record, and nothing of what it announces.
+/// The header of a handshake record, without the announced content.
 const BEGUN: [u8; 5] = [0x16, 3, 1, 2, 0];
 
 #[test]
@@ -14,7 +14,7 @@ fn a_handshake_has_its_time_however_often_the_client_sends_a_byte() {
     clients[1].write_all(&BEGUN).unwrap();
     rig.run_until(|rig| rig.engine.connection_count() == 2);
     rig.run_until(|rig| {
-        // It fails when the server has closed.
+        // The write fails once the server has closed the connection.
         let _ = clients[1].write_all(&[0]);
         rig.engine.connection_count() == 0
     });

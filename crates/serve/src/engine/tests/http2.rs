@@ -1,4 +1,4 @@
-//! HTTP/2, spoken frame by frame.
+//! HTTP/2, tested frame by frame.
 
 use std::os::fd::AsFd;
 
@@ -7,7 +7,7 @@ use thruway_http2::PREFACE;
 
 mod attacks;
 
-/// The types of frames (RFC 9113, 6).
+/// The types of frames (RFC 9113, section 6).
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
@@ -21,11 +21,11 @@ const CONTINUATION: u8 = 9;
 pub(super) const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The codes of errors (RFC 9113, 7).
+/// The error codes (RFC 9113, section 7).
 const NO_ERROR: u32 = 0;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// The last field line of a head whose status is 200: it stands in HPACK's table.
+/// The first byte of a head whose status is 200: an index into HPACK's static table.
 pub(super) const STATUS_200: u8 = 0x88;
 
 /// A frame.
@@ -49,7 +49,7 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     Frame { kind, flags, stream, payload: payload.to_vec() }.to_bytes()
 }
 
-/// A field line without compression. Its parts are shorter than 127 bytes.
+/// Encodes a field line without compression. The name and the value must be shorter than 127 bytes.
 pub(super) fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).unwrap();
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
@@ -64,14 +64,14 @@ pub(super) fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head("GET", path))
 }
 
-/// Waits until the server's kernel has all that was written.
+/// Waits until the server's kernel has received everything that was written.
 pub(super) fn wait_until_delivered(socket: &TcpStream) {
     while thruway_sys::socket::queued_bytes(socket.as_fd()).unwrap() > 0 {
         std::thread::yield_now();
     }
 }
 
-/// A client that has sent its preface and these settings.
+/// A client that has sent its preface and its settings.
 pub(super) struct Client {
     socket: TcpStream,
     bytes: Vec<u8>,
@@ -90,12 +90,12 @@ impl Client {
         client
     }
 
-    /// The server may have ended the connection in the middle.
+    /// Sends bytes. Errors are ignored, because the server may have ended the connection in the middle.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         let _ = self.socket.write_all(bytes);
     }
 
-    /// Takes in what is there.
+    /// Reads the available bytes, and splits them into frames.
     pub(super) fn receive(&mut self) {
         self.socket.set_nonblocking(true).unwrap();
         let read = self.socket.read_to_end(&mut self.bytes);
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    /// The response's body, once it has ended.
+    /// Returns the response's body, once the stream has ended.
     fn body(&self, stream: u32) -> Option<String> {
         let mine = || self.frames.iter().filter(|frame| frame.stream == stream);
         mine().find(|frame| frame.flags & END_STREAM != 0 && frame.kind <= HEADERS)?;
@@ -124,7 +124,7 @@ impl Client {
         Some(String::from_utf8_lossy(&data.collect::<Vec<_>>().concat()).into_owned())
     }
 
-    /// The code of a frame that ends a stream or the connection.
+    /// Returns the code of the last frame of this kind, which ends a stream or the connection.
     pub(super) fn code(&self, kind: u8) -> Option<u32> {
         let found = self.frames.iter().rfind(|frame| frame.kind == kind)?;
         let from = if kind == GOAWAY { 4 } else { 0 };
@@ -133,7 +133,7 @@ impl Client {
 }
 
 impl Rig {
-    /// Runs until the client has received what it waits for.
+    /// Runs the engine until the client has received the expected frames.
     pub(super) fn run_client(
         &mut self,
         client: &mut Client,
@@ -146,7 +146,7 @@ impl Rig {
     }
 }
 
-/// Says what it was asked.
+/// Responds with a description of the request.
 fn mirror(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = request.fields().map(|(name, value)| format!("{}={}", text(name), text(value)));
@@ -302,7 +302,7 @@ fn a_large_response_follows_the_clients_windows() {
     rig.run_client(&mut client, |client| client.body(1).is_some());
 }
 
-/// Responds with so many bytes, and lets the response wait for others.
+/// Responds with the given number of bytes, and lets the response wait for others.
 fn respond_corked(rig: &mut Rig, ticket: Ticket, bytes: usize) {
     let (head, plan) = head_of(Some(bytes as u64));
     let body = vec![b'x'; bytes];
@@ -423,7 +423,7 @@ fn a_request_that_is_reset_is_not_served() {
 
 #[test]
 fn a_connection_with_many_streams_hides_no_other_client() {
-    // A client that had no turn for half a second would count as idle.
+    // A client without a turn for half a second would count as idle.
     let clock = StoppedClock::new();
     let mut rig = Rig::new(hello);
     let mut events = Events::new();
@@ -437,7 +437,7 @@ fn a_connection_with_many_streams_hides_no_other_client() {
     client.send(&requests.concat());
     wait_until_delivered(&client.socket);
     rig.engine.poll(&mut events, Some(1000));
-    // The client's frames are read, and the first stream is served.
+    // The first turn reads the client's frames, and the second turn serves the first stream.
     (0..2).for_each(|_| assert!(rig.engine.turn(&mut rig.handler)));
     clock.advance_ms(1);
     other.write_all(GET).unwrap();
@@ -460,7 +460,7 @@ fn streams_of_a_connection_take_turns_with_other_connections() {
     rig.handler.tickets.clear();
     let mut other = rig.connect();
     rig.run_until(|rig| rig.engine.connection_count() == 2);
-    // All ask at once: of the connection with many streams one goes first, and the other connection is the next.
+    // All requests arrive at once. The connection with many streams goes first, the other connection is next.
     let requests: Vec<_> = (10..20).map(|number| get(2 * number + 1, "/")).collect();
     client.send(&requests.concat());
     other.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -477,7 +477,7 @@ fn streams_of_a_connection_take_turns_with_other_connections() {
     assert!(is_other(&rig).unwrap() <= 2, "{:?}", is_other(&rig));
 }
 
-/// A close at once would reset the connection, and take back what the client was told.
+/// An immediate close would reset the connection, and discard the frames that were sent to the client.
 #[test]
 fn what_a_client_sends_behind_its_goodbye_resets_nothing() {
     let mut rig = Rig::new(hello);

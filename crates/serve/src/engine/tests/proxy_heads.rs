@@ -10,10 +10,10 @@ const LINE: &[u8] = b"PROXY TCP4 192.0.2.7 10.0.0.1 4711 443\r\n";
 const BINARY: &[u8] =
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\x0a\0\0\x01\x12\x67\x01\xbb";
 
-/// The type of a record that belongs to a handshake.
+/// The type of a handshake record.
 const HANDSHAKE: u8 = 0x16;
 
-/// An engine that speaks TLS behind proxies of this version.
+/// Creates an engine that speaks TLS behind proxies that send heads of this version.
 fn rig(version: ProxyVersion, handshake_ms: u64) -> Rig {
     let client_source = ClientSource::Proxy(version);
     let mut settings = Settings { client_source, ..Settings::default() };
@@ -21,7 +21,7 @@ fn rig(version: ProxyVersion, handshake_ms: u64) -> Rig {
     Rig::with_tls(hello, settings)
 }
 
-/// The first bytes of a client that speaks TLS.
+/// Returns the first bytes that a TLS client sends.
 fn client_hello() -> Vec<u8> {
     let any = ClientOptions { trust: Trust::Anyone, certificate: None };
     let mut session = ClientContext::new("localhost", b"http/1.1", &any).unwrap().begin().unwrap();
@@ -30,13 +30,13 @@ fn client_hello() -> Vec<u8> {
     bytes
 }
 
-/// The only client's address, as far as the engine knows it.
+/// Returns the address of the only client, as known to the engine.
 fn peer(rig: &Rig) -> Option<Peer> {
     let slab = &rig.engine.store.slab;
     slab.ids().find_map(|id| Some(slab.get(id)?.peer))
 }
 
-/// The server goes on with the handshake, and knows the client that the head has named.
+/// Checks that the server continues the handshake, and that it knows the client that the head has named.
 fn shakes_hands(rig: &mut Rig, client: &mut TcpStream) {
     let got = {
         client.set_nonblocking(true).unwrap();
@@ -56,7 +56,7 @@ fn a_head_before_a_handshake_names_the_client() {
         whole.write_all(&[head, &client_hello()].concat()).unwrap();
         shakes_hands(&mut rig, &mut whole);
         rig.engine.shut_down(ShutdownMode::Abort);
-        // A byte at a time.
+        // The same bytes arrive one at a time.
         let mut slow = rig.connect();
         for byte in [head, &client_hello()].concat() {
             slow.write_all(&[byte]).unwrap();

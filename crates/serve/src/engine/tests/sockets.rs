@@ -4,7 +4,7 @@ use super::*;
 use crate::{SocketEvent, UpgradeTo};
 use thruway_websocket::{CloseCode, Message};
 
-/// Upgrades every request, and keeps what it is told.
+/// Upgrades every request, and records the events.
 #[derive(Default)]
 struct Sockets {
     told: Vec<(Ticket, SocketEvent)>,
@@ -24,7 +24,7 @@ impl Handler for Sockets {
 
 const HEAD: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
 
-/// A client's frame, whose mask is zero.
+/// Encodes a client's frame with a mask of zeros.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let length = 0x80 | u8::try_from(payload.len()).unwrap();
     [&[first, length, 0, 0, 0, 0], payload].concat()
@@ -71,13 +71,13 @@ impl SocketRig {
         }
     }
 
-    /// The next event of the only client.
+    /// Returns the next event of the only client.
     fn event(&mut self) -> SocketEvent {
         self.run_until(|all| !all.sockets.told.is_empty());
         self.sockets.told.remove(0).1
     }
 
-    /// The same, and it is done with at once.
+    /// Returns the next event of the only client, and reports the event as done.
     fn event_done(&mut self) -> SocketEvent {
         let event = self.event();
         self.rig.engine.socket(self.tickets[0]).done();
@@ -207,14 +207,14 @@ fn idle_sockets_wake_nothing_but_for_their_pings() {
     assert!((30_000..=61_000).contains(&wait_ms), "it would wait for {wait_ms} ms");
 }
 
-/// A head that opens a WebSocket as a stream (RFC 8441).
+/// Returns a head that opens a WebSocket on a stream (RFC 8441).
 fn extended_connect(stream: u32) -> Vec<u8> {
     let lines = [(":protocol", "websocket"), ("sec-websocket-version", "13")];
     let lines = lines.map(|(name, value)| http2::field(name, value)).concat();
     http2::frame(http2::HEADERS, 4, stream, &[http2::head("CONNECT", "/room"), lines].concat())
 }
 
-/// Bytes of a stream so far, and whether it has ended.
+/// Returns the bytes received on a stream so far, and whether the stream has ended.
 fn bytes_of(client: &http2::Client, stream: u32) -> (Vec<u8>, bool) {
     let data = |frame: &&http2::Frame| frame.kind == http2::DATA && frame.stream == stream;
     let frames: Vec<_> = client.frames.iter().filter(data).collect();
@@ -309,7 +309,7 @@ fn a_stream_becomes_a_socket_only_where_that_is_wanted() {
     assert_eq!(refused.count, 1, "a GET opens no WebSocket");
 }
 
-/// Tries to make a WebSocket of every request, which is refused.
+/// Tries to upgrade every request to a WebSocket, and counts the refusals.
 #[derive(Default)]
 struct RefusingHandler {
     count: usize,

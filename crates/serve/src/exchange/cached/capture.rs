@@ -1,4 +1,4 @@
-//! A response of a handler on its way to its client: it is stored, or a stored one takes its place.
+//! Processes a handler's response on its way to the client: the response is stored, or a stored response replaces it.
 
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,14 +21,14 @@ use crate::store::entry_mut::EntryMut;
 /// The end of a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// The parts of a response that the cache looks at.
+/// The parts of a response that concern the cache.
 struct ResponseParts<'a> {
     status: u16,
-    /// The head with its last empty line.
+    /// The head, including its final empty line.
     head: &'a [u8],
     /// The field lines.
     lines: &'a [u8],
-    /// The part of the body that stands behind the head.
+    /// The part of the body that follows the head.
     rest: &'a [u8],
 }
 
@@ -43,18 +43,18 @@ impl<'a> ResponseParts<'a> {
     }
 }
 
-/// The form in which a response goes to its client.
+/// The form in which a response is sent to its client.
 #[derive(Debug)]
 pub(crate) enum Passage {
-    /// It is sent as it is.
+    /// The response is sent unchanged.
     AsItIs,
-    /// It is sent with this head.
+    /// The response is sent with this head.
     WithHead(Vec<u8>),
     /// A stored response is sent in its place.
     Replaced(StoredResponse, Reply),
 }
 
-/// Notes a whole response of a handler, which is about to be sent.
+/// Processes a handler's complete response, which is about to be sent.
 pub(crate) fn whole(
     store: &mut Store,
     ticket: Ticket,
@@ -70,11 +70,11 @@ pub(crate) fn whole(
     if !is_stored {
         note_unshared(store, &fill, seen.status);
     }
-    // With the end of the role, those that wait go on: the page is stored by now.
+    // Requests that wait for this response continue once `fill` is dropped. The response is stored by then.
     Passage::WithHead([&labelled(&seen, &fill, is_stored), seen.rest].concat())
 }
 
-/// Notes the head of a response whose body comes in pieces.
+/// Processes the head of a response whose body comes in pieces.
 pub(crate) fn begin(store: &mut Store, ticket: Ticket, head: &[u8], plan: BodyPlan) -> Passage {
     let seen = ResponseParts::of(head);
     let mut fill = match take_fill(store, ticket, &seen) {
@@ -96,7 +96,7 @@ pub(crate) fn begin(store: &mut Store, ticket: Ticket, head: &[u8], plan: BodyPl
     Passage::WithHead(new_head)
 }
 
-/// Notes a piece of a body that is sent.
+/// Records a piece of a body that is sent.
 pub(crate) fn note_piece(entry: &mut EntryMut<'_>, piece: &[u8]) {
     let Some(CacheRole::Fill(mut fill)) = entry.cache_role.take() else { return };
     let Some(cache) = &entry.store.cache else { return };
@@ -108,7 +108,7 @@ pub(crate) fn note_piece(entry: &mut EntryMut<'_>, piece: &[u8]) {
     entry.cache_role = Some(CacheRole::Fill(fill));
 }
 
-/// Stores a response whose body has come in pieces, and was sent completely.
+/// Stores a response whose body came in pieces and is complete.
 pub(crate) fn finish(entry: &mut EntryMut<'_>) {
     let Some(CacheRole::Fill(fill)) = entry.cache_role.take() else { return };
     if let (Some(cache), Some(gathered)) = (&entry.store.cache, &fill.gathered) {
@@ -116,10 +116,10 @@ pub(crate) fn finish(entry: &mut EntryMut<'_>) {
     }
 }
 
-/// Takes out the role of a request that is still with its handler, and whose response may be stored.
+/// Takes out the role of a request that is still with its handler, if the response may be stored.
 ///
 /// # Errors
-/// The form in which any other response goes to its client.
+/// The form in which any other response is sent to its client.
 fn take_fill(
     store: &mut Store,
     ticket: Ticket,
@@ -140,7 +140,8 @@ fn take_fill(
     }
 }
 
-/// A request may have changed the page: removes what is stored of it, and of the pages that the response names.
+/// Handles a request that may have changed the page: the stored responses for this page and for the pages that the
+/// response names are removed.
 fn invalidate(store: &Store, key: &Key, seen: &ResponseParts<'_>) {
     let Some(cache) = store.cache.as_ref().filter(|_| (200..400).contains(&seen.status)) else {
         return;
@@ -156,7 +157,7 @@ fn invalidate(store: &Store, key: &Key, seen: &ResponseParts<'_>) {
     }
 }
 
-/// The stored response that is sent in the place of a 304, which is about that one, or of an error.
+/// Returns the stored response that is sent in place of an error, or of a 304 that validates it.
 fn replacement(
     store: &mut Store,
     fill: &mut Fill,
@@ -180,12 +181,13 @@ fn replacement(
     Some((found, reply))
 }
 
-/// The stored response with the fields of a 304. It is stored anew, or removed if it may not be stored any more.
+/// Updates the stored response with the fields of a 304. The updated response is stored, or removed if it may not be
+/// stored any more.
 fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &ResponseParts<'_>) -> StoredResponse {
     let Some(cache) = &store.cache else { return stale.response };
     let (old, now_ms) = (stale.response, store.clock.now_ms);
     let lines = updated_lines(old.lines(), fields(seen.lines));
-    // The age is that of the 304, and no part of what is stored.
+    // The age belongs to the 304, and is not stored.
     let age = fields(seen.lines).filter(|(name, _)| name.eq_ignore_ascii_case(b"age"));
     match judge(fill.facts, old.status(), fields(&lines).chain(age), unix_seconds()) {
         Ok(freshness) => {
@@ -196,20 +198,20 @@ fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &ResponseParts<'_>)
         }
         Err(_) => {
             cache.store.invalidate(fill.key.url());
-            // Its client gets the fields nevertheless: one of them may be a cookie.
+            // The client gets the fields nevertheless, as a field may be a cookie.
             old.with_head(&lines, Freshness::default(), now_ms)
         }
     }
 }
 
-/// The head of a response that may be stored.
+/// Returns the head of a response, if the response may be stored.
 fn judged(fill: &Fill, seen: &ResponseParts<'_>) -> Option<PartialResponse> {
     let freshness = judge(fill.facts, seen.status, fields(seen.lines), unix_seconds()).ok()?;
     let lines = stored_lines(fields(seen.lines));
     Some(PartialResponse { status: seen.status, lines, freshness, body: Vec::new() })
 }
 
-/// Stores a response whose body is known; whether that was possible.
+/// Stores a response whose complete body is known. Returns whether the response was stored.
 fn store_whole(
     store: &Store,
     fill: &mut Fill,
@@ -222,7 +224,7 @@ fn store_whole(
     let length = match plan.framing {
         ResponseFraming::Length(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         ResponseFraming::Empty if is_bodiless(seen.status) => 0,
-        // The body is decoded on its way, in pieces; or its length is that of another response.
+        // The body is decoded in pieces on its way to the client, or the length is that of another response.
         _ => return false,
     };
     if length > cache.store.item_bytes_max() {
@@ -236,7 +238,7 @@ fn store_whole(
         && put(&cache.store, fill, &gathered, store.clock.now_ms)
 }
 
-/// Appends the bytes of a payload. Those of a file are read, which does not move its position.
+/// Appends the bytes of a payload. Reading a file does not move the file's position.
 fn append(body: &mut Vec<u8>, payload: &Payload<'_>) -> Result<(), Errno> {
     match payload {
         Payload::Empty => {}
@@ -292,21 +294,21 @@ fn put(cache: &Cache, fill: &Fill, gathered: &PartialResponse, now_ms: u64) -> b
     let is_fresh = freshness.lifetime_s > freshness.initial_age_s && !freshness.no_cache;
     let is_shared = is_fresh || freshness.stale_while_revalidate_s > 0;
     if is_put && !is_shared && fill.is_plain {
-        // It is validated for each request, so that none can use the response to another one.
+        // The response is validated for each request, so no request can use the response to another request.
         cache.note_unshared(fill.tag, now_ms);
     }
     is_put
 }
 
-/// The response cannot be shared: for some time, requests for this page do not wait for each other. An error says
-/// nothing about the next response.
+/// Records that the responses for a page cannot be shared. For some time, requests for the page do not wait for each
+/// other. An error says nothing about the next response.
 fn note_unshared(store: &Store, fill: &Fill, status: u16) {
     if let Some(cache) = store.cache.as_ref().filter(|_| fill.is_plain && status < 500) {
         cache.store.note_unshared(fill.tag, store.clock.now_ms);
     }
 }
 
-/// The head with a field that says how the cache took part.
+/// Returns the head with a field that describes the part of the cache.
 fn labelled(seen: &ResponseParts<'_>, fill: &Fill, is_stored: bool) -> Vec<u8> {
     let why = fill.forwarded_for;
     let stored = if is_stored { "; stored" } else { "" };

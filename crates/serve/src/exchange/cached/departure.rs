@@ -1,4 +1,4 @@
-//! A request that a handler is to have: it leads, waits for another one, or validates what is stored.
+//! Prepares a request for its handler: the request leads, waits for another request, or validates a stored response.
 
 use thruway_cache::conditions::Validators;
 use thruway_cache::directives::RequestDirectives;
@@ -18,21 +18,22 @@ use crate::store::Store;
 use crate::store::cache::WaitingRequest;
 use crate::store::entry_mut::EntryMut;
 
-/// A request waits for so long for the response to another one, as nginx's lock does. Then it asks the application.
+/// The maximum time that a request waits for another request's response, as long as with nginx's lock. Then the request
+/// goes to the application.
 const WAIT_MS_MAX: u64 = 5_000;
 
-/// Between two looks whether the response to a request of another worker is there.
+/// The time between two checks for the response to another worker's request.
 pub(crate) const LOOK_MS: u64 = 2;
 
-/// Fields that a request for validation has from the stored response, and not from its client. Whether the connection
-/// stays open is decided by the client's own head.
+/// The fields of the client's request that are removed from a validation request. The conditions come from the stored
+/// response. The client's own head decides whether the connection stays open.
 const REPLACED: [&[u8]; 5] =
     [b"if-none-match", b"if-modified-since", b"if-range", b"range", b"connection"];
 
-/// Notes the role of a request that goes to the handler now.
+/// Sets the role of a request that goes to the handler now.
 ///
 /// # Errors
-/// The tag of the request for whose response it is to [`wait`].
+/// The tag with which the request must [`wait`] for another request's response.
 #[inline]
 pub(crate) fn departs(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result<(), u64> {
     // Without a cache, no request has a role.
@@ -63,7 +64,7 @@ fn departs_with_cache(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result
     let must_wait = std::mem::take(&mut entry.has_waited);
     let Some(cache) = &entry.store.cache else { return Ok(()) };
     let tag = cache.store.flight_tag(&key, request.fields());
-    // A client that wants a younger response than the stored one waits for nobody.
+    // A request that demands a response newer than the stored one waits for no other request.
     let is_alone = !asked.is_plain || must_wait || asked.directives.no_cache;
     let departure = match reserved {
         Some(flight) => Departure::Lead(flight),
@@ -106,7 +107,7 @@ fn departs_with_cache(entry: &mut EntryMut<'_>, request: &Request<'_>) -> Result
     Ok(())
 }
 
-/// The stored response that a request validates, or may use after an error.
+/// Returns the stored response that a request validates, or may use after an error.
 fn stale(response: StoredResponse, directives: RequestDirectives, now_ms: u64) -> Option<Stale> {
     let freshness = response.freshness();
     let stale_if_error = match freshness.reuse(directives, response.resident_s(now_ms)) {
@@ -120,7 +121,8 @@ fn stale(response: StoredResponse, directives: RequestDirectives, now_ms: u64) -
     (can_validate || stale_if_error).then_some(Stale { response, stale_if_error })
 }
 
-/// Lets a request wait for the response to another one. It is in no queue, and its client's others go before it.
+/// Lets a request wait for another request's response. The request leaves all queues, and its client's other requests
+/// go first.
 pub(crate) fn wait(entry: EntryMut<'_>, tag: u64) {
     let (store, id) = entry.into_parts();
     store.take_out(id.slot());
@@ -137,7 +139,7 @@ pub(crate) fn wait(entry: EntryMut<'_>, tag: u64) {
     }
 }
 
-/// Goes on with requests that have waited for a response that is there now, or that is not to come.
+/// Resumes requests whose awaited response has arrived or will not arrive.
 #[inline]
 pub(crate) fn wake(store: &mut Store) {
     if store.cache.as_ref().is_some_and(|cache| !cache.waiting.is_empty()) {
@@ -163,13 +165,13 @@ fn wake_due(store: &mut Store) {
     }
 }
 
-/// Milliseconds until [`wake`] is to be called, if requests wait.
+/// Returns the number of milliseconds until the next call of [`wake`] is due, if requests wait.
 pub(crate) fn look_ms(store: &Store) -> Option<u64> {
     let cache = store.cache.as_ref()?;
     (!cache.waiting.is_empty()).then_some(LOOK_MS)
 }
 
-/// Asks the application for the response to `request` once more, for nobody, while others may use the stale one.
+/// Asks the application for a new response to `request` in the background, while clients may use the stale response.
 pub(crate) fn refresh(entry: &mut EntryMut<'_>, request: &Request<'_>, flight: Flight) {
     let Some((head, head_bytes)) = rewritten(b"GET", request, Validators::default()) else {
         return;
@@ -182,7 +184,7 @@ pub(crate) fn refresh(entry: &mut EntryMut<'_>, request: &Request<'_>, flight: F
     entry.store.open_background(origin, upload, CacheRole::Reserved(Box::new(flight)));
 }
 
-/// The head of the request that validates what is stored; `None` if there is nothing to validate.
+/// Returns the head of a request that validates the stored response; `None` if there is nothing to validate.
 #[inline]
 pub(crate) fn validating(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<(Head, Vec<u8>)> {
     let Some(CacheRole::Fill(fill)) = &entry.cache_role else { return None };
@@ -198,7 +200,7 @@ fn validating_of(fill: &Fill, request: &Request<'_>) -> Option<(Head, Vec<u8>)> 
     Some((head, bytes))
 }
 
-/// The head of a request with other conditions than its own.
+/// Returns the head of a request with the given conditions in place of its own.
 fn rewritten(
     method: &[u8],
     request: &Request<'_>,
@@ -216,7 +218,7 @@ fn rewritten(
     for (name, value) in request.fields().filter(|(name, _)| !is_replaced(name)) {
         push_line(&mut bytes, name, value);
     }
-    // No second request follows on its connection, which may be that of nobody.
+    // No further request follows: a background request has no connection at all.
     push_line(&mut bytes, b"Connection", b"close");
     let own = [
         (&b"If-None-Match"[..], validators.etag),

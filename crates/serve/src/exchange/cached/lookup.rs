@@ -1,4 +1,4 @@
-//! A request whose head is whole gets a stored response, without a handler.
+//! Answers a request whose head is complete with a stored response, without a handler.
 
 use thruway_cache::flights::Departure;
 use thruway_cache::reuse::Reuse;
@@ -12,11 +12,11 @@ use crate::exchange::response::ResponseWriter;
 use crate::exchange::{counting, own_response};
 use crate::store::entry_mut::EntryMut;
 
-/// The response to a request that wants nothing but a stored response, where there is none.
+/// The response to a request that accepts only stored responses, if none is stored.
 const NOT_STORED: &str = "the response is not stored";
 
-/// Responds to a request from the cache; `rest` is what came behind it. Gives the entry back if nothing stored answers
-/// the request.
+/// Responds to a request from the cache; `rest` is the input behind the head. Returns the entry if no stored response
+/// answers the request.
 pub(crate) fn respond<'a>(
     mut entry: EntryMut<'a>,
     request: &Request<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn respond<'a>(
     }
 }
 
-/// Asks the application for a response that is sent stale, unless another request does so already.
+/// Asks the application for a new response to replace one that is sent stale, unless another request already does so.
 fn refresh(entry: &mut EntryMut<'_>, key: &Key, request: &Request<'_>) {
     let Some(cache) = &entry.store.cache else { return };
     let tag = cache.store.flight_tag(key, request.fields());
@@ -68,7 +68,7 @@ fn refresh(entry: &mut EntryMut<'_>, key: &Key, request: &Request<'_>) {
     }
 }
 
-/// Sends a stored response as the whole answer to a request.
+/// Sends a stored response as the complete answer to a request.
 fn send(
     mut entry: EntryMut<'_>,
     request: &Request<'_>,
@@ -84,7 +84,7 @@ fn send(
     ResponseWriter::new(store, ticket).send_stored(found, reply);
 }
 
-/// Responds to a request that wants nothing but a stored response.
+/// Refuses a request that accepts only stored responses.
 fn refuse(mut entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
     entry.cache_role = None;
     counting::begin(&mut entry, request);

@@ -1,4 +1,4 @@
-//! The head and the body of a stored response for one client.
+//! The head and the body of a stored response for a single client.
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ use thruway_http1::{BodyPlan, ResponseHead};
 use crate::range::{RequestedRange, wanted};
 use crate::store::Store;
 
-/// Fields of a 304 (RFC 9110, section 15.4.5).
+/// The fields of a 304 (RFC 9110, section 15.4.5).
 const NOT_MODIFIED: [&[u8]; 6] =
     [b"cache-control", b"content-location", b"etag", b"expires", b"vary", b"last-modified"];
 
-/// Why a stored response is sent.
+/// The reason why a stored response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It answers the request.
+    /// The stored response answers the request.
     Stored { age_s: u32 },
-    /// The application has said that it is still right.
+    /// The application has confirmed the stored response.
     Validated,
     /// The application has failed with this status.
     Failed { age_s: u32, status: u16 },
@@ -35,7 +35,7 @@ enum ReplyPart {
     Nothing,
 }
 
-/// A stored response for one client.
+/// A stored response for a single client.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) head: Vec<u8>,
@@ -45,7 +45,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The reply to a client that has sent these fields.
+    /// Creates the reply to a client that has sent these fields.
     pub(crate) fn new<'f>(
         store: &mut Store,
         found: &StoredResponse,
@@ -88,7 +88,7 @@ impl Reply {
     }
 }
 
-/// Writes the fields that are no part of the stored response. None of them has a control character.
+/// Writes the fields that are not part of the stored response. None of them contains a control character.
 fn write_own_fields(
     head: &mut ResponseHead<'_>,
     found: &StoredResponse,
@@ -119,7 +119,8 @@ fn write_own_fields(
     let _ = head.field(b"content-range", place.as_bytes());
 }
 
-/// The part of a response that a client wants, by its conditions and its range. Of several ranges, it gets the whole.
+/// Returns the part of a response that a client wants, according to the request's conditions and range. For several
+/// ranges, the client gets the complete response.
 fn wanted_of<'f>(
     found: &StoredResponse,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,

@@ -1,4 +1,4 @@
-//! A request as the cache sees it.
+//! The properties of a request that concern the cache.
 
 use thruway_cache::Key;
 use thruway_cache::directives::RequestDirectives;
@@ -8,14 +8,14 @@ use thruway_http1::{KnownField, Request};
 
 use crate::store::entry_mut::EntryMut;
 
-/// A request as the cache sees it.
+/// The properties of a request that concern the cache.
 #[derive(Debug)]
 pub(crate) struct CacheRequest {
     pub(crate) facts: RequestFacts,
     pub(crate) directives: RequestDirectives,
-    /// Whether a stored response may answer it.
+    /// Whether a stored response may answer the request.
     pub(crate) is_candidate: bool,
-    /// Whether it asks for a whole response, without conditions.
+    /// Whether the request is for a complete response, without conditions.
     pub(crate) is_plain: bool,
 }
 
@@ -59,20 +59,20 @@ impl CacheRequest {
     }
 }
 
-/// The key of a request; `None` without a host.
+/// Returns the key of a request; `None` without a host.
 pub(crate) fn key_of(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<Key> {
     let is_https = is_https(entry, request);
     Some(Key::new(is_https, request.host()?, request.path(), request.query(), request.fields()))
 }
 
-/// Whether the client speaks TLS, with this server or with a trusted proxy.
+/// Whether the client speaks TLS, either with this server or with a trusted proxy.
 pub(crate) fn is_https(entry: &EntryMut<'_>, request: &Request<'_>) -> bool {
     let source = entry.store.settings.client_source;
     let says_https = || source.is_https(request) || has_https_before(request);
     entry.speaks_tls() || entry.is_trusted && says_https()
 }
 
-/// Whether a proxy says that the client speaks TLS.
+/// Whether a proxy reports that the client speaks TLS.
 pub(crate) fn has_https_before(request: &Request<'_>) -> bool {
     let proto = request.known(KnownField::ForwardedProto);
     let first = proto.and_then(|proto| members(proto).next());

@@ -1,4 +1,4 @@
-//! How a connection begins to speak HTTP/2.
+//! Starts HTTP/2 on a connection.
 
 use thruway_http2::PREFACE;
 
@@ -6,7 +6,7 @@ use crate::entry::State;
 use crate::entry::multiplexer::Multiplexer;
 use crate::store::entry_mut::EntryMut;
 
-/// Goes on by HTTP/2 with `bytes`, which were read already.
+/// Continues with HTTP/2; `bytes` were already read.
 pub(crate) fn begin(mut connection: EntryMut<'_>, bytes: &[u8]) {
     let now_ms = connection.store.clock.now_ms;
     let settings = &connection.store.settings;
@@ -18,8 +18,8 @@ pub(crate) fn begin(mut connection: EntryMut<'_>, bytes: &[u8]) {
     connection.keep(bytes, 0);
 }
 
-/// Takes bytes that are no head of HTTP/1 if they begin HTTP/2, or if they are a wrong beginning, which ends the
-/// connection. Gives the connection back if they are neither.
+/// Handles bytes that are not a head of HTTP/1. If the bytes begin the preface of HTTP/2, the connection continues with
+/// HTTP/2. If they are a wrong preface, the connection ends. Otherwise, returns the connection.
 pub(crate) fn take<'a>(mut connection: EntryMut<'a>, bytes: &[u8]) -> Option<EntryMut<'a>> {
     if !connection.store.settings.has_http2 {
         return Some(connection);
@@ -36,9 +36,9 @@ pub(crate) fn take<'a>(mut connection: EntryMut<'a>, bytes: &[u8]) -> Option<Ent
     None
 }
 
-/// Whether these bytes are a wrong preface of HTTP/2. They are one line of three words and no field, and have no slash:
-/// neither a path nor a version. Such a connection ends without a response (RFC 9113, 3.4). Any other wrong head gets
-/// one.
+/// Whether the bytes are a wrong preface of HTTP/2: a single line of three words without fields, and without a slash,
+/// so with neither a path nor a version. Such a connection ends without a response (RFC 9113, section 3.4). Any other
+/// wrong head gets a response.
 fn is_wrong_preface(bytes: &[u8]) -> bool {
     let Some(line) = bytes.strip_suffix(b"\r\n\r\n") else { return false };
     let words = line.split(|byte| *byte == b' ').count();

@@ -1,4 +1,4 @@
-//! Input of HTTP/2: streams begin, and their requests become whole.
+//! Input of HTTP/2: streams begin, and their requests are received.
 
 use thruway_http1::{BodyDecoder, Head, ParseError, RequestFraming};
 use thruway_http2::{BodyPart, Progress, Stream};
@@ -16,7 +16,7 @@ use crate::store::entry_mut::EntryMut;
 
 use super::output;
 
-/// A connection's turn: takes what has come in, and sends some of what waits.
+/// Performs a connection's turn: processes the input, and sends some of the waiting output.
 pub(crate) fn go_on(mut connection: EntryMut<'_>, inbox: &mut [u8]) {
     if connection.output.is_some() {
         let Some(flushed) = connection.flush() else { return };
@@ -32,7 +32,7 @@ pub(crate) fn go_on(mut connection: EntryMut<'_>, inbox: &mut [u8]) {
     }
 }
 
-/// Reads what is there. Gives the connection back unless it is over.
+/// Reads the available input. Returns the connection unless it is over.
 fn receive<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
@@ -60,8 +60,7 @@ fn receive<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>
     Some(guard)
 }
 
-/// Begins the streams that have come in, and goes on with those about which there is something new. Gives the
-/// connection back unless it is over.
+/// Begins the new streams, and attends to the streams with news. Returns the connection unless it is over.
 fn advance(connection: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let (store, id) = connection.into_parts();
     loop {
@@ -76,7 +75,7 @@ fn advance(connection: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let woken = multiplexer.session.take_woken();
     let streams: Vec<_> = woken.iter().filter_map(|number| multiplexer.stream(*number)).collect();
     for stream in streams {
-        // A stream may have ended with the one before.
+        // A stream may have ended together with the previous stream.
         if let Some(stream) = store.find(stream) {
             attend(stream);
         }
@@ -104,10 +103,10 @@ fn open(mut connection: EntryMut<'_>, head_bytes: Option<Vec<u8>>, stream: Strea
         Ok(decoder) => (Ok(decoder), None),
         Err(error) => (BodyDecoder::new(RequestFraming::None, limits), Some(error)),
     };
-    // Without a body, there is nothing that could be too long.
+    // An empty body cannot exceed a limit.
     let Ok(decoder) = decoder else { unreachable!("a request without a body was refused") };
     let spool = Spool::keep(store.settings.body_memory_bytes_max);
-    // What comes behind the head of a WebSocket is no body.
+    // The bytes behind the head of a WebSocket are not a body.
     let is_whole = stream.opens_socket();
     let upload = Upload { head, head_bytes, decoder, spool, is_whole };
     let stream = store.open_stream(parent, stream, upload);
@@ -120,7 +119,7 @@ fn open(mut connection: EntryMut<'_>, head_bytes: Option<Vec<u8>>, stream: Strea
     }
 }
 
-/// Goes on with a request whose head is right.
+/// Continues with a request whose head is valid.
 fn judge(mut stream: EntryMut<'_>) {
     let upload = stream.take_upload();
     let request = upload.head.request(&upload.head_bytes);
@@ -147,11 +146,11 @@ fn judge(mut stream: EntryMut<'_>) {
     }
 }
 
-/// Looks what is new about a stream.
+/// Processes the news of a stream.
 fn attend(mut guard: EntryMut<'_>) {
     let stream = &mut *guard;
     if entry::upgraded(stream).is_some_and(UpgradedSocket::is_over) {
-        // Its owner is still to be told of its end.
+        // The stream's owner has not been notified of the end yet.
         return;
     }
     stream.is_readable |= entry::upgraded(stream).is_some();
@@ -172,7 +171,7 @@ fn attend(mut guard: EntryMut<'_>) {
     }
 }
 
-/// Takes what is there of a request's body.
+/// Reads the available part of a request's body.
 fn take_body(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let most = guard.store.settings.limits.body_bytes_max;
     loop {

@@ -1,8 +1,8 @@
 //! Connections that speak HTTP/2.
 //!
-//! Each stream is an entry of the registry, like a connection with one request. So queue, admission, deadlines, tickets
-//! and metrics are those of HTTP/1. What differs is here: how streams come in (`input`), and how their responses
-//! leave (`output`).
+//! Each stream is an entry of the registry, like a connection with a single request. Queue, admission, deadlines,
+//! tickets and metrics are therefore the same as for HTTP/1. Only the differences are here: `input` receives streams,
+//! and `output` sends their responses.
 
 pub(crate) mod begin;
 pub(crate) mod input;

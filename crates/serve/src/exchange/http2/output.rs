@@ -11,21 +11,22 @@ use crate::output::{FlushOutcome, Output, QUANTUM_BYTES};
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
-/// Bytes of one stream before another has its turn.
+/// The number of bytes of a stream that are sent before another stream has its turn.
 const SLICE_BYTES: usize = 64 << 10;
 
-/// A longer response is sent at once: a call costs less than its bytes do.
+/// The maximum size of a response that is corked. A longer response is sent immediately, since a call costs less than
+/// its bytes do.
 const CORKED_BYTES_MAX: i64 = 8 << 10;
 
-/// A response waits for others for so long.
+/// The maximum time for which a response waits for other responses.
 const CORKED_US_MAX: u64 = 500;
 
-/// The connection of a stream; none if the entry is no stream.
+/// Returns the connection of a stream; none if the entry is not a stream.
 pub(crate) fn parent_of(entry: &Entry) -> Option<EntryId> {
     entry.carrier.stream().map(|link| link.parent)
 }
 
-/// Sends what waits on a stream, as far as the client takes it now.
+/// Sends the waiting output of a stream, as far as the client takes it now.
 pub(crate) fn flush(stream: EntryMut<'_>) {
     let Some(parent) = parent_of(&stream) else { return };
     let (store, id) = stream.into_parts();
@@ -34,8 +35,8 @@ pub(crate) fn flush(stream: EntryMut<'_>) {
     settle(store, parent, id);
 }
 
-/// The same for a whole response. If it is short, and others of its connection are still to come, it waits for them
-/// until [`send_corked`].
+/// Sends a complete response, like [`flush`]. If the response is short and other responses of the connection are still
+/// to come, the response waits until [`send_corked`].
 pub(crate) fn cork(stream: EntryMut<'_>) {
     let Some(parent) = parent_of(&stream) else { return };
     if left_bytes(&stream.output) > CORKED_BYTES_MAX {
@@ -54,7 +55,7 @@ pub(crate) fn cork(stream: EntryMut<'_>) {
     settle(store, parent, id);
 }
 
-/// Sends the responses that wait for others of their connection.
+/// Sends the corked responses.
 pub(crate) fn send_corked(store: &mut Store) {
     while let Some(parent) = store.corked.pop() {
         pass_on_by_id(store, parent);
@@ -62,14 +63,14 @@ pub(crate) fn send_corked(store: &mut Store) {
     }
 }
 
-/// The same, if the first of them has waited for long.
+/// Sends the corked responses, if the first of them has waited for long enough.
 pub(crate) fn send_corked_if_due(store: &mut Store) {
     if store.clock.now_us >= store.corked_us + CORKED_US_MAX {
         send_corked(store);
     }
 }
 
-/// Hands what waits on a stream to the session, if its turn has come.
+/// Hands the waiting output of a stream to the session, if the stream has its turn.
 fn hand_to_session(stream: EntryMut<'_>, parent: EntryId) {
     if takes_more(stream.store, parent) && !is_outranked(&stream) {
         feed(stream, QUANTUM_BYTES);
@@ -93,7 +94,7 @@ pub(crate) fn inform(mut stream: EntryMut<'_>, head: &[u8]) {
     pass_on_by_id(stream.store, parent);
 }
 
-/// Sends some of what streams have waiting, each in its turn.
+/// Sends some of the streams' waiting output, each stream in its turn.
 pub(crate) fn send_some(connection: EntryMut<'_>) {
     let (store, parent) = connection.into_parts();
     let mut left = store.turn_bytes();
@@ -103,7 +104,7 @@ pub(crate) fn send_some(connection: EntryMut<'_>) {
             return;
         };
         left = left.saturating_sub(SLICE_BYTES);
-        // A stream that has ended keeps its place in the order.
+        // The order may still contain a stream that has ended.
         let fed = store.find(next).and_then(|stream| feed(stream, SLICE_BYTES));
         if let Some(mut stream) = fed {
             stream.set_deadline();
@@ -112,13 +113,13 @@ pub(crate) fn send_some(connection: EntryMut<'_>) {
     }
 }
 
-/// Whether the socket has taken all so far.
+/// Whether the socket has taken all output so far.
 fn takes_more(store: &Store, parent: EntryId) -> bool {
     let parent = store.slab.get(parent);
     parent.is_some_and(|connection| connection.is_writable && connection.output.is_none())
 }
 
-/// Notes that a stream sends when its turn comes.
+/// Lets a stream send when its turn comes.
 pub(crate) fn begin_sending(stream: &mut EntryMut<'_>) {
     let Some((parent, priority)) = place_of(stream) else { return };
     let id = stream.id();
@@ -127,20 +128,20 @@ pub(crate) fn begin_sending(stream: &mut EntryMut<'_>) {
     }
 }
 
-/// Whether another stream of the connection is to send first.
+/// Whether another stream of the connection must send first.
 fn is_outranked(stream: &EntryMut<'_>) -> bool {
     let Some((parent, priority)) = place_of(stream) else { return false };
     let multiplexer = stream.store.slab.get(parent).and_then(Entry::multiplexer);
     multiplexer.is_some_and(|multiplexer| multiplexer.is_outranked(priority))
 }
 
-/// The connection of a stream, and its priority there.
+/// Returns the connection of a stream, and the stream's priority.
 fn place_of(stream: &Entry) -> Option<(EntryId, Priority)> {
     stream.carrier.stream().map(|link| (link.parent, link.stream.priority()))
 }
 
-/// Hands what waits on a stream to the session, as far as the client's windows let it. With all of a whole response the
-/// stream ends.
+/// Hands the waiting output of a stream to the session, as far as the client's windows permit. The end of a complete
+/// response ends the stream.
 fn feed(mut guard: EntryMut<'_>, most: usize) -> Option<EntryMut<'_>> {
     let stream = &mut *guard;
     let is_complete = matches!(stream.state, State::Responding);
@@ -169,21 +170,21 @@ fn feed(mut guard: EntryMut<'_>, most: usize) -> Option<EntryMut<'_>> {
     }
 }
 
-/// Bytes that wait.
+/// Returns the number of waiting bytes.
 fn left_bytes(output: &Option<Box<Output>>) -> i64 {
     let waiting = output.as_ref().map_or(0, |output| output.waiting_bytes());
     i64::try_from(waiting).unwrap_or(i64::MAX)
 }
 
-/// The same as [`pass_on`], for a connection that may be closed.
+/// Calls [`pass_on`] for a connection, unless the connection is closed.
 fn pass_on_by_id(store: &mut Store, parent: EntryId) {
     if let Some(connection) = store.find(parent) {
         pass_on(connection);
     }
 }
 
-/// Sends what the session has written, and ends the connection when that is over. Gives the connection back if it is
-/// still open.
+/// Sends the session's output, and ends the connection once the session is over. Returns the connection if it is still
+/// open.
 pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     loop {
         let connection = &mut *guard;
@@ -200,7 +201,7 @@ pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
         let flushed = connection.deliver(&bytes, Payload::Empty, bytes.len());
         guard = guard.after_flush(flushed)?;
         if bytes.len() < UNSENT_BYTES_MAX {
-            // That was all.
+            // The session has no further output.
             break;
         }
     }
@@ -218,7 +219,7 @@ pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     end(guard)
 }
 
-/// Notes that the client of a connection broke a rule or a limit, which ends the connection.
+/// Records that a connection ends because its client broke a rule or a limit.
 fn blame(connection: &mut EntryMut<'_>, why: String) {
     let peer = connection.peer;
     let store = &mut *connection.store;
@@ -226,14 +227,15 @@ fn blame(connection: &mut EntryMut<'_>, why: String) {
     store.warn("go on with a connection of HTTP/2", io::Error::other(why));
 }
 
-/// Ends a connection whose last bytes are sent. Gives it back if it lingers.
+/// Ends a connection whose last bytes are sent. Returns the connection if it lingers.
 fn end(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
     let Some(multiplexer) = connection.take_multiplexer() else { return Some(guard) };
     let is_expected = multiplexer.session.is_leaving() && !multiplexer.is_faulty;
     if !is_expected {
-        // The client may be sending: a close at once could take back from it what it was told.
+        // The client may be sending. An immediate close could reset the connection, and the client could lose the last
+        // frames.
         connection.linger(now_ms);
     }
     let (store, id) = guard.into_parts();
@@ -248,7 +250,7 @@ fn end(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     Some(connection)
 }
 
-/// Ends a connection whose client costs too much, and says so in the log.
+/// Ends a connection whose client costs too much, and reports the reason in the log.
 pub(crate) fn give_up(mut connection: EntryMut<'_>, why: &str) {
     blame(&mut connection, why.to_owned());
     if let Some(multiplexer) = connection.multiplexer_mut() {
@@ -258,7 +260,7 @@ pub(crate) fn give_up(mut connection: EntryMut<'_>, why: &str) {
     pass_on(connection);
 }
 
-/// Ends a connection on which nothing happens.
+/// Ends an idle connection.
 pub(crate) fn close(mut connection: EntryMut<'_>) {
     if let Some(multiplexer) = connection.multiplexer_mut() {
         multiplexer.session.close();
@@ -266,13 +268,14 @@ pub(crate) fn close(mut connection: EntryMut<'_>) {
     pass_on(connection);
 }
 
-/// Bytes that the client of a stream has taken of all its responses, from an arbitrary start. None if it is no stream.
+/// Returns the number of bytes that the stream's client has taken of all its responses, from an arbitrary origin.
+/// Returns none if the entry is not a stream.
 pub(crate) fn taken_bytes(entry: &EntryMut<'_>) -> Option<i64> {
     let parent = entry.store.slab.get(parent_of(entry)?)?;
     parent.multiplexer().map(|multiplexer| multiplexer.fed_bytes)
 }
 
-/// Tells a client to ask elsewhere from now on.
+/// Begins the graceful shutdown of a connection: the client sends its next requests elsewhere.
 pub(crate) fn leave(mut guard: EntryMut<'_>) {
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
@@ -285,7 +288,7 @@ pub(crate) fn leave(mut guard: EntryMut<'_>) {
     }
 }
 
-/// Tells all clients that speak HTTP/2.
+/// Begins the graceful shutdown of all HTTP/2 connections.
 pub(crate) fn leave_all(store: &mut Store) {
     let is_parent =
         |id: &EntryId| store.slab.get(*id).is_some_and(|entry| entry.multiplexer().is_some());

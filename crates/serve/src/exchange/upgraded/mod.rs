@@ -1,10 +1,11 @@
 //! Connections that an application has upgraded: WebSockets, and streams of server-sent events.
 //!
-//! The engine keeps them: no thread waits for one. A message is a turn of its connection in the queue. While the owner
-//! handles an event of a connection, that connection has no other event; it reads one message ahead.
+//! The engine keeps these connections, and no thread waits for them. Each message is a turn of its connection in the
+//! queue. While the owner handles an event of a connection, the connection has no other event; it reads one message
+//! ahead.
 //!
-//! Reading order: `entry::socket_state` is the state of each, and this file is a turn. `socket_writer` writes for the
-//! owner, `planned_close` ends them all when the server stops.
+//! Reading order: `entry::socket_state` holds the state of each connection, and this file is a turn. `socket_writer`
+//! writes for the owner, and `planned_close` ends all connections when the server stops.
 
 pub(crate) mod planned_close;
 pub(crate) mod socket_writer;
@@ -19,10 +20,10 @@ use crate::exchange::http2::output;
 use crate::output::QUANTUM_BYTES;
 use crate::store::entry_mut::EntryMut;
 
-/// A comment in a stream of events, which keeps proxies from ending it.
+/// A comment in a stream of events, which keeps proxies from ending the stream.
 const COMMENT: &[u8] = b":\n\n";
 
-/// A turn: it writes, hands an event to the owner, or reads.
+/// Performs a turn: writes, hands an event to the owner, or reads.
 pub(crate) fn turn(socket: EntryMut<'_>, inbox: &mut [u8], handler: &mut impl Handler) {
     if entry::can_flush(&socket) {
         socket.flush();
@@ -33,12 +34,12 @@ pub(crate) fn turn(socket: EntryMut<'_>, inbox: &mut [u8], handler: &mut impl Ha
         return;
     }
     if let Some(socket) = read(socket, inbox) {
-        // An event that the owner cannot take now waits.
+        // If the owner cannot take the event now, the event waits.
         let _ = hand_over(socket, handler);
     }
 }
 
-/// Hands an event to the owner. Gives the socket back if there is no event, or the owner is not there.
+/// Hands an event to the owner. Returns the socket if there is no event, or if the owner is not present.
 fn hand_over<'a>(mut socket: EntryMut<'a>, handler: &mut impl Handler) -> Result<(), EntryMut<'a>> {
     let ticket = Ticket { connection: socket.id(), request: socket.request };
     let upgraded = entry::upgraded_mut(&mut socket).filter(|_| handler.is_present());
@@ -50,7 +51,7 @@ fn hand_over<'a>(mut socket: EntryMut<'a>, handler: &mut impl Handler) -> Result
     Ok(())
 }
 
-/// Reads what is there, up to the first message.
+/// Reads the available input, up to the first message.
 fn read<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     let now_ms = guard.store.clock.now_ms;
     let socket = &mut *guard;
@@ -73,7 +74,7 @@ fn read<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     answer(guard, said)
 }
 
-/// The client is there.
+/// Records that the client has sent something.
 fn note_heard(socket: &mut Entry, now_ms: u64) {
     let upgraded = entry::upgraded_mut(socket).filter(|state| state.state == SocketState::Open);
     if let Some(upgraded) = upgraded {
@@ -85,7 +86,7 @@ fn note_heard(socket: &mut Entry, now_ms: u64) {
 /// Control frames that a client has sent.
 #[derive(Default)]
 struct ClientFrames {
-    /// Frames that respond to its pings.
+    /// The responses to the client's pings.
     pongs: Vec<u8>,
     end: Option<Result<CloseCode, Fault>>,
 }
@@ -137,7 +138,7 @@ fn decode(guard: &mut EntryMut<'_>, bytes: Vec<u8>) -> ClientFrames {
     said
 }
 
-/// Responds to what a client has said.
+/// Responds to the client's control frames.
 fn answer(mut socket: EntryMut<'_>, said: ClientFrames) -> Option<EntryMut<'_>> {
     let ClientFrames { pongs, end } = said;
     let Some(upgraded) = entry::upgraded_mut(&mut socket) else { return Some(socket) };
@@ -173,7 +174,7 @@ pub(crate) fn send<'a>(mut guard: EntryMut<'a>, frames: &[u8]) -> Option<EntryMu
     guard.after_flush(flushed)
 }
 
-/// The client sends nothing more.
+/// Handles a client that sends nothing more.
 fn hear_end(socket: EntryMut<'_>) {
     let code = match entry::upgraded(&socket).map(|state| state.state) {
         Some(SocketState::Flushing(code) | SocketState::Broken(code)) => code,
@@ -182,7 +183,7 @@ fn hear_end(socket: EntryMut<'_>) {
     socket.finish_upgraded(code);
 }
 
-/// A deadline has come: a ping is due, or the time for something is over.
+/// Handles an expired deadline: a planned close or a ping is due, or the client was silent for too long.
 pub(crate) fn expire(mut guard: EntryMut<'_>) {
     let (now_ms, ping_ms) = (guard.store.clock.now_ms, guard.store.settings.socket_ping_ms);
     let socket = &mut *guard;

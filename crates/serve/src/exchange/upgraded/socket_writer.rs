@@ -1,4 +1,4 @@
-//! Writes of an engine's owner to an upgraded connection.
+//! Writes to an upgraded connection for an engine's owner.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::exchange::upgraded::planned_close;
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
-/// One upgraded connection, as long as it is open.
+/// A single upgraded connection, as long as it is open.
 #[derive(Debug)]
 pub struct SocketWriter<'a> {
     store: &'a mut Store,
@@ -22,8 +22,8 @@ pub struct SocketWriter<'a> {
 }
 
 impl ResponseWriter<'_> {
-    /// Sends a head and keeps the connection, which speaks another protocol behind it. False if there is no request any
-    /// more.
+    /// Sends a head and keeps the connection, which speaks another protocol after the head. Returns false if the
+    /// request is over, or if the connection cannot be upgraded.
     pub fn upgrade(&mut self, head: &[u8], to: UpgradeTo, wants_drained: bool) -> bool {
         let now_ms = self.store.clock.now_ms;
         let Some(mut guard) = self.store.find_request(self.ticket) else { return false };
@@ -40,7 +40,7 @@ impl ResponseWriter<'_> {
         entry.state = State::Upgraded(Box::new(UpgradedSocket::new(to, wants_drained)));
         entry.seen = 0;
         entry.since_ms = now_ms;
-        // A stream may have brought something with its head.
+        // A stream's first bytes may have arrived with its head.
         entry.is_readable |= entry.carrier.stream().is_some();
         let Some(mut socket) = upgraded::send(guard, head) else { return true };
         if socket.store.service.closes_sockets() {
@@ -62,21 +62,21 @@ impl<'a> SocketWriter<'a> {
         self.state().is_some_and(|state| state.state == SocketState::Open)
     }
 
-    /// Whether permessage-deflate is agreed on.
+    /// Whether permessage-deflate was negotiated.
     #[must_use]
     pub fn is_compressed(&self) -> bool {
         let protocol = self.state().map(|state| &state.protocol);
         matches!(protocol, Some(Protocol::WebSocket { is_compressed: true, .. }))
     }
 
-    /// Bytes that wait for the client to take them.
+    /// Returns the number of bytes that wait for the client.
     #[must_use]
     pub fn backlog_bytes(&self) -> u64 {
         self.connection().map_or(0, Entry::backlog_bytes)
     }
 
-    /// Sends bytes: whole frames, or whole events. False if it is not open. A client that takes too little is cut off,
-    /// because what waits for it costs memory.
+    /// Sends bytes, which must be complete frames or complete events. Returns false if the connection is not open. A
+    /// client that takes too little is cut off, because waiting bytes cost memory.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         if !self.is_open() {
             return false;
@@ -101,7 +101,7 @@ impl<'a> SocketWriter<'a> {
         self.is_open()
     }
 
-    /// Closes it, with a code and a reason for the client.
+    /// Closes the connection, with a code and a reason for the client.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
         let Some(mut socket) = self.socket() else { return };
         let Some(state) = entry::upgraded_mut(&mut socket) else { return };
@@ -123,8 +123,8 @@ impl<'a> SocketWriter<'a> {
         }
     }
 
-    /// The owner is done with an event: there may be another one. True if there is something to do for the thread that
-    /// waits for events: a turn, or an earlier deadline.
+    /// Reports that the owner is done with an event, so that the next event may follow. Returns true if the thread that
+    /// waits for events has work: a turn, or an earlier deadline.
     pub fn done(&mut self) -> bool {
         let Some(mut socket) = self.socket() else { return false };
         let Some(state) = entry::upgraded_mut(&mut socket) else { return false };
@@ -139,7 +139,7 @@ impl<'a> SocketWriter<'a> {
         told.is_some() || self.connection().is_some_and(Entry::has_work)
     }
 
-    /// The connection, as long as it is the one of the ticket.
+    /// Returns the connection, as long as it belongs to the ticket.
     fn socket(&mut self) -> Option<EntryMut<'_>> {
         self.store
             .find(self.ticket.connection)

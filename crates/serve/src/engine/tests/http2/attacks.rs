@@ -1,10 +1,11 @@
-//! Clients that cost more than they bring: each ends with GOAWAY and a line in the log.
+//! Clients that cause more work than they need: each connection ends with GOAWAY and a line in the log.
 
 use super::*;
 
-/// Sends what `attack` makes of each number, until the connection ends. Returns its code and the line in the log.
+/// Sends the frames that `attack` returns for each number, until the connection ends. Returns the code of the GOAWAY
+/// frame and the line in the log.
 ///
-/// Time passes only while the client sends nothing: a flood is too fast on a slow machine as well.
+/// Time passes only while the client sends nothing, so that a flood is fast enough even on a slow machine.
 fn attacked(
     mut rig: Rig,
     settings: &[(u16, u32)],
@@ -14,7 +15,7 @@ fn attacked(
     let mut client = Client::new(&rig, settings);
     let mut other = Client::new(&rig, &[]);
     let mut number = 0;
-    // The server has to have room for all of them, since it runs only after them.
+    // The frames must fit into the socket's buffers, since the server runs only after they have been sent.
     let at_once = (10_000 / (attack(1).len() + 100)).max(1);
     rig.run_until(|_| {
         for _ in 0..at_once {
@@ -61,7 +62,7 @@ fn rapid_resets() {
 
 #[test]
 fn resets_that_the_server_is_made_to_send() {
-    // A window of a stream may not grow beyond its largest size: the server resets the stream.
+    // A stream's window may not exceed the maximum size, so the server resets the stream.
     let attack = |number| {
         let stream = 2 * number + 1;
         let open = frame(HEADERS, END_HEADERS, stream, &head("POST", "/"));
@@ -93,7 +94,7 @@ fn a_head_that_comes_slowly() {
 
 #[test]
 fn a_small_head_that_becomes_large() {
-    // One line goes into the table of the connection, and each byte after that is the same line again.
+    // One line enters the connection's table, and each following byte repeats the line.
     let value = "x".repeat(120);
     let line = [&[0x40, 1, b'a', 120], value.as_bytes()].concat();
     let many = [head("GET", "/"), line, vec![0x80 | 62; 3_000]].concat();
