@@ -1,11 +1,11 @@
-//! Why a server did not start or go on.
+//! The errors of a server.
 
 use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
 
-/// An operation that failed in a server, and the system's reason.
+/// A server's operation that failed, with the system's reason.
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
@@ -25,7 +25,7 @@ impl Error {
         Self { kind: Kind::Listen(address.to_string()), source: source.into() }
     }
 
-    /// A certificate or a key cannot be used.
+    /// The error for a certificate or key that cannot be used.
     pub(crate) fn tls(source: thruway_tls::Error) -> Self {
         Self { kind: Kind::Tls, source: io::Error::other(source) }
     }
@@ -34,24 +34,24 @@ impl Error {
         Self { kind: Kind::Resolve(host.to_owned()), source }
     }
 
-    /// `doing` completes "cannot …".
+    /// The error of an operation; `doing` completes "cannot …".
     pub(crate) fn system(doing: &'static str, source: impl Into<io::Error>) -> Self {
         Self { kind: Kind::System(doing), source: source.into() }
     }
 
-    /// Whether another process has the address already.
+    /// Whether another process already has the address.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.source.kind() == io::ErrorKind::AddrInUse
     }
 
-    /// Whether the system has no such address, or not its family.
+    /// Whether the system lacks the address, or its address family.
     pub(crate) fn is_missing(&self) -> bool {
         let errno = self.source.raw_os_error().map(Errno::from_raw_os_error);
         matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
     }
 
-    /// Whether this user may not have the address.
+    /// Whether the user may not use the address.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         self.source.kind() == io::ErrorKind::PermissionDenied

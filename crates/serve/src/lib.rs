@@ -1,16 +1,16 @@
-//! Serves connections of HTTP/1 and HTTP/2 a turn at a time.
+//! Serves HTTP/1 and HTTP/2 connections a turn at a time.
 //!
 //! A **turn** is one request or one quantum of a body. The connection that has waited longest has the next turn, so no
-//! client keeps others from theirs.
+//! client starves others.
 //!
 //! The owner of an [`Engine`] drives it; the engine itself knows no threads. A folder's server drives one engine in
-//! each thread. The gem shares one between Ruby threads and a standby thread. A [`Handler`] decides what is done with
-//! a request.
+//! each thread. The gem shares one engine between Ruby threads and a standby thread. A [`Handler`] decides how a
+//! request is handled.
 //!
 //! # Rooms
 //!
-//! Each folder is a layer, and imports between folders run down only (`cargo x rooms` checks that there is no circle).
-//! Each `mod.rs` opens with a reading order.
+//! Each folder is a layer, and imports between folders run down only (`cargo x rooms` checks for circles). Each
+//! `mod.rs` opens with a reading order.
 //!
 //! | folder | holds |
 //! | --- | --- |
@@ -29,10 +29,10 @@
 //!
 //! # The path of a request
 //!
-//! 1. `engine` takes an event from `events::poller`. `store` marks the connection readable and puts it in its queue.
+//! 1. `engine` takes an event from `events::poller`. `store` marks the connection readable and queues it.
 //! 2. [`Engine::turn`] takes the connection with the lowest key out of `queue::run_queue`.
-//! 3. `exchange::reading` reads its socket and parses the head. `exchange::fairness` may let it wait for its client's
-//!    turn, `exchange::admission` may refuse it.
+//! 3. `exchange::reading` reads the socket and parses the head. `exchange::fairness` may park the request until its
+//!   client's turn, `exchange::admission` may refuse it.
 //! 4. The [`Handler`] gets the request with an [`Exchange`], and responds at once or keeps a [`Ticket`].
 //! 5. `exchange::response` writes head and body through `entry`, which sends them or keeps the rest in `output`.
 //! 6. `store` settles the connection: its next deadline, and its next turn if there is more to do.

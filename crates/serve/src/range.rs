@@ -1,27 +1,27 @@
-//! The ranges of a file or a stored response that a client asks for (RFC 9110, 14).
+//! The ranges of a file or a stored response that a client requests (RFC 9110, 14).
 
 use std::ops::Range;
 
 use thruway_http1::field::members;
 
-/// Ranges in one response. A request for more of them gets the whole file.
+/// The most ranges in one response. A request for more gets the whole file.
 const RANGES_MAX: usize = 64;
 
 /// The unit of ranges.
 const UNIT: &[u8] = b"bytes=";
 
-/// The bytes that a `Range` field asks for.
+/// The bytes that a `Range` field requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
-    /// The whole file: no range, a malformed one, or more bytes than the file has.
+    /// The whole file: no range, a malformed one, too many, or more bytes than the file has.
     All,
-    /// These ranges, none of them empty.
+    /// A list of ranges, none of them empty.
     Some(Vec<Range<u64>>),
-    /// Only bytes that the file does not have: 416.
+    /// Only bytes beyond the end of the file: 416.
     Nothing,
 }
 
-/// The ranges that `field` means in a file of `size` bytes.
+/// The ranges that `field` requests of a file of `size` bytes.
 pub(crate) fn wanted(field: Option<&[u8]>, size: u64) -> RequestedRange {
     // RFC 9110, 14.1: units are case-insensitive.
     let unit_and_set = field.and_then(|field| field.split_at_checked(UNIT.len()));
@@ -43,13 +43,13 @@ pub(crate) fn wanted(field: Option<&[u8]>, size: u64) -> RequestedRange {
     match bytes.fold(0_u64, u64::saturating_add) {
         _ if count == 0 => RequestedRange::All,
         0 => RequestedRange::Nothing,
-        // As nginx does: ranges that overlap to more than the file get the file once.
+        // As in nginx, overlapping ranges with more bytes in total than the file get the file once.
         bytes if bytes > size && ranges.len() > 1 => RequestedRange::All,
         _ => RequestedRange::Some(ranges),
     }
 }
 
-/// The range of one member, empty if it lies behind the end; none if it is not well formed.
+/// The range of one member, empty if it lies beyond the end; none if the member is malformed.
 fn range(member: &[u8], size: u64) -> Option<Range<u64>> {
     let dash = member.iter().position(|byte| *byte == b'-')?;
     let (first, last) = (&member[..dash], &member[dash + 1..]);
@@ -68,7 +68,7 @@ fn range(member: &[u8], size: u64) -> Option<Range<u64>> {
     Some(first.min(size)..last.saturating_add(1).min(size))
 }
 
-/// A row of digits; if it is too long to count, it means "the end".
+/// A row of digits; a number that is too long to represent means "the end".
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -86,7 +86,7 @@ mod tests {
         wanted(Some(field.as_bytes()), 10)
     }
 
-    /// Each pair is where a range starts and where it ends.
+    /// Each pair is the start and the end of a range.
     fn some(ranges: &[(u64, u64)]) -> RequestedRange {
         RequestedRange::Some(ranges.iter().map(|(start, end)| *start..*end).collect())
     }

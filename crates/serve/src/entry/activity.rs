@@ -1,13 +1,13 @@
-//! How much service connections have got lately, and how many have got any.
+//! Counts active connections, and measures the recent service of each.
 
-/// A connection is active if it has had a turn in this epoch or in the last one.
+/// A connection is active if it had a turn in the current epoch or in the one before.
 const EPOCH_MS: u64 = 256;
 
-/// The service that a connection has got lately: its turns, of which each epoch forgets half.
+/// The recent service of a connection: its turns, halved with each epoch that has passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) turns: u32,
-    /// The epoch of its last turn; zero if it had none.
+    /// The epoch of the last turn; zero if the connection had none.
     pub(crate) epoch: u32,
 }
 
@@ -15,19 +15,19 @@ pub(crate) struct Share {
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     epoch: u32,
-    /// Connections whose last turn was in this epoch.
+    /// Connections whose last turn was in the current epoch.
     now: u64,
-    /// Connections whose last turn was in the epoch before.
+    /// Connections whose last turn was in the previous epoch.
     before: u64,
 }
 
 impl Activity {
-    /// Active connections.
+    /// The number of active connections.
     pub(crate) fn count(&self) -> u64 {
         self.now + self.before
     }
 
-    /// Time has passed.
+    /// Moves on to the epoch of `now_ms`.
     pub(crate) fn advance(&mut self, now_ms: u64) {
         let epoch = epoch_of(now_ms);
         if epoch != self.epoch {
@@ -37,7 +37,7 @@ impl Activity {
         }
     }
 
-    /// A connection here has its turn.
+    /// Records a turn of a connection that is counted in this engine.
     pub(crate) fn note_turn(&mut self, share: &mut Share) {
         if share.epoch != self.epoch {
             self.leave(*share);
@@ -48,14 +48,14 @@ impl Activity {
         share.turns = share.turns.saturating_add(1);
     }
 
-    /// A connection is here now.
+    /// Counts a connection that arrives in this engine.
     pub(crate) fn enter(&mut self, share: Share) {
         if let Some(count) = self.count_of(share) {
             *count += 1;
         }
     }
 
-    /// A connection is here no more.
+    /// Stops counting a connection that leaves this engine.
     pub(crate) fn leave(&mut self, share: Share) {
         if let Some(count) = self.count_of(share) {
             *count = count.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The role that a request has for the cache of responses while its handler works on it.
+//! The role of a request for the response cache while its handler works.
 
 use thruway_cache::flights::Flight;
 use thruway_cache::policy::{Freshness, RequestFacts};
@@ -6,14 +6,15 @@ use thruway_cache::store::Moment;
 use thruway_cache::{Key, StoredResponse};
 use thruway_http1::response::ResponseConstraints;
 
-/// The role of a request.
+/// The role of a request for the response cache.
 #[derive(Debug)]
 pub(crate) enum CacheRole {
-    /// Its response may be stored.
+    /// The response may be stored.
     Fill(Box<Fill>),
-    /// It may change the page, which is invalidated unless the response is an error.
+    /// The request may change the resource: the stored responses are invalidated unless the response is an error.
     Change(Box<Key>),
-    /// It goes on for a request that has its response already, and others wait for it.
+    /// The request refreshes a stored response that its client has already received. Other requests wait for the
+    /// flight.
     Reserved(Box<Flight>),
 }
 
@@ -29,9 +30,9 @@ pub(crate) struct Fill {
     pub(crate) constraints: ResponseConstraints,
     pub(crate) moment: Moment,
     pub(crate) tag: u64,
-    /// Whether the request asks for a whole response and has no conditions of its own, as every other one could.
+    /// Whether any other client could have sent the request: it asks for a whole response and has no conditions.
     pub(crate) is_plain: bool,
-    /// Others wait for the response until this is dropped.
+    /// The flight that other requests wait for, until the guard is dropped.
     #[expect(dead_code, reason = "it is a guard: its end is its use")]
     pub(crate) flight: Option<Flight>,
     /// The stored response that the request validates, and whether it may be used after an error.
@@ -40,14 +41,14 @@ pub(crate) struct Fill {
     pub(crate) gathered: Option<PartialResponse>,
 }
 
-/// A stored response that is not used without the application's word.
+/// A stored response that may not be used before the application has validated it.
 #[derive(Debug)]
 pub(crate) struct Stale {
     pub(crate) response: StoredResponse,
     pub(crate) stale_if_error: bool,
 }
 
-/// A response whose body comes in pieces.
+/// A response whose body arrives in pieces.
 #[derive(Debug)]
 pub(crate) struct PartialResponse {
     pub(crate) status: u16,

@@ -17,9 +17,9 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) enum Carrier {
     Socket(Socket),
-    /// A stream of another connection. It has one request.
+    /// A stream of an HTTP/2 connection, for one request.
     Stream(Box<StreamLink>),
-    /// Nobody waits for the response: a request of the cache, for a client that has a stale response already.
+    /// No client waits for the response: the cache sent the request after it had served a stale response.
     Nobody {
         is_tls: bool,
     },
@@ -44,12 +44,12 @@ impl AsFd for Socket {
     }
 }
 
-/// A stream, and the connection that it is of.
+/// An HTTP/2 stream and its connection.
 #[derive(Debug)]
 pub(crate) struct StreamLink {
     pub(crate) parent: EntryId,
     pub(crate) stream: Stream,
-    /// Bytes of the request's body so far.
+    /// Bytes of the request's body received so far.
     pub(crate) received_bytes: u64,
     /// The head of the response, until it is sent.
     head: Vec<u8>,
@@ -63,7 +63,8 @@ impl Carrier {
         }
     }
 
-    /// Shuts the socket, or one of its directions. That fails only if the client is gone, which the next read tells.
+    /// Shuts down the socket, or one of its directions. A failure means that the client is gone, and the next read
+    /// reports the same.
     pub(crate) fn shut(&self, how: Shutdown) {
         if let Some(socket) = self.socket() {
             let _ = rustix::net::shutdown(socket, how);
@@ -105,7 +106,7 @@ impl StreamLink {
         Self { parent, stream, received_bytes: 0, head: Vec::new() }
     }
 
-    /// Keeps the head, if `bytes` begin with it; what is left of them is of the body.
+    /// Keeps the response's head, if `bytes` begin with the head, and returns the rest, which belongs to the body.
     pub(crate) fn take_head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.stream.has_responded() || !self.head.is_empty() {
             return bytes;
@@ -120,7 +121,7 @@ impl StreamLink {
         self.stream.opens_socket() == is_websocket
     }
 
-    /// Ends what the request has become. Where something was cut off, the client is told so.
+    /// Ends the upgraded request. A reset tells the client if the end is not orderly or no response was sent.
     pub(crate) fn end(&mut self, is_orderly: bool) {
         if is_orderly && self.stream.has_responded() {
             self.stream.send(Vec::new(), true);
@@ -129,16 +130,16 @@ impl StreamLink {
         }
     }
 
-    /// Whether nothing of the response was sent.
+    /// Whether no part of the response has been sent.
     pub(crate) fn is_fresh(&self) -> bool {
         self.head.is_empty() && !self.stream.has_responded()
     }
 
-    /// Sends what waits, as far as the client's windows let it, `most` bytes at most. With the last of it the response
-    /// ends, if `is_complete`.
+    /// Sends waiting output as far as the client's windows allow, at most `most` bytes. If `is_complete`, the response
+    /// ends with the last byte.
     ///
     /// # Errors
-    /// The stream is gone, or a file has become shorter than was promised.
+    /// The stream is gone, or a file has become shorter than the announced length.
     pub(crate) fn feed(
         &mut self,
         output: &mut Option<Box<Output>>,

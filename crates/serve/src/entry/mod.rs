@@ -2,11 +2,10 @@
 //!
 //! An idle connection owns no buffer, so that ten thousand of them cost little.
 //!
-//! Reading order: this file is the entry of a connection in the store. `carrier` and `multiplexer` are the two sides
-//! of HTTP/2: a stream with its connection, and a connection with its streams. `transfer` moves bytes. `upload` is a
-//! request whose body comes in, `socket_state` an upgraded connection.
-//! `cache_role` is the role of a request for the cache. `ticket` names one request, `activity` counts
-//! the turns of each connection.
+//! Reading order: this file is the entry of a connection in the store. `carrier` and `multiplexer` are the two sides of
+//! HTTP/2: a stream with its connection, and a connection with its streams. `transfer` moves bytes. `upload` receives a
+//! request's body, `socket_state` is an upgraded connection. `cache_role` is the role of a request for the cache.
+//! `ticket` names one request, `activity` counts the turns of each connection.
 
 pub(crate) mod activity;
 pub(crate) mod cache_role;
@@ -38,13 +37,13 @@ use crate::output::unchunk::Unchunk;
 use crate::output::{Output, Part};
 use crate::queue::queue_position::QueuePosition;
 
-/// Bytes that are read and discarded, at most, before a lingering connection is closed.
+/// The most bytes that a lingering connection reads and discards before the server closes it.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
 
 /// Bytes of a request that may move to another worker with its connection: forms and most documents of an interface.
 pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
 
-/// While more waits for the client of an upgraded connection, nothing is read of it: each ping makes a pong.
+/// The backlog of an upgraded connection above which the server reads no more: each ping adds a pong.
 const READ_BACKLOG_BYTES_MAX: u64 = 64 << 10;
 
 /// A client's connection.
@@ -52,91 +51,92 @@ const READ_BACKLOG_BYTES_MAX: u64 = 64 << 10;
 pub(crate) struct Entry {
     pub(crate) carrier: Carrier,
     pub(crate) peer: Peer,
-    /// Whether its other end is believed as a proxy.
+    /// Whether the peer is trusted as a proxy.
     pub(crate) is_trusted: bool,
-    /// It begins with a PROXY head.
+    /// Whether the connection begins with a PROXY head.
     pub(crate) awaits_proxy_head: bool,
-    /// The index of the listener that it came from.
+    /// The index of the listener that accepted the connection.
     pub(crate) listener: u16,
     pub(crate) state: State,
     /// The number of the current request, or of the last one.
     pub(crate) request: u64,
-    /// There may be something to read; the kernel tells so once.
+    /// Whether the socket may be readable; the kernel reports each change once.
     pub(crate) is_readable: bool,
-    /// There may be room to write; the kernel tells so once.
+    /// Whether the socket may be writable; the kernel reports each change once.
     pub(crate) is_writable: bool,
-    /// The client has said that it sends nothing more; the kernel tells so once.
+    /// Whether the client has closed its sending side; the kernel reports the end once.
     pub(crate) is_ended: bool,
-    /// Whether it stays open after the current response.
+    /// Whether the connection stays open after the current response.
     pub(crate) is_persistent: bool,
-    /// Whether it has asked for anything yet.
+    /// Whether the connection has had no request yet.
     pub(crate) is_fresh: bool,
-    /// Bytes that were read and not yet parsed.
+    /// Bytes read and not yet parsed.
     pub(crate) input: Vec<u8>,
-    /// How many of them were looked at already.
+    /// The length of the prefix of `input` that was already searched for the end of a head.
     pub(crate) seen: usize,
-    /// The input begins with a whole head, which waits for a thread with a handler.
+    /// Whether the input begins with a whole head, which waits for a thread with a handler.
     pub(crate) has_head: bool,
-    /// When what it waits for began.
+    /// When the current wait began.
     pub(crate) since_ms: u64,
-    /// When its last request was ready; zero before the first one.
+    /// When the last request was ready; zero before the first.
     pub(crate) asked_us: u64,
-    /// When its last response was sent.
+    /// When the last response was sent.
     pub(crate) responded_us: u64,
-    /// Its client asked seldom when it asked last.
+    /// Whether the client counted as infrequent at its last request.
     pub(crate) asks_seldom: bool,
-    /// Since when it has waited for a turn.
+    /// When the connection began to wait for a turn.
     pub(crate) ready_us: u64,
-    /// Since when it has done so in this worker.
+    /// When the connection began to wait for a turn in this worker.
     pub(crate) here_us: u64,
-    /// Its key in the run queue, while it is there.
+    /// The key in the run queue, while the connection is queued.
     pub(crate) key_us: u64,
-    /// Where its request stands among those of its client.
+    /// The position of the request among the client's requests.
     pub(crate) standing: QueuePosition,
     pub(crate) output: Option<Box<Output>>,
-    /// How many of its bytes in memory the engine has counted.
+    /// Bytes of the connection's memory that the engine's total includes.
     pub(crate) held_bytes: usize,
     pub(crate) share: Share,
-    /// Its request, if requests are counted.
+    /// The metrics of the current request, if requests are counted.
     pub(crate) observed: Option<Box<ObservedRequest>>,
-    /// The role of its request for the cache of responses, while a handler has the request.
+    /// The role of the current request for the response cache, while a handler has the request.
     pub(crate) cache_role: Option<CacheRole>,
-    /// Its request has waited in vain for the response to another one.
+    /// Whether the request has waited in vain for the response to another request.
     pub(crate) has_waited: bool,
 }
 
 /// The state of a connection.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// Its handshake is not over.
+    /// The TLS handshake is not complete.
     Handshaking,
-    /// It waits for a head, or for the rest of one.
+    /// The connection waits for a head, or for the rest of one.
     Waiting,
-    /// The head is there, the body is not.
+    /// The head has arrived, the body has not.
     Receiving(Box<Upload>),
-    /// Its request is whole, and waits for the response to another one. A request with a head alone is in the input.
+    /// The request is whole, and waits for the response to another request. A request without a body stays in the
+    /// input.
     AwaitingOther(Option<Box<Upload>>),
     /// The handler has the request.
     Handling,
-    /// The handler writes the response's body.
+    /// The handler writes the body of the response.
     Streaming(Stream),
-    /// The response is written and not all sent.
+    /// The response is written but not all sent.
     Responding,
-    /// The last response is sent; what still comes in is discarded.
+    /// The last response is sent; further input is discarded.
     Lingering { bytes_left: u32 },
-    /// It speaks HTTP/2: its requests are streams.
+    /// The connection speaks HTTP/2: its requests are streams.
     Multiplexing(Box<Multiplexer>),
-    /// It speaks another protocol, for an application.
+    /// The connection was upgraded to another protocol for an application.
     Upgraded(Box<UpgradedSocket>),
 }
 
-/// A response whose body comes in pieces.
+/// A response whose body arrives in pieces.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) framing: ResponseFraming,
-    /// Bytes that are left of the announced length, if there is one.
+    /// Bytes left of the announced length, if one was announced.
     pub(crate) left: u64,
-    /// Decodes a body in chunks for a client that must not be sent any.
+    /// Decodes a chunked body for a client that must not receive the application's chunks.
     pub(crate) unchunk: Option<Box<Unchunk>>,
 }
 
@@ -151,12 +151,12 @@ pub enum Payload<'a> {
     File {
         /// The file.
         file: OwnedFd,
-        /// Where the range starts.
+        /// The offset at which the range starts.
         offset: u64,
-        /// Its length in bytes.
+        /// The length of the range in bytes.
         length: u64,
     },
-    /// Several parts, one after the other.
+    /// Several parts in order.
     Parts(Vec<Part>),
 }
 
@@ -164,9 +164,9 @@ pub enum Payload<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
     Bytes(usize),
-    /// Nothing yet.
+    /// No bytes yet.
     Later,
-    /// The client will send nothing more, or is gone.
+    /// The client sends nothing more, or is gone.
     Ended,
 }
 
@@ -175,14 +175,14 @@ impl Entry {
         on(Carrier::Socket(Socket::new(socket)), peer, listener, now_ms)
     }
 
-    /// Whether it can be served in this process only: its keys are here, or its streams.
+    /// Whether the connection can be served in this process only, because its TLS keys or its streams are here.
     pub(crate) fn is_bound(&self) -> bool {
         self.session().is_some()
             || matches!(self.state, State::Multiplexing(_))
             || matches!(self.carrier, Carrier::Stream(_) | Carrier::Nobody { .. })
     }
 
-    /// Whether nobody waits for the response to its request.
+    /// Whether no client waits for the response.
     pub(crate) fn is_background(&self) -> bool {
         matches!(self.carrier, Carrier::Nobody { .. })
     }
@@ -205,7 +205,7 @@ impl Entry {
         }
     }
 
-    /// The HTTP/2 side of a connection that speaks it.
+    /// The HTTP/2 side of a connection that speaks HTTP/2.
     pub(crate) fn multiplexer(&self) -> Option<&Multiplexer> {
         match &self.state {
             State::Multiplexing(multiplexer) => Some(multiplexer),
@@ -220,7 +220,7 @@ impl Entry {
         }
     }
 
-    /// Takes the HTTP/2 side out of a connection that ends; it waits for nothing afterwards.
+    /// Takes the HTTP/2 side out of a connection that ends, and leaves the connection idle.
     pub(crate) fn take_multiplexer(&mut self) -> Option<Box<Multiplexer>> {
         self.multiplexer()?;
         match std::mem::replace(&mut self.state, State::Waiting) {
@@ -258,7 +258,7 @@ impl Entry {
         }
     }
 
-    /// Whether the client has a deadline for all of what it sends, and not for each next piece.
+    /// Whether the deadline covers all that the client is to send, rather than each piece.
     pub(crate) fn has_deadline_for_all(&self) -> bool {
         match &self.state {
             State::Waiting => !self.input.is_empty(),
@@ -268,12 +268,12 @@ impl Entry {
         }
     }
 
-    /// Whether its next turn begins a request, or goes on with its head.
+    /// Whether the next turn begins a request or continues its head.
     pub(crate) fn awaits_request(&self) -> bool {
         matches!(self.state, State::Waiting) && self.output.is_none()
     }
 
-    /// Whether its next turn hands a request to a handler.
+    /// Whether the next turn hands a request to a handler.
     pub(crate) fn needs_handler(&self) -> bool {
         let is_whole = match &self.state {
             State::Waiting => self.has_head,
@@ -286,13 +286,13 @@ impl Entry {
         is_whole && self.output.is_none()
     }
 
-    /// Whether it is between two requests, with nothing read and nothing to be sent.
+    /// Whether the connection is between two requests, with no input and no output.
     pub(crate) fn is_idle(&self) -> bool {
         self.awaits_request() && self.input.is_empty()
     }
 
-    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes. A session of
-    /// TLS stays where its keys are.
+    /// Whether another process could continue the connection, which needs only the socket and a few bytes. A TLS
+    /// session stays in the process of its keys.
     pub(crate) fn is_movable(&self) -> bool {
         let read_bytes = match &self.state {
             State::Waiting => Some(0),
@@ -303,8 +303,7 @@ impl Entry {
         is_small && self.output.is_none() && !self.is_ended && !self.is_bound()
     }
 
-    /// Takes a request that is whole back into the input. The worker that goes on with it reads it
-    /// anew.
+    /// Puts a whole request back into the input. The worker that takes over the connection parses the request again.
     pub(crate) fn unread_request(&mut self) {
         if let State::Receiving(upload) = &self.state
             && upload.bytes_in_memory().is_some()
@@ -314,7 +313,7 @@ impl Entry {
         }
     }
 
-    /// Takes out the request whose body has come in.
+    /// Takes out the request whose body has arrived.
     pub(crate) fn take_upload(&mut self) -> Box<Upload> {
         match std::mem::replace(&mut self.state, State::Waiting) {
             State::Receiving(upload) => upload,
@@ -322,12 +321,12 @@ impl Entry {
         }
     }
 
-    /// Whether it has a request that is counted when it ends.
+    /// Whether the connection has a request that the metrics count at its end.
     pub(crate) fn is_counted(&self) -> bool {
         self.observed.as_ref().is_some_and(|observed| observed.begun_us > 0)
     }
 
-    /// Whether something has come in, or the client has closed.
+    /// Whether bytes have arrived, or the client has closed.
     pub(crate) fn has_bytes(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         self.carrier.socket().is_some_and(|socket| {
@@ -335,25 +334,25 @@ impl Entry {
         })
     }
 
-    /// Keeps bytes that belong to the next request, or to the rest of this one's head.
+    /// Keeps bytes of the next request, or of the current head.
     pub(crate) fn keep(&mut self, bytes: &[u8], seen: usize) {
         self.input = bytes.to_vec();
         self.seen = seen;
     }
 
-    /// Bytes that wait in memory for the client to take them.
+    /// Bytes in memory that wait for the client.
     pub(crate) fn memory_bytes(&self) -> usize {
         let sealed = self.session().map_or(0, Session::unsent_bytes);
         sealed + self.output.as_ref().map_or(0, |output| output.memory_bytes())
     }
 
-    /// Bytes that wait for the client to take them.
+    /// All bytes that wait for the client, whether in memory or in files.
     pub(crate) fn backlog_bytes(&self) -> u64 {
         self.output.as_ref().map_or(0, |output| output.waiting_bytes())
     }
 
-    /// Bytes of the response that the client has taken, from an arbitrary start: what has left, less what the kernel
-    /// still holds.
+    /// The bytes of the response that the client has taken, counted from an arbitrary start: the bytes written to the
+    /// socket, less those that the kernel or the TLS session still holds.
     pub(crate) fn taken_bytes(&self) -> i64 {
         let left = self.output.as_ref().map_or(0, |output| output.left_bytes());
         let queued = self.carrier.socket().map_or(0, |socket| queued_bytes(socket).unwrap_or(0));
@@ -361,7 +360,7 @@ impl Entry {
         i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued + sealed)
     }
 
-    /// Closes for writing; what still comes in will be discarded.
+    /// Closes the connection for writing; further input will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
         self.say_end();
         self.carrier.shut(Shutdown::Write);
@@ -372,7 +371,7 @@ impl Entry {
     }
 }
 
-/// A stream of `parent`, with a request whose head is whole.
+/// Creates the entry for a stream of `parent` with a request whose head is whole.
 pub(crate) fn stream_of(parent: &Entry, link: StreamLink, upload: Upload, now_ms: u64) -> Entry {
     let carrier = Carrier::Stream(Box::new(link));
     Entry {
@@ -385,7 +384,7 @@ pub(crate) fn stream_of(parent: &Entry, link: StreamLink, upload: Upload, now_ms
     }
 }
 
-/// A request that nobody waits for, as the client of `origin` could have sent it.
+/// Creates the entry for a request of the cache itself, as the client of `origin` could have sent it.
 pub(crate) fn background_of(origin: &Entry, is_tls: bool, upload: Upload, now_ms: u64) -> Entry {
     Entry {
         is_trusted: origin.is_trusted,
@@ -430,7 +429,7 @@ fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Entry {
     }
 }
 
-/// The state of a connection that was upgraded.
+/// The state of an upgraded connection.
 pub(crate) fn upgraded(connection: &Entry) -> Option<&UpgradedSocket> {
     match &connection.state {
         State::Upgraded(upgraded) => Some(upgraded),
@@ -438,7 +437,7 @@ pub(crate) fn upgraded(connection: &Entry) -> Option<&UpgradedSocket> {
     }
 }
 
-/// The same, to be changed.
+/// The state of an upgraded connection, mutable.
 pub(crate) fn upgraded_mut(connection: &mut Entry) -> Option<&mut UpgradedSocket> {
     match &mut connection.state {
         State::Upgraded(upgraded) => Some(upgraded),
@@ -446,12 +445,12 @@ pub(crate) fn upgraded_mut(connection: &mut Entry) -> Option<&mut UpgradedSocket
     }
 }
 
-/// Whether bytes that wait for the client could leave.
+/// Whether waiting output could be sent now.
 pub(crate) fn can_flush(connection: &Entry) -> bool {
     connection.output.is_some() && connection.is_writable
 }
 
-/// Whether something of an upgraded connection could be read and kept.
+/// Whether input of an upgraded connection could be read and kept now.
 pub(crate) fn can_read(connection: &Entry) -> bool {
     let Some(upgraded) = upgraded(connection) else { return false };
     let has_input = connection.is_readable || connection.seen < connection.input.len();

@@ -1,4 +1,4 @@
-//! The streams of a connection that speaks HTTP/2.
+//! The streams of an HTTP/2 connection.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,23 +6,22 @@ use thruway_http2::{Limits, Priority, Session};
 
 use crate::events::slab::EntryId;
 
-/// The session of a connection, and its streams.
+/// The session of an HTTP/2 connection and its streams.
 #[derive(Debug)]
 pub(crate) struct Multiplexer {
     pub(crate) session: Session,
-    /// By their numbers.
+    /// Streams by their numbers.
     streams: HashMap<u32, EntryId>,
-    /// Streams that have something to send and room for it, in the order in which they send. Each comes behind the
-    /// others of its priority.
+    /// Streams with output and room to send, in sending order: by priority, then by arrival.
     sending: VecDeque<(Priority, EntryId)>,
-    /// Since when a head comes in, if one does.
+    /// When the head that is being received began, if there is one.
     pub(crate) head_since_ms: Option<u64>,
-    /// A stream was reset, and the client does not know.
+    /// Whether a stream was reset and the client does not know yet.
     pub(crate) needs_flush: bool,
-    /// The client has broken a rule or a limit.
+    /// Whether the client has broken a rule or a limit.
     pub(crate) is_faulty: bool,
-    /// Bytes of bodies that streams have handed to the session. A client that takes some of one stream may leave others
-    /// waiting.
+    /// Bytes of bodies that streams have handed to the session. The total shows progress even if the client reads one
+    /// stream and leaves others waiting.
     pub(crate) fed_bytes: i64,
 }
 
@@ -39,12 +38,12 @@ impl Multiplexer {
         }
     }
 
-    /// Whether a turn would make progress without anything that comes in.
+    /// Whether a turn would make progress without new input.
     pub(crate) fn has_work(&self) -> bool {
         self.needs_flush || !self.sending.is_empty() || self.session.has_unread()
     }
 
-    /// Whether no request is in work.
+    /// Whether no request is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.streams.is_empty()
     }
@@ -65,7 +64,7 @@ impl Multiplexer {
         self.streams.values().copied().collect()
     }
 
-    /// Notes that a stream has something to send and room for it.
+    /// Queues a stream that has output and room to send.
     pub(crate) fn begin_sending(&mut self, priority: Priority, id: EntryId) {
         if self.sending.iter().any(|(_, other)| *other == id) {
             return;
@@ -74,12 +73,12 @@ impl Multiplexer {
         self.sending.insert(later.unwrap_or(self.sending.len()), (priority, id));
     }
 
-    /// Whether a stream that sends goes before one of that priority.
+    /// Whether a queued stream precedes a stream of `priority`.
     pub(crate) fn is_outranked(&self, priority: Priority) -> bool {
         self.sending.front().is_some_and(|(first, _)| *first < priority)
     }
 
-    /// The stream that sends next.
+    /// Takes the stream that sends next.
     pub(crate) fn next_sending(&mut self) -> Option<EntryId> {
         self.sending.pop_front().map(|(_, id)| id)
     }

@@ -1,8 +1,8 @@
-//! The state of an upgraded connection, and what its owner is told.
+//! The state of an upgraded connection, and the events for its owner.
 
 use thruway_websocket::{CloseCode, Decoder, Message};
 
-/// How long a client may take to end a connection that the server has closed.
+/// How long the client may take to finish the close that the server has begun.
 const CLOSE_MS: u64 = 2_000;
 
 /// The protocol of an upgraded connection.
@@ -20,15 +20,15 @@ pub enum UpgradeTo {
 /// An event on an upgraded connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketEvent {
-    /// It is there.
+    /// The connection has opened.
     Opened,
     /// The client has sent a message.
     Message(Message),
-    /// The client has taken all that has waited for it.
+    /// The client has taken all the output that waited.
     Drained,
-    /// The server is going to close it.
+    /// The server is about to close the connection.
     Shutdown,
-    /// It is over: there is no event after this one.
+    /// The connection has ended; no event follows.
     Ended(CloseCode),
 }
 
@@ -37,40 +37,40 @@ pub enum SocketEvent {
 pub(crate) struct UpgradedSocket {
     pub(crate) protocol: Protocol,
     pub(crate) state: SocketState,
-    /// The owner knows nothing of it yet.
+    /// Whether the owner has yet to hear of the connection.
     is_new: bool,
-    /// The owner handles an event of it.
+    /// Whether the owner is handling an event of the connection.
     pub(crate) is_busy: bool,
-    /// A message for the owner.
+    /// A message that waits for the owner.
     pub(crate) message: Option<Message>,
-    /// What was sent last did not leave at once.
+    /// Whether output has had to wait for the client.
     pub(crate) has_waited: bool,
-    /// The owner is told when nothing waits any more, if it wants that.
+    /// Whether the owner wants an event when no output waits any more.
     pub(crate) wants_drained: bool,
     pub(crate) is_drained: bool,
-    /// A ping was sent, and nothing has come since.
+    /// Whether a ping was sent and no input has arrived since.
     pub(crate) is_pinged: bool,
     pub(crate) planned_close: PlannedClose,
 }
 
-/// The protocol, with the state of its decoder.
+/// The protocol and the state of its decoder.
 #[derive(Debug)]
 pub(crate) enum Protocol {
     WebSocket { decoder: Decoder, is_compressed: bool },
     Events,
 }
 
-/// How far it is.
+/// The stage of an upgraded connection's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketState {
     Open,
-    /// The server has sent its close frame, and waits for the client's.
+    /// The server has sent its close frame and waits for the client's.
     Closing,
-    /// The last frames are written; the socket is closed once they are sent.
+    /// The last frames are written; the socket closes once they are sent.
     Flushing(CloseCode),
-    /// The client broke a rule and got a close frame; what it sends is discarded.
+    /// The client broke a rule and was sent a close frame; further input is discarded.
     Broken(CloseCode),
-    /// The socket is closed, and its owner has yet to hear of that.
+    /// The socket is closed, and the owner has yet to hear of the end.
     Closed(CloseCode),
 }
 
@@ -96,12 +96,12 @@ impl UpgradedSocket {
         }
     }
 
-    /// Whether its socket is closed already.
+    /// Whether the socket is closed already.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, SocketState::Closed(_))
     }
 
-    /// Whether its owner is to be told something.
+    /// Whether an event waits for the owner and the owner is free.
     pub(crate) fn has_event(&self) -> bool {
         let is_due = self.is_drained || self.planned_close.is_due();
         !self.is_busy && (self.is_new || self.message.is_some() || is_due || self.is_over())
@@ -129,7 +129,8 @@ impl UpgradedSocket {
         Some(event)
     }
 
-    /// When something is to be done about it, if it was heard of last at `since_ms`.
+    /// The next deadline of a connection whose last input came at `since_ms`: for the close, for a
+    /// ping, or for the planned close.
     pub(crate) fn deadline_ms(&self, since_ms: u64, ping_ms: u64) -> Option<u64> {
         match self.state {
             SocketState::Closed(_) => return None,
@@ -142,18 +143,18 @@ impl UpgradedSocket {
     }
 }
 
-/// The end that the server plans for an upgraded connection when it shuts down.
+/// The close that the server plans for an upgraded connection when it shuts down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlannedClose {
     None,
-    /// The close is due at that time.
+    /// The close is due at `at_ms`.
     Scheduled {
         at_ms: u64,
         code: CloseCode,
     },
-    /// The close is due: the owner hears of it next.
+    /// The close is due: its announcement is the owner's next event.
     Due(CloseCode),
-    /// The owner has heard of it; when the owner is done, the client gets the code.
+    /// The owner knows; the client is sent the code when the owner is done.
     Announced(CloseCode),
 }
 
@@ -169,7 +170,7 @@ impl PlannedClose {
         matches!(self, Self::Due(_))
     }
 
-    /// Whether its time has come now.
+    /// Marks a scheduled close as due if its time has come, and returns whether it has.
     pub(crate) fn come_due(&mut self, now_ms: u64) -> bool {
         match *self {
             Self::Scheduled { at_ms, code } if at_ms <= now_ms => {
@@ -180,14 +181,14 @@ impl PlannedClose {
         }
     }
 
-    /// The owner is told, if that is due.
+    /// Marks a due close as announced, and returns whether it was due.
     pub(crate) fn announce(&mut self) -> bool {
         let Self::Due(code) = *self else { return false };
         *self = Self::Announced(code);
         true
     }
 
-    /// The code for the client, once the owner was told.
+    /// Takes the code for the client, once the close was announced to the owner.
     pub(crate) fn take_announced(&mut self) -> Option<CloseCode> {
         let Self::Announced(code) = *self else { return None };
         *self = Self::None;

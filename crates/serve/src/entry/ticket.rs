@@ -2,12 +2,12 @@
 
 use crate::events::slab::EntryId;
 
-/// The right to respond to one request, once. It ends with the response: the connection's next request has another
+/// The right to respond to one request, once. The response ends the right: the connection's next request has another
 /// ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) connection: EntryId,
-    /// The request's number, which no other request of the engine ever has.
+    /// The request's number, unique within the engine.
     pub(crate) request: u64,
 }
 
@@ -15,7 +15,7 @@ pub struct Ticket {
 pub const TICKET_BYTES: usize = 16;
 
 impl Ticket {
-    /// The ticket as bytes, for a language that can keep nothing else.
+    /// Converts the ticket to bytes, for a language that can keep nothing else.
     #[must_use]
     pub fn to_bytes(self) -> [u8; TICKET_BYTES] {
         let mut bytes = [0; TICKET_BYTES];
@@ -24,8 +24,8 @@ impl Ticket {
         bytes
     }
 
-    /// The ticket that became bytes. Any bytes are safe: if they never were a ticket, they are like the ticket of a
-    /// request that is over.
+    /// Converts bytes back to a ticket. Any bytes are safe: bytes that never were a ticket act like the ticket of a
+    /// finished request.
     #[must_use]
     pub fn from_bytes(bytes: [u8; TICKET_BYTES]) -> Self {
         let word = |at: usize| {
@@ -36,7 +36,7 @@ impl Ticket {
         Self { connection: EntryId::from_word(word(0)), request: word(8) }
     }
 
-    /// The request's number: an engine's requests have different ones.
+    /// The request's number, unique within the engine.
     #[must_use]
     pub fn request(self) -> u64 {
         self.request

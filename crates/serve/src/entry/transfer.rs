@@ -1,7 +1,7 @@
-//! Moves bytes between an entry and its client: reads, writes, and what waits between two writes.
+//! Moves bytes between an entry and its client: reads, writes, and the output that waits between two writes.
 //!
-//! A socket is read and written by the kernel, and through its TLS session if it has one. A stream of HTTP/2 is read
-//! from the session of its connection, and what it sends waits until that session takes it.
+//! The kernel reads and writes a socket, through a TLS session if the socket has one. Input of an HTTP/2 stream comes
+//! from the session of its connection, and output waits until that session takes it.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,11 +17,11 @@ use crate::entry::carrier::{Carrier, Socket, StreamLink};
 use crate::entry::{Entry, Payload, ReadOutcome};
 use crate::output::{FlushOutcome, Output, Part, gather, send_sealed};
 
-/// Slices of one response that are sent without being copied.
+/// The most slices of one response that are sent without a copy.
 const SLICES_MAX: usize = 16;
 
 impl Entry {
-    /// Reads what is there, up to the size of `inbox`.
+    /// Reads the available input, up to the size of `inbox`.
     pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> ReadOutcome {
         if !self.is_readable {
             return ReadOutcome::Later;
@@ -34,7 +34,7 @@ impl Entry {
             Carrier::Nobody { .. } => return ReadOutcome::Later,
             Carrier::Stream(link) => {
                 let received = receive_of(link, inbox);
-                // The stream's waker tells of more.
+                // The stream's waker reports further input.
                 self.is_readable = matches!(received, ReadOutcome::Bytes(_));
                 return received;
             }
@@ -42,7 +42,8 @@ impl Entry {
         match recv(socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => ReadOutcome::Ended,
             Ok((length, _)) => {
-                // Less than fits is all there was: the next byte is a new event. The end is no event if it came before.
+                // A short read has emptied the socket, and the next byte raises a new event. An end that was reported
+                // before raises none.
                 self.is_readable = length == inbox.len() || self.is_ended;
                 ReadOutcome::Bytes(length)
             }
@@ -55,11 +56,10 @@ impl Entry {
         }
     }
 
-    /// Sends a head and a body as far as the client takes them now, about `turn_bytes` at most, and
-    /// keeps the rest.
+    /// Sends a head and a body as far as the client takes them now, about `turn_bytes` at most, and keeps the rest.
     ///
     /// # Errors
-    /// The connection's.
+    /// The error of the connection.
     pub(crate) fn deliver(
         &mut self,
         head: &[u8],
@@ -90,7 +90,7 @@ impl Entry {
         }
     }
 
-    /// Keeps bytes for the next flush.
+    /// Queues bytes for the next flush.
     pub(crate) fn push_bytes(&mut self, mut bytes: &[u8]) {
         if let Carrier::Stream(link) = &mut self.carrier {
             bytes = link.take_head(bytes);
@@ -102,10 +102,10 @@ impl Entry {
         output.push(Part::Bytes(bytes.to_vec()));
     }
 
-    /// Sends what waits, `turn_bytes` at most.
+    /// Sends waiting output, at most `turn_bytes`.
     ///
     /// # Errors
-    /// The connection's.
+    /// The error of the connection.
     pub(crate) fn send_waiting(&mut self, mut turn_bytes: usize) -> Result<FlushOutcome, Errno> {
         let Some(output) = &mut self.output else { return Ok(FlushOutcome::Done) };
         let Carrier::Socket(socket) = &mut self.carrier else { return Ok(FlushOutcome::Blocked) };
@@ -122,7 +122,7 @@ impl Entry {
         Ok(flushed)
     }
 
-    /// The first try sends without a copy; what the client does not take is copied.
+    /// Sends slices without a copy at first; only the bytes that the client does not take are copied.
     fn deliver_slices(
         &mut self,
         head: &[u8],
@@ -148,7 +148,7 @@ impl Entry {
         self.send_waiting(turn_bytes)
     }
 
-    /// The head waits in the kernel for the first bytes of the file.
+    /// Sends a file. The kernel holds the head back until the first bytes of the file follow.
     fn deliver_file(
         &mut self,
         head: &[u8],
@@ -184,17 +184,17 @@ impl Entry {
         if turn_left == 0 { Ok(FlushOutcome::Quantum) } else { self.send_waiting(turn_left) }
     }
 
-    /// Tells a client that speaks TLS that nothing was cut off. It is for connections whose last response is sent.
+    /// Sends the TLS `close_notify` after the last response, from which the client knows that nothing was cut off.
     pub(crate) fn say_end(&mut self) {
         if let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut self.carrier {
             session.close();
-            // A client that takes nothing now is not waited for.
+            // The server does not wait for a client that takes nothing now.
             let _ = send_sealed(session, fd.as_fd());
         }
     }
 }
 
-/// Keeps a head and a body.
+/// Queues a head and a body.
 fn push(kept: &mut Option<Box<Output>>, head: &[u8], payload: Payload<'_>) {
     let output = kept.get_or_insert_default();
     output.push(Part::Bytes(head.to_vec()));
@@ -219,7 +219,7 @@ fn keep_unsent(kept: &mut Option<Box<Output>>, head: &[u8], body: &[&[u8]], mut 
     }
 }
 
-/// Reads what is there of a stream. A frame is shorter than `inbox`.
+/// Reads the available input of a stream. A frame is shorter than `inbox`.
 fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> ReadOutcome {
     match link.stream.receive() {
         BodyPart::Data(data) => {
@@ -231,7 +231,7 @@ fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> ReadOutcome {
     }
 }
 
-/// Reads what is there, and opens it in `inbox`.
+/// Reads the available input and decrypts it in `inbox`.
 fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
     let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut connection.carrier else {
         unreachable!("only a socket with a session is read sealed");
@@ -255,7 +255,7 @@ fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
         return ReadOutcome::Ended;
     }
     let is_over = session.is_over();
-    // A part of the handshake, or why the client is refused.
+    // The session's output is a part of the handshake, or the alert that refuses the client.
     let is_broken = send_records(connection).is_err() || opened.is_err();
     match opened {
         _ if is_broken => ReadOutcome::Ended,
@@ -268,7 +268,7 @@ fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
     }
 }
 
-/// Sends what TLS itself has to say. What the client does not take now waits like output.
+/// Sends the records of the TLS session itself. Records that the client does not take now wait like output.
 fn send_records(connection: &mut Entry) -> Result<(), Errno> {
     let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut connection.carrier else {
         return Ok(());
@@ -286,7 +286,7 @@ fn send_records(connection: &mut Entry) -> Result<(), Errno> {
     }
 }
 
-/// Seals a head and a body, and sends them as far as the client takes them now.
+/// Encrypts a head and a body, and sends them as far as the client takes them now.
 fn deliver_sealed(
     connection: &mut Entry,
     head: &[u8],

@@ -1,4 +1,4 @@
-//! A request's body while it comes in, and when it is whole.
+//! A request's body, while it arrives and when it is whole.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -13,25 +13,25 @@ const CHUNK_BYTES: usize = 32;
 /// A request's body without its framing.
 #[derive(Debug)]
 pub enum Body {
-    /// In memory; empty if there is none.
+    /// In memory; empty if the request has no body.
     Memory(Vec<u8>),
-    /// In a file without a name, at its start.
+    /// In an unnamed file, positioned at its start.
     File {
         /// The file.
         file: File,
-        /// Its length in bytes.
+        /// The length in bytes.
         length: u64,
     },
 }
 
 impl Body {
-    /// No bytes.
+    /// A body without bytes.
     #[must_use]
     pub fn empty() -> Self {
         Self::Memory(Vec::new())
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     #[must_use]
     pub fn length_bytes(&self) -> u64 {
         match self {
@@ -41,19 +41,19 @@ impl Body {
     }
 }
 
-/// A request whose body is not there yet.
+/// A request whose body has not all arrived.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) head: Head,
     pub(crate) head_bytes: Vec<u8>,
     pub(crate) decoder: BodyDecoder,
     pub(crate) spool: Spool,
-    /// All of the body is here.
+    /// Whether all of the body has arrived.
     pub(crate) is_whole: bool,
 }
 
 impl Upload {
-    /// How many bytes the request has if all of it is in memory.
+    /// The length of the request in bytes, if all of it is in memory.
     pub(crate) fn bytes_in_memory(&self) -> Option<usize> {
         match &self.spool {
             Spool::Keep { body: Body::Memory(body), .. } if self.is_whole => {
@@ -63,7 +63,8 @@ impl Upload {
         }
     }
 
-    /// The request that is in memory, as a client could have sent it: chunks become one, and trailers are left out.
+    /// Serializes a request that is in memory as a client could have sent it: chunks are merged and trailers are left
+    /// out.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Spool::Keep { body: Body::Memory(body), .. } = &self.spool else { return Vec::new() };
         match self.head.request(&self.head_bytes).framing() {
@@ -81,12 +82,12 @@ impl Upload {
     }
 }
 
-/// Where a body's bytes go.
+/// The destination of a body's bytes.
 #[derive(Debug)]
 pub(crate) enum Spool {
-    /// Into memory, and into a file beyond so many bytes.
+    /// Memory, or a file for a body of more than `memory_bytes_max` bytes.
     Keep { body: Body, memory_bytes_max: usize },
-    /// Nowhere: the handler does not want them.
+    /// None: the handler does not want the body.
     Discard,
 }
 
@@ -95,10 +96,10 @@ impl Spool {
         Self::Keep { body: Body::empty(), memory_bytes_max }
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// The file cannot be made or written: the disk is full.
+    /// The file cannot be created or written: the disk is full.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Self::Keep { body, memory_bytes_max } = self else { return Ok(()) };
         if let Body::Memory(memory) = body {
@@ -117,7 +118,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The whole body, ready to be read.
+    /// Finishes the body, which is read from its start.
     ///
     /// # Errors
     /// The file cannot be rewound.

@@ -4,12 +4,12 @@ use rustix::time::{ClockId, clock_gettime};
 use thruway_http1::Date;
 use thruway_http1::date::DATE_BYTES;
 
-/// Times of the last reading, so that a turn reads the clock as seldom as it can.
+/// The times of the last reading. A turn reads the clock as seldom as it can.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// Milliseconds of the monotonic clock.
     pub(crate) now_ms: u64,
-    /// Microseconds of the monotonic clock; they may have been read later.
+    /// Microseconds of the monotonic clock, possibly of a later reading.
     pub(crate) now_us: u64,
     unix_seconds: u64,
     date: Date,
@@ -22,14 +22,14 @@ impl Clock {
         Self { now_ms: now_us / 1000, now_us, unix_seconds, date: Date::new(unix_seconds) }
     }
 
-    /// Reads the clocks.
+    /// Reads the clocks again.
     pub(crate) fn update(&mut self) {
         self.now_us = monotonic_us();
         self.now_ms = self.now_us / 1000;
         self.unix_seconds = unix_seconds();
     }
 
-    /// The date for a response.
+    /// The `Date` of a response.
     pub(crate) fn date(&mut self) -> [u8; DATE_BYTES] {
         *self.date.at(self.unix_seconds)
     }
@@ -51,7 +51,7 @@ fn unix_seconds() -> u64 {
     u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
 }
 
-/// A monotonic clock that stands still, so that the outcome of a test does not depend on how often it is preempted.
+/// A monotonic clock that stands still: the outcome of a test does not depend on how often the test is preempted.
 #[cfg(test)]
 pub(crate) mod stopped {
     use std::cell::Cell;
@@ -60,7 +60,7 @@ pub(crate) mod stopped {
         static NOW_US: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
-    /// Stops the clock of this thread. The clock moves only when the test moves it, until this value is dropped.
+    /// Stops the clock of the current thread until the value is dropped. Only the test moves the clock.
     #[derive(Debug)]
     pub(crate) struct StoppedClock(());
 

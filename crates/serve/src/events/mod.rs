@@ -1,4 +1,4 @@
-//! The ground on which an engine waits: kernel events, timers, the clock, and numbers for what the kernel reports.
+//! The event sources of an engine: kernel events, timers, the clock, and the tokens that the kernel reports.
 //!
 //! Reading order: `poller` waits for events and wakes other threads; `slab` gives each connection a number that the
 //! kernel can report; `token` tells those numbers from the engine's own sources; `timer_wheel` and `clock` measure

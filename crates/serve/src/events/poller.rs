@@ -10,22 +10,23 @@ use rustix::io::Errno;
 
 use crate::Error;
 
-/// Events taken from the kernel at once.
+/// The most events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
 
-/// A set of descriptors, and which events of theirs are wanted.
+/// A set of descriptors, each with the events of interest.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: Arc<OwnedFd>,
 }
 
-/// Waits for an engine's events. It is apart from the engine, so that a thread can wait while others use the engine.
+/// Waits for an engine's events. The waiter is separate from the engine, so that a thread can wait while others use the
+/// engine.
 #[derive(Debug, Clone)]
 pub struct Waiter {
     epoll: Arc<OwnedFd>,
 }
 
-/// Events that were waited for and not yet taken in.
+/// Events that a wait returned and that the engine has not processed yet.
 pub struct Events {
     list: Vec<epoll::Event>,
 }
@@ -36,24 +37,24 @@ impl fmt::Debug for Events {
     }
 }
 
-/// Ends another thread's wait.
+/// Ends the wait of another thread.
 #[derive(Debug, Clone)]
 pub struct Waker {
     event: Arc<OwnedFd>,
 }
 
-/// One event: its token, and what has happened.
+/// One event: its token and its kinds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
     pub(crate) word: u64,
     pub(crate) is_readable: bool,
     pub(crate) is_writable: bool,
-    /// The other end will send nothing more than what is there.
+    /// Whether the peer sends nothing beyond the bytes that have arrived.
     pub(crate) is_ended: bool,
 }
 
 impl Events {
-    /// No events yet, and room for many.
+    /// No events, with room for many.
     #[must_use]
     pub fn new() -> Self {
         Self { list: Vec::with_capacity(EVENTS_MAX) }
@@ -61,7 +62,7 @@ impl Events {
 
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Event> + '_ {
         use epoll::EventFlags as Flags;
-        // A broken connection is both: the next read or write tells why.
+        // A broken connection is both readable and writable: the next read or write returns the error.
         let broken = Flags::ERR | Flags::HUP;
         self.list.drain(..).map(move |event| {
             let (flags, data) = (event.flags, event.data);
@@ -82,13 +83,13 @@ impl Default for Events {
 }
 
 impl Waiter {
-    /// Waits until something happens, a signal comes, or `timeout_ms` have passed (none: for ever).
-    /// True if something happened.
+    /// Waits until an event or a signal comes, or `timeout_ms` have passed (none: for ever). Returns whether an event
+    /// came.
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> bool {
         self.wait_for(events, timeout_ms.map(Duration::from_millis))
     }
 
-    /// The same, with a finer clock.
+    /// Waits like [`wait`](Self::wait), with a finer clock.
     pub fn wait_for(&self, events: &mut Events, timeout: Option<Duration>) -> bool {
         let given = timeout.map(timespec);
         events.list.clear();
@@ -101,7 +102,7 @@ impl Waiter {
         waited.is_ok_and(|count| count > 0)
     }
 
-    /// The same, but not longer than until the bell is rung.
+    /// Waits like [`wait_for`](Self::wait_for), and also returns when the bell rings.
     pub fn wait_with(&self, bell: &Bell, events: &mut Events, timeout: Option<Duration>) {
         events.list.clear();
         let descriptor = |event| PollFd::from_borrowed_fd(event, PollFlags::IN);
@@ -113,9 +114,9 @@ impl Waiter {
         }
     }
 
-    /// For kernels before 5.11, and sandboxes, that refuse the finer call.
+    /// Waits in whole milliseconds, on kernels before 5.11 and in sandboxes that refuse the finer call.
     fn wait_ms(&self, events: &mut Events, timeout: Option<Duration>) -> Result<usize, Errno> {
-        // Up to the next millisecond: a wait that ends early would be begun again and again.
+        // Round up to the next millisecond: a wait that ended early would be repeated again and again.
         let ms = timeout.map(|timeout| timeout.as_nanos().div_ceil(1_000_000));
         let ms = ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
         thruway_sys::epoll::wait_ms(self.epoll.as_fd(), &mut events.list, ms)
@@ -123,14 +124,15 @@ impl Waiter {
 }
 
 impl AsFd for Waiter {
-    /// A descriptor that is readable while events are there, for a wait that is for more than these.
+    /// A descriptor that is readable while events are pending, for a thread that also waits for other descriptors.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 }
 
-/// Calls the standby, which waits with it alone or beside an engine's events, until it is silenced. It is no event of
-/// the engine: a leader that waits for these would be woken until the standby has had a processor.
+/// Wakes the standby thread, which waits for the bell alone or together with an engine's events, until the bell is
+/// silenced. The bell is no event of the engine: an event would also wake a waiting leader, again and again, until the
+/// standby has had a processor.
 #[derive(Debug, Clone)]
 pub struct Bell {
     event: Arc<OwnedFd>,
@@ -143,11 +145,11 @@ impl Bell {
 
     /// Ends the wait, now or as soon as it begins.
     pub fn ring(&self) {
-        // It fails only if 2^64 - 2 rings are pending.
+        // A write fails only if 2^64 - 2 rings are pending.
         let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Waits, `timeout` at most, until it is rung.
+    /// Waits until the bell rings, at most for `timeout`.
     pub fn wait(&self, timeout: Option<Duration>) {
         let mut descriptors = [PollFd::new(&*self.event, PollFlags::IN)];
         // Only a signal ends a wait on a valid descriptor early.
@@ -157,7 +159,7 @@ impl Bell {
         }
     }
 
-    /// Clears what was rung.
+    /// Clears pending rings.
     pub fn silence(&self) {
         let _ = rustix::io::read(&*self.event, &mut [0; 8]);
     }
@@ -178,12 +180,12 @@ fn timespec(timeout: Duration) -> Timespec {
 impl Waker {
     /// Ends the wait, now or as soon as it begins.
     pub fn wake(&self) {
-        // It fails only if 2^64 - 2 wakes are pending.
+        // A write fails only if 2^64 - 2 wakes are pending.
         let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
     }
 
     pub(crate) fn clear(&self) {
-        // It fails only if there was nothing to clear.
+        // A read fails only if no wake is pending.
         let _ = rustix::io::read(&*self.event, &mut [0; 8]);
     }
 }
@@ -199,7 +201,7 @@ impl Poller {
         Waiter { epoll: Arc::clone(&self.epoll) }
     }
 
-    /// A waker whose event has the token `word`.
+    /// Creates a waker whose event has the token `word`.
     pub(crate) fn waker(&self, word: u64) -> Result<Waker, Error> {
         let event = new_eventfd()?;
         self.add(&event, word, epoll::EventFlags::IN)
@@ -207,24 +209,24 @@ impl Poller {
         Ok(Waker { event: Arc::new(event) })
     }
 
-    /// Tells of every change on a connection, once each.
+    /// Reports each change on a connection once.
     pub(crate) fn add_connection(&self, socket: impl AsFd, word: u64) -> Result<(), Errno> {
         use epoll::EventFlags as Flags;
         self.add(socket, word, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
     }
 
-    /// Tells of connections that wait to be accepted, one waiting process at a time.
+    /// Reports connections that wait to be accepted, to one waiting process at a time.
     pub(crate) fn add_listener(&self, socket: impl AsFd, word: u64) -> Result<(), Errno> {
         self.add(socket, word, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
     }
 
-    /// Tells of messages for as long as there are some.
+    /// Reports messages for as long as any are pending.
     pub(crate) fn add_mailbox(&self, socket: impl AsFd, word: u64) -> Result<(), Errno> {
         self.add(socket, word, epoll::EventFlags::IN)
     }
 
     pub(crate) fn remove(&self, socket: impl AsFd) {
-        // What was never added needs no removal.
+        // A socket that was never added needs no removal.
         let _ = epoll::delete(&*self.epoll, socket);
     }
 

@@ -1,4 +1,4 @@
-//! Connections by number, in a generational slab: a late event or a late response never meets another connection.
+//! Connections by number, in a generational slab: a late event or response never reaches another connection.
 
 use std::ops::{Index, IndexMut};
 
@@ -10,7 +10,7 @@ pub(crate) struct EntryId {
 }
 
 impl EntryId {
-    /// As one word, for the kernel to keep.
+    /// Packs the number into one word, for the kernel to keep.
     pub(crate) fn to_word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
@@ -20,13 +20,13 @@ impl EntryId {
         Self { slot: low(word), generation: low(word >> 32) }
     }
 
-    /// Its slot, which is the same in the run queue and the timer wheel.
+    /// The slot, which is the same in the run queue and the timer wheel.
     pub(crate) fn slot(self) -> u32 {
         self.slot
     }
 }
 
-/// A growing table of slots. Free slots are taken again, the last one first; the generation of a slot counts that.
+/// A growing table of slots. The slot that was freed last is reused first, and each reuse has a new generation.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Slot<T>>,
@@ -75,12 +75,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The key of the value at `slot`, which must not be empty: queues hold the slots of open entries only.
+    /// The key of the value in `slot`, which must not be empty: queues hold the slots of open entries only.
     pub(crate) fn occupant(&self, slot: u32) -> EntryId {
         self.id_at(slot).unwrap_or_else(|| panic!("slot {slot} was enqueued and is empty"))
     }
 
-    /// The key of whatever is at `slot` now.
+    /// The key of the current value in `slot`.
     pub(crate) fn id_at(&self, slot: u32) -> Option<EntryId> {
         let entry = self.entries.get(slot as usize)?;
         entry.value.as_ref().map(|_| EntryId { slot, generation: entry.generation })

@@ -1,4 +1,4 @@
-//! Ctrl-C, TERM and QUIT stop a server gracefully; other signals of operators do nothing.
+//! Stops a server gracefully on Ctrl-C, TERM and QUIT; other signals of operators have no effect.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -10,16 +10,16 @@ use crate::Error;
 /// Signals that end a server.
 const STOP: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::QUIT];
 
-/// Signals that ask servers for what this one does not do; unblocked, they would end or halt it.
+/// Signals for functions that this server lacks; unblocked, they would end or halt the process.
 const OTHERS: [Signal; 6] =
     [Signal::HUP, Signal::USR1, Signal::USR2, Signal::TTIN, Signal::TTOU, Signal::POWER];
 
-/// Blocks the signals that operators send to servers, in the calling thread and in the threads that it starts.
+/// Blocks the signals that operators send to servers, in the calling thread and in the threads started later.
 #[derive(Debug)]
 pub struct StopSignals(BlockedSignals);
 
 impl StopSignals {
-    /// Blocks them.
+    /// Blocks the signals.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -27,8 +27,8 @@ impl StopSignals {
         BlockedSignals::new(&[&STOP[..], &OTHERS].concat()).map(Self).map_err(failed)
     }
 
-    /// Waits for a signal that ends the server. The next one ends the process at once, as by default. Others are told
-    /// to `report`.
+    /// Waits for a signal that ends the server. The next such signal ends the process at once, as by default. `report`
+    /// receives the names of other signals.
     ///
     /// # Errors
     /// Whatever the system reports.

@@ -1,21 +1,21 @@
-//! Deadlines of many connections, cheap to put off: a hashed timer wheel.
+//! The deadlines of many connections in a hashed timer wheel, where a postponement is cheap.
 //!
-//! Each slot has one deadline at most. To put it off only writes a number: when the old time comes, the wheel moves the
-//! slot to a later bucket.
+//! Each slot has at most one deadline. A postponement only writes a number: at the old time, the wheel moves the slot
+//! to a later bucket.
 
-/// A bucket's time. Deadlines are met by as much too late.
+/// The span of a bucket. A deadline is reported late by this span at most.
 const TICK_MS: u64 = 64;
-/// Buckets, a power of two. Later deadlines are looked at once a revolution.
+/// The number of buckets, a power of two. A deadline beyond one revolution is checked once per revolution.
 const BUCKETS: usize = 1024;
 const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
 
-/// Deadlines in milliseconds of one clock that only runs forward.
+/// Deadlines in milliseconds of a monotonic clock.
 #[derive(Debug)]
 pub(crate) struct TimerWheel {
     entries: Vec<Entry>,
     firsts: Vec<u32>,
-    /// A bit for each bucket that is not empty.
+    /// One bit for each bucket that is not empty.
     taken: [u64; WORDS],
     tick: u64,
 }
@@ -23,14 +23,14 @@ pub(crate) struct TimerWheel {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     deadline_ms: u64,
-    /// The tick of its bucket; 0 if it is in none.
+    /// The tick of the bucket; 0 if the slot is in no bucket.
     tick: u64,
     before: u32,
     after: u32,
 }
 
 impl TimerWheel {
-    /// A wheel that starts at `now_ms`, which is not zero.
+    /// Creates a wheel that starts at `now_ms`, which is not zero.
     pub(crate) fn new(now_ms: u64) -> Self {
         Self {
             entries: Vec::new(),
@@ -40,7 +40,7 @@ impl TimerWheel {
         }
     }
 
-    /// Sets the deadline of `slot`, whether it had one or not.
+    /// Sets or replaces the deadline of `slot`.
     pub(crate) fn set(&mut self, slot: u32, deadline_ms: u64) {
         let at = slot as usize;
         if at >= self.entries.len() {
@@ -57,12 +57,12 @@ impl TimerWheel {
         }
     }
 
-    /// Forgets the deadline of `slot`.
+    /// Removes the deadline of `slot`.
     pub(crate) fn remove(&mut self, slot: u32) {
         self.unlink(slot);
     }
 
-    /// Moves on to `now_ms`, and gives each slot whose deadline has come once.
+    /// Advances to `now_ms`, and reports each slot whose deadline has passed once.
     pub(crate) fn advance(&mut self, now_ms: u64, due: &mut Vec<u32>) {
         let now = now_ms / TICK_MS;
         if now <= self.tick {
@@ -76,10 +76,10 @@ impl TimerWheel {
         }
     }
 
-    /// Milliseconds until the next bucket with a slot; none if there are no deadlines.
+    /// Milliseconds until the next bucket with a slot; none without deadlines.
     pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
         let start = bucket_of(self.tick + 1);
-        // The bits from `start` to the end of its word, the words after it, and what is before it.
+        // The bits from `start` to the end of its word, the words after it, and the bits before `start`.
         let words = (0..=WORDS).map(|step| {
             let word = (start / 64 + step) % WORDS;
             let mask = match step {

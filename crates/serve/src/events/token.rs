@@ -2,33 +2,33 @@
 
 use crate::events::slab::EntryId;
 
-/// The words of the waker, the mailbox, the handover and, counted down from there, the listeners. All others are
-/// connections.
+/// The words of the waker, the mailbox and the handover; the words of listeners count down from there. All other words
+/// are connections.
 const WAKER: u64 = u64::MAX;
 const MAILBOX: u64 = WAKER - 1;
 const HANDOVER: u64 = MAILBOX - 1;
 const FIRST_LISTENER: u64 = HANDOVER - 1;
 
-/// Listeners of one engine, at most.
+/// The most listeners of one engine.
 pub(crate) const LISTENERS_MAX: usize = 1 << 12;
 
 /// The source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// Another thread ends the wait.
+    /// A thread ends the wait of the engine.
     Waker,
-    /// Another worker has sent a message.
+    /// A worker has sent a message.
     Mailbox,
-    /// A worker that retires has handed a connection over.
+    /// A retiring worker has handed a connection over.
     Handover,
-    /// Connections wait at the listener with that index.
+    /// Connections wait at the listener with the index.
     Listener(usize),
-    /// Something has happened on a connection.
+    /// A connection is readable, writable or broken.
     Connection(EntryId),
 }
 
 impl Token {
-    /// As one word, for the kernel to keep.
+    /// Packs the token into one word, for the kernel to keep.
     pub(crate) fn to_word(self) -> u64 {
         match self {
             Self::Waker => WAKER,

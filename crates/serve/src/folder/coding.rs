@@ -1,4 +1,4 @@
-//! Which precompressed variants of a file a client takes, best first.
+//! Chooses the precompressed variants of a file that a client accepts, best first.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ pub(super) struct ContentCoding {
     pub(super) name: &'static str,
 }
 
-/// The file as it is.
+/// The uncompressed file.
 pub(super) const IDENTITY: ContentCoding = ContentCoding { suffix: "", name: "" };
 
-/// Variants of a file, itself included.
+/// The most variants of a file, including the uncompressed file.
 pub(super) const CODINGS_MAX: usize = CODINGS.len() + 1;
 
-/// Usually the smallest first.
+/// The supported codings, those with the usually smallest result first.
 const CODINGS: [ContentCoding; 3] = [
     ContentCoding { suffix: ".br", name: "br" },
     ContentCoding { suffix: ".zst", name: "zstd" },
     ContentCoding { suffix: ".gz", name: "gzip" },
 ];
 
-/// The codings that `accept` (an `Accept-Encoding` field) allows, best first. The file as it is
-/// comes last, unless the client rates it above others.
+/// The codings that `accept` (an `Accept-Encoding` field) allows, best first. The uncompressed file
+/// comes last, unless the client prefers it.
 pub(super) fn accepted(accept: Option<&[u8]>) -> Cow<'static, [ContentCoding]> {
     let Some(accept) = accept else { return Cow::Borrowed(&[IDENTITY]) };
     let identity = weight(accept, "identity");
@@ -34,14 +34,15 @@ pub(super) fn accepted(accept: Option<&[u8]>) -> Cow<'static, [ContentCoding]> {
         .filter_map(|coding| weight(accept, coding.name).map(|weight| (weight, *coding)))
         .filter(|(weight, _)| *weight > 0)
         .collect();
-    // What is not named is fine, but anything that is named is better. If even the uncoded file is
-    // unwelcome, it is still better than nothing.
+    // A coding that the field does not name is acceptable, but any named coding is better. Even if
+    // the client refuses the uncompressed file, it is better than no response.
     rated.push((identity.unwrap_or(0), IDENTITY));
     rated.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
     rated.into_iter().map(|(_, coding)| coding).collect::<Vec<_>>().into()
 }
 
-/// The weight of a coding in thousandths; none if the field does not name it.
+/// The weight of a coding in thousandths; none if neither its name nor `*` covers the coding. `*`
+/// does not cover `identity`.
 fn weight(accept: &[u8], coding: &str) -> Option<u16> {
     let mut any = None;
     for member in members(accept) {
@@ -58,7 +59,7 @@ fn weight(accept: &[u8], coding: &str) -> Option<u16> {
     any.filter(|_| coding != "identity")
 }
 
-/// The `q` among a member's parameters; what is not well formed counts as not wanted.
+/// The `q` among a member's parameters; a malformed value counts as zero.
 fn quality<'a>(mut parameters: impl Iterator<Item = &'a [u8]>) -> u16 {
     let value = parameters.find_map(|parameter| {
         parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))

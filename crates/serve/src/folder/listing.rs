@@ -14,10 +14,10 @@ use row::Row;
 pub(super) use text::percent_encode;
 use text::{escape, size};
 
-/// Entries on one page; a folder with more is not shown.
+/// The most entries on one page; a larger folder is not listed.
 const ENTRIES_MAX: usize = 10_000;
 
-/// The page before the rows. It loads nothing, and follows the browser's colour scheme.
+/// The style of the page, which loads nothing and follows the browser's colour scheme.
 const STYLE: &str = "\
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}
@@ -74,7 +74,7 @@ pub(super) fn page(
     Ok(page.into_bytes())
 }
 
-/// The folder's path, of which each part above it is a link.
+/// The folder's path, with a link for each ancestor.
 fn path(parts: &[Cow<'_, str>]) -> String {
     let Some((own, above)) = parts.split_last() else { return "/".into() };
     let mut path = format!("<a href=\"{}\">/</a>", "../".repeat(parts.len()));
@@ -86,7 +86,7 @@ fn path(parts: &[Cow<'_, str>]) -> String {
     path + &escape(own) + "/"
 }
 
-/// How many rows there are of each kind, and what the files hold together.
+/// The number of folders and of files, and the total size of the files.
 fn sum(rows: &[Row]) -> String {
     let counted = |count: usize, what: &str| {
         let plural = if count == 1 { "" } else { "s" };

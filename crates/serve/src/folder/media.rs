@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use thruway_resolve::Name;
 
-/// So many suffixes are kept: a site has few, and they are searched one by one.
+/// The most suffixes kept: a site has few, and lookups search them one by one.
 const KEPT_MAX: usize = 16;
 
 /// The type of files with one suffix.
 #[derive(Debug, Clone)]
 pub(super) struct Media {
-    /// As `Content-Type` has it.
+    /// The value of `Content-Type`.
     pub(super) name: Arc<str>,
-    /// Whether such a file is worth compressing, so that it may have compressed variants.
+    /// Whether the file is worth compressing and may thus have compressed variants.
     pub(super) is_compressible: bool,
 }
 
-/// The names that were requested lately, and their types.
+/// The most recent suffixes and their media types.
 #[derive(Debug, Default)]
 pub(super) struct MediaTypes {
     kept: Vec<(Vec<u8>, Media)>,
-    /// The place of the oldest, once there is no room.
+    /// The index of the oldest entry, once there is no room.
     oldest: usize,
 }
 
 impl MediaTypes {
-    /// The media type that the name's suffix stands for. Text is UTF-8, unless it says otherwise itself.
+    /// The media type for the name's suffix. Text without a charset of its own is UTF-8.
     pub(super) fn of(&mut self, name: &Name) -> Media {
         let file = name.components().next_back().unwrap_or_default();
         let suffix = suffix_of(file);
@@ -45,7 +45,7 @@ impl MediaTypes {
     }
 }
 
-/// The part behind the last dot, if the dot is not the first byte.
+/// The part after the last dot, unless the dot is the first byte.
 fn suffix_of(file: &[u8]) -> &[u8] {
     match file.iter().rposition(|byte| *byte == b'.') {
         None | Some(0) => b"",

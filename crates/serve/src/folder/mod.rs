@@ -1,7 +1,7 @@
-//! A folder's files, sent by the kernel.
+//! Serves the files of a folder; the kernel sends them.
 //!
-//! A request's path becomes a name, and the name an open file. The open file's stat says the rest: nothing is looked up
-//! twice.
+//! A request's path becomes a name, and the name an open file. All further facts come from the open file's stat: no
+//! name is looked up twice.
 //!
 //! Reading order: this file, then `media` (types of files), `coding` (compressed copies), `validators` and `range`
 //! (conditional and partial requests), and `listing` (the page of a folder without an index).
@@ -29,10 +29,10 @@ use coding::ContentCoding;
 use media::{Media, MediaTypes};
 use validators::{Validators, Verdict};
 
-/// A listing needs its own style, and nothing else.
+/// The content security policy of a listing, which needs its own style and nothing else.
 const LISTING_POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'";
 
-/// The page of a folder.
+/// The index page of a folder.
 const INDEX: &[u8] = b"index.html";
 
 /// Serves the files of one folder. Names that begin with a dot are not served, except `.well-known`.
@@ -42,7 +42,7 @@ pub struct Folder {
     deny: DenyList,
     lists: bool,
     media_types: MediaTypes,
-    /// Where heads are built; empty between two responses.
+    /// The buffer in which heads are built; empty between two responses.
     scratch: Vec<u8>,
 }
 
@@ -51,11 +51,11 @@ enum Target {
     File(File),
     /// An open folder without an index page.
     Folder(OpenFile),
-    /// A folder whose path lacks the slash at its end.
+    /// A folder whose path lacks the final slash.
     NeedsSlash,
 }
 
-/// An open file and how it is to be sent.
+/// An open file, with the type and coding of its response.
 struct File {
     file: OpenFile,
     media: Media,
@@ -63,10 +63,10 @@ struct File {
 }
 
 impl Folder {
-    /// The folder at `path`. With `lists`, folders without an index page show their entries.
+    /// Opens the folder at `path`. With `lists`, folders without an index page show their entries.
     ///
     /// # Errors
-    /// It is no folder, or may not be opened.
+    /// The path is not a folder, or may not be opened.
     pub fn new(path: &std::path::Path, lists: bool) -> Result<Self, Error> {
         let deny = DenyList::new().hidden();
         let boundary = Boundary::new(path, deny.clone())?;
@@ -100,7 +100,7 @@ impl Folder {
         }
     }
 
-    /// The first variant of `name` that exists and that the client takes.
+    /// The first variant of `name` that exists and that the client accepts.
     fn find_file(&mut self, request: &Request<'_>, name: &Name) -> Result<File, Error> {
         let media = self.media_types.of(name);
         let accept = request.known(KnownField::AcceptEncoding);
@@ -140,7 +140,7 @@ impl Folder {
         }
     }
 
-    /// A response without a body.
+    /// Sends a response without a body.
     fn send_bare(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -160,7 +160,7 @@ impl Folder {
         Ok(())
     }
 
-    /// One range of the file, or all of it.
+    /// Sends one range of the file, or all of it.
     fn send_range(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -189,7 +189,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Several ranges, as `multipart/byteranges`.
+    /// Sends several ranges as `multipart/byteranges`.
     fn send_ranges(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -245,7 +245,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The folder's own URL, whatever path it was asked for by.
+    /// Redirects to the folder's own URL, by whatever path the client requested the folder.
     fn send_redirect(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -366,7 +366,7 @@ fn refusal_status(refusal: Refusal) -> u16 {
     }
 }
 
-/// Responds when a file cannot be opened. Where that is this server's fault, the log says so, too.
+/// Responds to a failure to open a file. A failure of the server (5xx) is also logged.
 fn respond_error(exchange: &mut Exchange<'_>, error: &Error, text: &str) {
     let status = status_of(error);
     if status >= 500 {

@@ -1,10 +1,10 @@
-//! Whether a client has this state of a file already: entity tags, dates and the conditions on them.
+//! Decides whether a client already has the current state of a file: entity tags, dates and conditional requests.
 
 use thruway_http1::field::entity_tags;
 use thruway_http1::{KnownField, Request, date};
 use thruway_resolve::OpenFile;
 
-/// Validators, which tell one state of a file from another.
+/// Validators, which distinguish one state of a file from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Validators {
     /// A strong entity tag, quotes included.
@@ -16,24 +16,24 @@ pub(super) struct Validators {
 /// The result of a request's conditions (RFC 9110, 13.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The file.
+    /// Send the file.
     Send,
-    /// 304
+    /// Respond with 304.
     NotModified,
-    /// 412
+    /// Respond with 412.
     Failed,
 }
 
 impl Validators {
-    /// From the stat of the open file. The coding is part of the tag, because the same state has
-    /// other bytes in each.
+    /// Derives validators from the stat of the open file. The coding is part of the tag, because each coding of one
+    /// state has other bytes.
     pub(super) fn of(file: &OpenFile, coding: &str) -> Self {
         let (seconds, nanoseconds) = file.modified();
         let tag = tag((seconds, nanoseconds), file.size_bytes(), coding);
         Self { tag, modified_seconds: u64::try_from(seconds).unwrap_or(0) }
     }
 
-    /// What the request's conditions, in the order of their precedence, ask for.
+    /// Evaluates the request's conditions in the order of their precedence.
     pub(super) fn verdict(&self, request: &Request<'_>) -> Verdict {
         let failed = match request.known(KnownField::IfMatch) {
             Some(tags) => !self.is_listed(tags, Compare::Strong),
@@ -49,17 +49,17 @@ impl Validators {
         if is_known { Verdict::NotModified } else { Verdict::Send }
     }
 
-    /// Whether a `Range` still means this state of the file.
+    /// Whether a `Range` applies to the current state of the file.
     pub(super) fn allows_range(&self, request: &Request<'_>) -> bool {
         match request.known(KnownField::IfRange) {
             None => true,
             Some(tag) if tag.starts_with(b"\"") => tag == self.tag,
-            // A weak tag is no date either.
+            // A weak tag is not a date either.
             Some(text) => date::parse(text) == Some(self.modified_seconds),
         }
     }
 
-    /// None if there is no date to compare with.
+    /// Whether the file is newer than a date; none without a valid date.
     fn is_newer_than(&self, text: Option<&[u8]>) -> Option<bool> {
         date::parse(text?).map(|seconds| self.modified_seconds > seconds)
     }
@@ -86,7 +86,7 @@ impl Compare {
     }
 }
 
-/// `"1a2b.3c-4d"`, or `"1a2b.3c-4d-gzip"`.
+/// Formats a tag: `"1a2b.3c-4d"`, or `"1a2b.3c-4d-gzip"`.
 fn tag((seconds, nanoseconds): (i64, u32), size: u64, coding: &str) -> Vec<u8> {
     let mut tag = Vec::with_capacity(48);
     tag.push(b'"');
@@ -103,7 +103,7 @@ fn tag((seconds, nanoseconds): (i64, u32), size: u64, coding: &str) -> Vec<u8> {
     tag
 }
 
-/// Writes a number as `format!` does, at a fraction of its cost: each response has a tag.
+/// Writes a number as `format!` does, at a fraction of the cost: each response has a tag.
 fn hexadecimal(text: &mut Vec<u8>, number: u64) {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
     text.extend((0..digits).rev().map(|place| {

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The addresses that a server listens on.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ pub enum Address {
         /// The port.
         port: u16,
     },
-    /// The path of a unix socket; with `@` at its beginning it is a name without a file.
+    /// The path of a unix socket; a path that begins with `@` is an abstract name without a file.
     Unix {
-        /// Where the socket is.
+        /// The path of the socket.
         path: PathBuf,
     },
 }

@@ -1,4 +1,4 @@
-//! How a listener is asked for: an address, and what Puma lets follow its `?`.
+//! The configuration of a listener: an address, and the parameters that Puma allows after `?`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,31 +9,30 @@ use thruway_tls::Options as TlsOptions;
 use crate::listen::address::Address;
 use crate::listen::secure_site::{self, SecureSite};
 
-/// Connections that may wait to be accepted; the system's own limit applies as well.
+/// The most connections that may wait to be accepted; the system's own limit applies as well.
 const BACKLOG: i32 = 1024;
 
-/// Permissions of a socket without a umask: every user may connect, as with Puma.
+/// The permissions of a socket without a umask: every user may connect, as with Puma.
 const PERMISSIONS: u32 = 0o777;
 
-/// An address, and how to listen there.
+/// An address, and the options of its listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// Connections that may wait to be accepted (`?backlog=`).
+    /// The most connections that may wait to be accepted (`?backlog=`).
     pub backlog: i32,
-    /// Whether packets leave at once (`?low_latency=`, TCP only).
+    /// Whether packets are sent without delay (`?low_latency=`, TCP only).
     pub low_latency: bool,
-    /// Permissions that no user gets (`?umask=`, unix sockets only).
+    /// Permissions withheld from every user (`?umask=`, unix sockets only).
     pub umask: u32,
-    /// Permissions in place of the umask's, such as `0o660` (`?mode=`, unix sockets only).
+    /// Permissions in place of those of the umask, such as `0o660` (`?mode=`, unix sockets only).
     pub mode: Option<u32>,
-    /// Certificates, and what else `ssl://` says; none for `tcp://` and `unix://`.
+    /// The TLS options of `ssl://`, certificates among them; none for `tcp://` and `unix://`.
     pub tls: Option<Arc<TlsOptions>>,
-    /// How long browsers are to use nothing but TLS for this host, in seconds (`?hsts=`, TLS only).
+    /// How long browsers are to use only TLS for the host, in seconds (`?hsts=`, TLS only).
     pub hsts_s: Option<u64>,
-    /// The site whose requests belong to a listener that speaks TLS, if it has its certificates from an ACME agent
-    /// (`?acme=`, TCP only).
+    /// The rules for plain HTTP beside a TLS listener whose certificates an ACME agent keeps (`?acme=`, TCP only).
     pub site: Option<Arc<SecureSite>>,
 }
 
@@ -59,7 +58,7 @@ impl Bind {
     }
 }
 
-/// Reads `tcp://HOST:PORT`, `ssl://HOST:PORT` and `unix://PATH` with their parameters, as Puma writes them.
+/// Parses `tcp://HOST:PORT`, `ssl://HOST:PORT` and `unix://PATH` with parameters in Puma's syntax.
 impl FromStr for Bind {
     type Err = String;
 
@@ -93,11 +92,11 @@ impl FromStr for Bind {
                 "mode" if is_unix => {
                     bind.mode = Some(u32::from_str_radix(value, 8).map_err(|_| wrong())?);
                 }
-                // Its value may be a key: for Puma, `key_pem` is one.
+                // The error omits the value, which may be a key: for Puma, `key_pem` is one.
                 _ if tls.is_some() || restricts(name) => {
                     return Err(format!("{name:?} is not understood in {place}"));
                 }
-                // Puma ignores others, and real configurations have some.
+                // Puma ignores unknown parameters, and real configurations have some.
                 _ => {}
             }
         }
@@ -108,13 +107,13 @@ impl FromStr for Bind {
     }
 }
 
-/// Whether a parameter says which clients may connect: to ignore it would let others in.
+/// Whether a parameter restricts the clients that may connect: ignoring it would admit others.
 fn restricts(name: &str) -> bool {
     let names = ["umask", "mode", "cert", "key", "ca", "verify_mode", "verification_flags"];
     names.contains(&name) || name.starts_with("ssl_") || name.ends_with("_pem")
 }
 
-/// Puma reads addresses as URIs: `unix:/path` is `unix:///path`, and a host may be missing.
+/// Parses an address. Puma reads addresses as URIs: `unix:/path` is `unix:///path`, and a host may be missing.
 fn address(text: &str) -> Result<Address, String> {
     let path = text.strip_prefix("unix://");
     let path = path.or_else(|| text.strip_prefix("unix:").filter(|path| path.starts_with('/')));
@@ -137,7 +136,7 @@ fn address(text: &str) -> Result<Address, String> {
     Ok(Address::Tcp { host: host.to_owned(), port })
 }
 
-/// A number as Ruby's `Integer()` reads it: octal after `0`, hexadecimal after `0x`.
+/// Parses a number as Ruby's `Integer()` does: octal after `0`, hexadecimal after `0x`, binary after `0b`.
 fn integer(text: &str) -> Option<u32> {
     let radix = |digits, radix| u32::from_str_radix(digits, radix).ok();
     match text.as_bytes() {

@@ -1,4 +1,4 @@
-//! Addresses that a server listens on.
+//! The sockets that a server listens on.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,16 +24,16 @@ use crate::listen::address::Address;
 use crate::listen::bind::Bind;
 use crate::listen::secure_site::SecureSite;
 
-/// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
-/// as BBR, pace their packets, and a timer a packet costs more than its bytes.
+/// The congestion control between two programs on one machine. Every kernel has `reno`, which sets no timers. Others,
+/// such as BBR, pace their packets, and a timer per packet costs more than its bytes.
 const LOCAL_CONGESTION_CONTROL: &str = "reno";
 
-/// The other end of a connection.
+/// The peer of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// An address and a port.
     Tcp(SocketAddr),
-    /// A process of this machine.
+    /// A process on this machine.
     Unix,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A socket that connections come from. It does not block.
+/// A socket that accepts connections, without blocking.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -57,11 +57,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens as `bind` says. A stale socket file is taken away first.
+    /// Listens as `bind` says, after the removal of a stale socket file.
     ///
     /// # Errors
-    /// The host is not found, or what `bind` and `listen` report; [`Error::is_in_use`] if another
-    /// process listens there.
+    /// The host is not found, or `bind` or `listen` failed; [`Error::is_in_use`] if another process listens on the
+    /// address.
     pub fn new(bind: &Bind) -> Result<Self, Error> {
         match &bind.address {
             Address::Tcp { host, port } => Self::tcp(bind, host, *port),
@@ -69,7 +69,7 @@ impl Listener {
         }
     }
 
-    /// Listens as `bind` says; for `localhost`, at each loopback address that the system has, as Puma does.
+    /// Listens as `bind` says; for `localhost`, on each loopback address that the system has, as Puma does.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -86,7 +86,7 @@ impl Listener {
         let chosen = first.port().unwrap_or(*port);
         match at(Ipv6Addr::LOCALHOST.into(), chosen) {
             Ok(second) => Ok(vec![first, second]),
-            // The port was chosen for the first alone: another program may have it at the second.
+            // The system chose the port for the first address alone: another program may have it on the second.
             Err(error) if error.is_in_use() && *port == 0 => Ok(vec![first]),
             Err(error) if error.is_missing() => Ok(vec![first]),
             Err(error) => Err(error),
@@ -100,10 +100,10 @@ impl Listener {
         }
     }
 
-    /// Takes a socket that is bound already, such as an inherited socket.
+    /// Takes over a socket that is already bound, such as an inherited socket.
     ///
     /// # Errors
-    /// It is no socket, or of a kind that cannot be served.
+    /// The descriptor is not a socket, or of a kind that cannot be served.
     pub fn from_socket(socket: OwnedFd) -> Result<Self, Error> {
         let failed = |errno: Errno| Error::system("take over a socket", errno);
         let bound = getsockname(&socket).map_err(failed)?;
@@ -115,23 +115,23 @@ impl Listener {
         Ok(Self { socket, address, tls: None, hsts_s: None, site: None })
     }
 
-    /// The same listener, for which the rules of `bind` apply: its TLS, and its site.
+    /// Returns the listener with the TLS options and the site of `bind`.
     #[must_use]
     pub fn with_rules_of(self, bind: &Bind) -> Self {
         Self { tls: bind.tls.clone(), hsts_s: bind.hsts_s, site: bind.site.clone(), ..self }
     }
 
-    /// How long browsers are to use nothing but TLS, in seconds.
+    /// How long browsers are to use only TLS, in seconds.
     pub(crate) fn hsts_s(&self) -> Option<u64> {
         self.hsts_s
     }
 
-    /// The site of plain HTTP that is to be served by TLS.
+    /// The rules for plain HTTP requests of a site that TLS serves.
     pub(crate) fn site(&self) -> Option<&Arc<SecureSite>> {
         self.site.as_ref()
     }
 
-    /// The TLS options of its connections, if they speak TLS.
+    /// The TLS options of the connections, if they speak TLS.
     pub(crate) fn tls(&self) -> Option<&Arc<TlsOptions>> {
         self.tls.as_ref()
     }
@@ -142,7 +142,7 @@ impl Listener {
         &self.address
     }
 
-    /// The same listener once more, for another thread or process.
+    /// Duplicates the listener for another thread or process.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -152,7 +152,7 @@ impl Listener {
         Ok(Self { socket, address, tls, hsts_s: self.hsts_s, site })
     }
 
-    /// The next connection that waits, with its peer; none if there is none.
+    /// Accepts the next waiting connection; none if no connection waits.
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(&self.socket, flags) {
@@ -163,15 +163,15 @@ impl Listener {
         }
     }
 
-    /// Lets the system refuse connections from now on, in every process that has this listener.
+    /// Makes the system refuse connections from now on, in every process that has the listener.
     pub(crate) fn close_for_all(&self) {
-        // It fails only if another process has done it already.
+        // The call fails only if another process has already closed the listener.
         let _ = shutdown(&self.socket, Shutdown::Read);
     }
 
     fn peer(&self, address: Option<SocketAddrAny>) -> Peer {
         let tcp = address.and_then(|address| SocketAddr::try_from(address).ok());
-        // A socket of both families shows clients of IPv4 as `::ffff:127.0.0.1`.
+        // A dual-stack socket shows IPv4 clients as `::ffff:127.0.0.1`.
         let plain = |peer: SocketAddr| SocketAddr::new(peer.ip().to_canonical(), peer.port());
         tcp.map_or(Peer::Unix, |peer| Peer::Tcp(plain(peer)))
     }
@@ -188,10 +188,10 @@ impl Listener {
         let family = if first.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = stream(family).map_err(failed)?;
         set_socket_reuseaddr(&socket, true).map_err(failed)?;
-        // What is accepted inherits it: responses leave at once.
+        // Accepted sockets inherit the option: responses are sent without delay.
         set_tcp_nodelay(&socket, options.low_latency).map_err(failed)?;
         if first.ip().is_loopback() {
-            // A system that forbids it keeps its own.
+            // A system that forbids the choice keeps its own.
             let _ = set_tcp_congestion(&socket, LOCAL_CONGESTION_CONTROL);
         }
         bind(&socket, &first).map_err(failed)?;
@@ -221,7 +221,7 @@ impl Listener {
             bound => bound.map_err(failed)?,
         }
         if abstract_name.is_none() {
-            // Before `listen`, so no connection is made under the permissions of `bind`.
+            // The permissions are set before `listen`, so no connection is made under those of `bind`.
             std::fs::set_permissions(path, PermissionsExt::from_mode(options.permissions()))
                 .map_err(|error| Error::listen(address, error))?;
         }
@@ -230,7 +230,7 @@ impl Listener {
     }
 }
 
-/// As clients write the address.
+/// Displays the address in the form that clients use.
 impl fmt::Display for Listener {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&shown(&self.address, self.tls.is_some()))
@@ -257,7 +257,7 @@ impl AsFd for Listener {
     }
 }
 
-/// Reads what the connections are to be sealed with, so that a mistake is told before anything is served.
+/// Loads the certificates and keys, so that a mistake is reported before any request is served.
 fn check_certificates(options: &TlsOptions) -> Result<(), Error> {
     let keys = TicketKeys::new().map_err(|error| Error::system("make keys", error))?;
     ServerContext::new(options.clone(), Arc::new(keys), false).map(drop).map_err(Error::tls)
@@ -268,7 +268,8 @@ fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// Whether a socket file is stale: connections to it are refused, as they are for other files.
+/// Whether a socket file is stale: connections to it are refused. A connection to any other file is refused too, hence
+/// the check of the type.
 fn is_stale(path: &Path, name: &SocketAddrUnix) -> bool {
     let is_socket = rustix::fs::lstat(path)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
@@ -285,8 +286,8 @@ fn unix_address(bound: SocketAddrAny) -> Option<Address> {
     Some(Address::Unix { path: PathBuf::from(OsString::from_vec(path)) })
 }
 
-/// The socket by a number that is no standard stream's. An application that closes stdout, or fails to reopen it, would
-/// write its lines to the next client. `/dev/null` takes such a number for good.
+/// Moves the socket to a descriptor above those of the standard streams. An application that closes stdout, or fails to
+/// reopen it, would otherwise write its lines to the next client. `/dev/null` takes the freed descriptor for good.
 fn above_standard(socket: OwnedFd) -> Result<OwnedFd, Errno> {
     const FIRST: RawFd = 3;
     if socket.as_raw_fd() >= FIRST {
@@ -365,7 +366,7 @@ mod tests {
         let listener = Listener::new(&address).unwrap();
         assert_eq!(mode(&path), 0o600);
         let _client = UnixStream::connect(&path).unwrap();
-        // The two tries above have left connections of their own.
+        // The two attempts above have left connections of their own.
         assert!(listener.accept().unwrap().is_some_and(|(_, peer)| peer == Peer::Unix));
     }
 

@@ -1,7 +1,7 @@
-//! Where connections come from: addresses, sockets that listen there, and the proxies that are trusted.
+//! The sources of connections: addresses, listening sockets, and trusted proxies.
 //!
-//! Reading order: `address` and `bind` name what a server listens at; `listener` opens it and accepts from it; `trust`
-//! decides which peers are proxies.
+//! Reading order: `address` and `bind` name the addresses of a server; `listener` opens them and accepts connections;
+//! `trust` decides which peers are proxies.
 
 pub(crate) mod address;
 pub(crate) mod bind;

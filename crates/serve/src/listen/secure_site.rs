@@ -1,10 +1,10 @@
-//! Names whose certificates an ACME agent keeps, and the rules of their listeners.
+//! The rules of plain HTTP listeners for names whose certificates an ACME agent keeps.
 
 use std::path::PathBuf;
 
 use thruway_tls::AcmeFolder;
 
-/// The rules of a listener of plain HTTP beside one that speaks TLS.
+/// The rules of a plain HTTP listener beside a TLS listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecureSite {
     /// Where the agent writes its answers to challenges (`?acme=`).
@@ -22,7 +22,7 @@ impl SecureSite {
     }
 }
 
-/// Reads a parameter of an address of plain HTTP; false if it is no parameter of a site.
+/// Parses a parameter of a plain HTTP address; false for a parameter that does not concern a site.
 pub(crate) fn take(
     site: &mut Option<SecureSite>,
     name: &str,
@@ -40,7 +40,7 @@ pub(crate) fn take(
     Ok(true)
 }
 
-/// A path in which `%20` stands for a space, as in the addresses of TLS.
+/// Decodes a path in which `%20` stands for a space, as in TLS addresses.
 fn decoded(text: &str) -> std::ffi::OsString {
     use std::os::unix::ffi::OsStringExt;
     std::ffi::OsString::from_vec(thruway_tls::percent_decoded(text))

@@ -1,12 +1,12 @@
-//! Which addresses are believed as proxies.
+//! The addresses that are trusted as proxies.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::listen::listener::Peer;
 
-/// Which addresses are believed as proxies. By default they are processes of this machine and addresses of private
-/// networks, as Rack has it.
+/// The addresses that are trusted as proxies: by default, processes on this machine and addresses of private networks,
+/// as in Rack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trust {
     networks: Option<Vec<Network>>,
@@ -15,12 +15,12 @@ pub struct Trust {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
-    /// Bits that count.
+    /// The number of significant bits.
     bits: u32,
 }
 
 impl Trust {
-    /// Whether what the peer says of its client is believed. A unix socket always is: its permissions are its guard.
+    /// Whether the peer's statements about its client are trusted. A unix socket always is: its permissions guard it.
     #[must_use]
     pub fn includes(&self, peer: Peer) -> bool {
         match peer {
@@ -45,7 +45,7 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Addresses and networks with commas between them; nothing is the default.
+/// Parses addresses and networks separated by commas; an empty list is the default.
 impl FromStr for Trust {
     type Err = String;
 

@@ -1,11 +1,11 @@
-//! How a number in shared memory is added to.
+//! The additions to numbers in shared memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether another process may write the number, too.
+/// Whether another process may write to the number, too.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AddMode {
-    /// None does. An addition that locks the processor's bus takes as long as the rest of the counting.
+    /// No other process writes. An atomic addition takes as long as the rest of the counting.
     Alone,
     /// A worker that is being replaced still counts.
     Beside,

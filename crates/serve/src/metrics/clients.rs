@@ -1,21 +1,21 @@
-//! The service that each client got lately: two windows of half a minute, the current and the last.
+//! The recent service of each client, in two windows of half a minute: the current one and the last.
 //!
-//! A window has room for some clients. Where more come, a client that was served seldom gives way, so that the busiest
-//! clients stay. What all clients got together is counted apart, so that shares stay true.
+//! A window has room for some clients. If more appear, a rarely served client gives way, so that the busiest clients
+//! stay. The totals of all clients are counted separately, so that shares stay correct.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::adding::AddMode;
 
-/// How long a window lasts, in microseconds.
+/// The length of a window in microseconds.
 pub(super) const WINDOW_US: u64 = 30_000_000;
 
-/// Clients of a window, and the places that one client may take.
+/// The number of places in a window, and the number of places from which one client chooses.
 const PLACES: usize = 128;
 const WAYS: usize = 4;
 
-/// Bytes of a client's name that are kept.
+/// The number of bytes kept of a client's name.
 pub(super) const NAME_BYTES: usize = 48;
 
 /// Words of one client: its hash, its requests, its times in microseconds, and its name.
@@ -26,7 +26,7 @@ const SERVED_US: usize = 2;
 const WAITED_US: usize = 3;
 const NAME: usize = 4;
 
-/// Words before the clients: which window it is, and the sums.
+/// Words before the clients: the number of the window, and the totals.
 const HEAD_WORDS: usize = 4;
 const EPOCH: usize = 0;
 
@@ -36,10 +36,10 @@ const WINDOWS: usize = 2;
 /// Words of a row's clients.
 pub(super) const WORDS: usize = WINDOWS * WINDOW_WORDS;
 
-/// A client that waits this long for a request, on average, competes with others.
+/// The mean wait above which a client competes with others.
 const COMPETES_US: u64 = 500;
 
-/// A client's request that is over.
+/// A finished request of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServedRequest<'a> {
     pub(super) hash: u64,
@@ -48,7 +48,7 @@ pub(super) struct ServedRequest<'a> {
     pub(super) waited_us: u64,
 }
 
-/// The service that a client got.
+/// The service of one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(super) name: String,
@@ -66,7 +66,7 @@ pub(super) fn note(words: &[AtomicU64], now_us: u64, served: ServedRequest<'_>, 
         window[EPOCH].store(epoch, Ordering::Relaxed);
     }
     add(&window[..HEAD_WORDS], served, adding);
-    // Zero is a place without a client.
+    // Zero marks a place without a client.
     let hash = served.hash | 1;
     let ways = ways(window, hash);
     let place = (0..WAYS).map(|way| &ways[way * CLIENT_WORDS..(way + 1) * CLIENT_WORDS]);
@@ -99,7 +99,7 @@ fn add(words: &[AtomicU64], served: ServedRequest<'_>, adding: AddMode) {
     adding.add(&words[WAITED_US], served.waited_us);
 }
 
-/// Writes text into words, eight bytes each; what does not fit is left out.
+/// Writes text into words, eight bytes each, and leaves out the bytes that do not fit.
 pub(super) fn write_text(words: &[AtomicU64], text: &[u8]) {
     for (word, bytes) in words.iter().zip(text.chunks(8)) {
         let mut eight = [0; 8];
@@ -108,14 +108,14 @@ pub(super) fn write_text(words: &[AtomicU64], text: &[u8]) {
     }
 }
 
-/// The text in words, up to its first NUL.
+/// Reads text from words, up to the first NUL.
 pub(super) fn read_text(words: &[AtomicU64]) -> String {
     let bytes = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
     let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The service that clients got in the last window and in the current one, of all workers together.
+/// The service of clients in the last window and in the current one, by all workers together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clients {
     by_hash: HashMap<u64, Client>,
@@ -123,7 +123,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Adds what one worker has counted.
+    /// Adds the counts of one worker.
     pub(super) fn add(&mut self, words: &[AtomicU64], now_us: u64) {
         let epoch = now_us / WINDOW_US + 1;
         for window in words.chunks(WINDOW_WORDS) {
@@ -146,7 +146,7 @@ impl Clients {
         }
     }
 
-    /// The clients that got the most of the application's time.
+    /// The clients with the largest shares of the application's time.
     pub(super) fn busiest(&self, most: usize) -> Vec<&Client> {
         let mut clients: Vec<_> = self.by_hash.values().collect();
         clients.sort_by_key(|client| (std::cmp::Reverse(client.served_us), &client.name));
@@ -158,13 +158,13 @@ impl Clients {
         self.by_hash.len()
     }
 
-    /// The busiest client's part of the application's time.
+    /// The busiest client's share of the application's time.
     pub(super) fn busiest_share(&self) -> f64 {
         let busiest = self.by_hash.values().map(|client| client.served_us).max().unwrap_or(0);
         busiest as f64 / self.all.served_us.max(1) as f64
     }
 
-    /// Jain's index over the requests of the clients that wait for each other; 1 where fewer than two do.
+    /// Jain's index of the requests of the clients that compete with each other; 1 if there are fewer than two.
     pub(super) fn fairness(&self) -> f64 {
         let competes = |client: &&Client| client.waited_us >= client.requests * COMPETES_US;
         let requests: Vec<f64> =

@@ -1,16 +1,16 @@
-//! How long something took, counted in buckets.
+//! Histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::adding::AddMode;
 
-/// Upper bounds of the buckets, in microseconds; one more bucket has what is longer.
+/// The upper bounds of the buckets, in microseconds; longer times go to one more bucket.
 pub(super) const BOUNDS_US: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
-/// The same in seconds, as they are written.
+/// The same bounds in seconds, as the page shows them.
 pub(super) const BOUNDS_SECONDS: [&str; 18] = [
     "0.0001", "0.00025", "0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1",
     "0.25", "0.5", "1", "2.5", "5", "10", "30", "60",
@@ -18,19 +18,19 @@ pub(super) const BOUNDS_SECONDS: [&str; 18] = [
 
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// Words of one histogram: its buckets, and the sum of all times.
+/// The words of a histogram: its buckets, and the sum of all times.
 pub(super) const WORDS: usize = BUCKETS + 1;
 
-/// Counts a time.
+/// Records a time.
 pub(super) fn record(words: &[AtomicU64], us: u64, adding: AddMode) {
-    // Most times of a quick application are in the first one.
+    // Most times of a quick application belong to the first bucket.
     let is_short = us <= BOUNDS_US[0];
     let bucket = if is_short { 0 } else { BOUNDS_US.partition_point(|bound| *bound < us) };
     adding.add(&words[bucket], 1);
     adding.add(&words[BUCKETS], us);
 }
 
-/// A histogram as it is read at one moment.
+/// A snapshot of a histogram.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Histogram {
     pub(super) buckets: [u64; BUCKETS],
@@ -38,7 +38,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// Adds what another row has counted.
+    /// Adds the counts of another row.
     pub(super) fn add(&mut self, words: &[AtomicU64]) {
         for (bucket, word) in self.buckets.iter_mut().zip(words) {
             *bucket += word.load(Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Histogram {
         self.buckets.iter().sum()
     }
 
-    /// The bound in microseconds below which that share of all times is; none without times, or beyond the last
+    /// The bound in microseconds below which the given share of all times lies; none without times, or beyond the last
     /// bound.
     pub(super) fn quantile_us(&self, share: f64) -> Option<u64> {
         let wanted = (self.count() as f64 * share).ceil() as u64;

@@ -1,18 +1,18 @@
-//! The same as JSON, for the live page, for `thruway ctl` and for programs.
+//! The figures as JSON, for the live page, for `thruway ctl` and for programs.
 
 use std::fmt::{self, Write as _};
 
 use super::snapshot::{RequestsInside, Snapshot, Worker};
 use super::table::Time;
 
-/// Clients that are told of.
+/// The most clients in the output.
 const CLIENTS_MAX: usize = 20;
 
 impl Snapshot {
     /// The figures of the live page.
     pub(crate) fn json(&self) -> String {
         let mut out = String::with_capacity(4 << 10);
-        // To write into a String cannot fail.
+        // Writing to a String does not fail.
         let _ = self.write_json(&mut out);
         out
     }
@@ -153,7 +153,7 @@ impl Worker {
     }
 }
 
-/// Writes a list, each item of which writes itself.
+/// Writes a list, with `write_item` for each item.
 fn list<T>(
     out: &mut String,
     items: impl IntoIterator<Item = T>,
@@ -170,7 +170,7 @@ fn list<T>(
     Ok(())
 }
 
-/// Writes a string. What clients send stands in it, so `<` is escaped, too: no page takes it for markup.
+/// Writes a string. The text comes from clients, so `<` is escaped, too: no page takes it for markup.
 fn text(out: &mut String, text: &str) -> fmt::Result {
     out.push('"');
     for char in text.chars() {

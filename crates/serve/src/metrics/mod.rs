@@ -1,10 +1,10 @@
-//! Counters for a server's operators, and the formats in which they are written.
+//! Counters for a server's operators, and the formats of their output.
 //!
-//! Each worker has a row in memory that all workers share, so that any of them can respond for all. A row outlives
-//! its worker: what replaces a dead worker goes on counting where that stopped.
+//! Each worker has a row in memory that all workers share, so any worker can respond for all. A row outlives its
+//! worker: the worker that replaces a dead one continues its counts.
 //!
-//! Reading order: `table` (the rows), `histogram`, `clients` and `slowest` (parts of a row), `adding` (how they grow).
-//! Then `snapshot` (all rows at one moment), `prometheus` and `json` (how it is written).
+//! Reading order: `table` (the rows), `histogram`, `clients` and `slowest` (parts of a row), `adding` (their growth).
+//! Then `snapshot` (all rows at one moment), `prometheus` and `json` (the output).
 
 mod adding;
 mod clients;

@@ -1,15 +1,15 @@
-//! Notes on a connection's request while it is served, if the server counts.
+//! Notes on a connection's request while it is served, if the server counts requests.
 
 use crate::metrics::TARGET_BYTES;
 
-/// The request of a connection, as it is counted when its response is whole.
+/// The request of a connection, counted when its response is complete.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedRequest {
-    /// When it had its turn; zero without a request.
+    /// When the request had its turn; zero without a request.
     pub(crate) begun_us: u64,
     pub(crate) waited_us: u64,
     pub(crate) status: u16,
-    /// The hash of the client's name; zero while it is not known.
+    /// The hash of the client's name; zero while the name is unknown.
     pub(crate) client: u64,
     pub(crate) name: Vec<u8>,
     pub(crate) target: Target,

@@ -1,6 +1,6 @@
 //! The text format of Prometheus.
 //!
-//! The first names are those that dashboards for Puma and raindrops know. `docs/reference/metrics.md` has all.
+//! The first names are those that dashboards for Puma and raindrops use. `docs/reference/metrics.md` lists all.
 
 use std::fmt::{self, Write as _};
 
@@ -13,7 +13,7 @@ use super::table::Time;
 /// The media type of the text.
 pub(crate) const MEDIA_TYPE: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
 
-/// Gauges and counters of each worker: the name, the type, what it says, and its value.
+/// Gauges and counters of each worker: the name, the type, the help text, and the value.
 type WorkerMetric = (&'static str, &'static str, &'static str, fn(&Worker) -> u64);
 
 const OF_EACH_WORKER: [WorkerMetric; 15] = [
@@ -31,7 +31,7 @@ const OF_EACH_WORKER: [WorkerMetric; 15] = [
     }),
     ("puma_pool_capacity", "gauge", "Threads that are free.", Worker::free_threads),
     ("puma_max_threads", "gauge", "Threads at most.", |w| w.threads),
-    // As a counter its name would have to end otherwise.
+    // The name of a counter would have to end otherwise.
     ("puma_requests_count", "untyped", "Requests so far.", |w| w.requests),
     ("thruway_requests_total", "counter", "Requests so far.", |w| w.requests),
     ("thruway_connections", "gauge", "Open connections.", |w| w.present.connections),
@@ -65,7 +65,7 @@ const HISTOGRAMS: [(Time, &str, &str); 6] = [
     (Time::Collection, "thruway_gc_pause_seconds", "Pauses for the garbage collector."),
 ];
 
-/// Gauges of each certificate: the name, what it says, and its value if there is one.
+/// Gauges of each certificate: the name, the help text, and the value if there is one.
 type CertificateMetric = (&'static str, &'static str, fn(&CertificateReport) -> Option<u64>);
 
 const CERTIFICATE_METRICS: [CertificateMetric; 3] = [
@@ -87,10 +87,10 @@ const CERTIFICATE_METRICS: [CertificateMetric; 3] = [
 ];
 
 impl Snapshot {
-    /// The page that Prometheus reads.
+    /// The page for Prometheus.
     pub(crate) fn prometheus(&self) -> String {
         let mut out = String::with_capacity(16 << 10);
-        // To write into a String cannot fail.
+        // Writing to a String does not fail.
         let _ = self.write(&mut out);
         out
     }

@@ -1,22 +1,23 @@
-//! The slowest requests of the current window and of the one before.
+//! The slowest requests of the current window and of the previous one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::clients::{WINDOW_US, read_text, write_text};
 
-/// Requests of a window.
+/// The number of requests kept per window.
 const PLACES: usize = 8;
 
-/// Bytes that are kept of a request's method and path.
+/// The number of bytes kept of a request's method and path.
 pub(crate) const TARGET_BYTES: usize = 96;
 
-/// Words of one request beside its time: its wait, its status, and its method and path.
+/// The words of one request besides its time: its wait, its status, and its method and path.
 const REQUEST_WORDS: usize = 2 + TARGET_BYTES / 8;
 const WAITED_US: usize = 0;
 const STATUS: usize = 1;
 const TARGET: usize = 2;
 
-/// A window: which one it is, the least of its requests' times, these side by side, and the rest of each.
+/// The layout of a window: its number, the least of its requests' times, all times side by side, and the other words of
+/// each request.
 const EPOCH: usize = 0;
 const LEAST: usize = 1;
 const TIMES: usize = 2;
@@ -24,10 +25,10 @@ const REQUESTS: usize = TIMES + PLACES;
 const WINDOW_WORDS: usize = REQUESTS + PLACES * REQUEST_WORDS;
 const WINDOWS: usize = 2;
 
-/// Words of a row's slowest requests.
+/// The words of a row's slowest requests.
 pub(super) const WORDS: usize = WINDOWS * WINDOW_WORDS;
 
-/// A request that took long.
+/// A slow request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlowRequest {
     pub(super) took_us: u64,
@@ -68,7 +69,7 @@ pub(super) fn note(
     window[LEAST].store(times.iter().map(of).min().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Adds what one worker has kept.
+/// Adds the requests that one worker has kept.
 pub(super) fn read(words: &[AtomicU64], now_us: u64, into: &mut Vec<SlowRequest>) {
     let epoch = now_us / WINDOW_US + 1;
     for window in words.chunks(WINDOW_WORDS) {

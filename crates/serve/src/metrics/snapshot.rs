@@ -1,28 +1,28 @@
-//! All rows at one moment.
+//! A snapshot of all rows.
 
 use super::clients::Clients;
 use super::histogram::Histogram;
 use super::slowest::{self, SlowRequest};
 use super::table::{Counts, MetricsTable, TIMES, Time};
 
-/// Slowest requests that are told of.
+/// The most slow requests in a snapshot.
 const SLOWEST_MAX: usize = 10;
 
-/// The load of a worker now, which its row does not say.
+/// The current load of a worker, which its row of counters does not contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Present {
-    /// It takes connections.
+    /// Whether the worker takes connections.
     pub(crate) is_serving: bool,
-    /// It ends when its requests are done.
+    /// Whether the worker ends as soon as its requests are done.
     pub(crate) is_draining: bool,
     pub(crate) connections: u64,
-    /// Connections that had a turn lately.
+    /// Connections with a recent turn.
     pub(crate) active: u64,
     /// Requests that wait for their turn.
     pub(crate) waiting: u64,
 }
 
-/// One worker.
+/// The figures of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Worker {
     pub(super) index: usize,
@@ -36,45 +36,45 @@ pub(super) struct Worker {
     pub(super) requests: u64,
     pub(super) statuses: [u64; 5],
     pub(super) aborted: u64,
-    /// The resident memory of its process; none if another worker of the same process has reported it.
+    /// The resident memory of the process; none if another worker of the same process has reported it.
     pub(super) memory_bytes: Option<u64>,
 }
 
 /// The requests in the application, by their activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct RequestsInside {
-    /// They compute, or wait for the interpreter lock.
+    /// Requests that compute or wait for the interpreter lock.
     pub(super) computing: u64,
-    /// They wait for anything else, in a thread or in a fiber, before or between the pieces of their bodies.
+    /// Requests that wait for anything else, in a thread or in a fiber, before or between the pieces of their bodies.
     pub(super) waiting: u64,
-    /// Those in fibers of which a part of the body was sent.
+    /// Requests in fibers that have sent a part of their bodies.
     pub(super) streaming: u64,
 }
 
 impl RequestsInside {
     fn of(row: Counts<'_>) -> Self {
-        // The numbers may be a moment apart.
+        // The numbers may be from slightly different moments.
         let computing = row.computing_threads().min(row.busy_threads());
         let waiting = row.busy_threads() - computing + row.waiting_fibers();
         Self { computing, waiting, streaming: row.streaming_fibers() }
     }
 }
 
-/// The whole server.
+/// The figures of the whole server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     pub(super) workers: Vec<Worker>,
     pub(super) times: [Histogram; TIMES],
     pub(super) clients: Clients,
     pub(super) slowest: Vec<SlowRequest>,
-    /// The figures of the cache of responses, if there is one.
+    /// The figures of the response cache, if there is one.
     pub(crate) cache: Option<thruway_cache::Totals>,
     /// The certificates that an agent keeps.
     pub(crate) certificates: Vec<thruway_tls::CertificateReport>,
 }
 
 impl Snapshot {
-    /// Reads all rows that ever had a worker. `present` says what each has to do now.
+    /// Reads all rows that ever had a worker. `present` returns the current load of each.
     pub(crate) fn read(
         table: &MetricsTable,
         now_us: u64,
@@ -101,7 +101,7 @@ impl Snapshot {
         self.workers.iter().map(of).sum()
     }
 
-    /// Workers that take connections.
+    /// The number of workers that take connections.
     pub(crate) fn booted(&self) -> usize {
         self.workers.iter().filter(|worker| worker.present.is_serving).count()
     }
@@ -142,7 +142,7 @@ impl Time {
 }
 
 impl Worker {
-    /// Threads that could serve a request now.
+    /// The number of threads that could serve a request now.
     pub(super) fn free_threads(&self) -> u64 {
         self.threads.saturating_sub(self.busy_threads)
     }
@@ -162,7 +162,7 @@ pub(super) mod tests {
     use super::super::table::{EndedRequest, WorkerMetrics};
     use super::*;
 
-    /// Two workers, of which the second one is dead, and three requests.
+    /// Two workers, the second one dead, and three requests.
     pub(crate) fn example() -> Snapshot {
         let table = Arc::new(MetricsTable::new(3).unwrap());
         let workers = [0, 1].map(|index| {

@@ -1,7 +1,6 @@
 //! The counters of each worker: a row in memory that all workers share.
 //!
-//! Each worker adds to its own row. Numbers are read while others are being written, so two of them may be a moment
-//! apart.
+//! Each worker adds to its own row. Readers do not stop writers, so two numbers may be from slightly different moments.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -17,9 +16,9 @@ use super::clients::{self, ServedRequest};
 use super::{histogram, slowest};
 
 const PID: usize = 0;
-/// How many processes have had this row.
+/// The number of processes that have had the row.
 const STARTS: usize = 1;
-/// When the current one entered, in seconds since 1970.
+/// When the current process entered, in seconds since 1970.
 const STARTED_AT: usize = 2;
 const THREADS: usize = 3;
 const BUSY_THREADS: usize = 4;
@@ -27,26 +26,26 @@ const REQUESTS: usize = 5;
 /// Responses by the first digit of their status, 1 to 5.
 const STATUSES: usize = 6;
 const ABORTED: usize = STATUSES + 5;
-/// Threads that compute in the application, or wait for the interpreter lock.
+/// Threads that compute in the application or wait for the interpreter lock.
 const COMPUTING_THREADS: usize = ABORTED + 1;
 /// Requests that wait in fibers.
 const WAITING_FIBERS: usize = ABORTED + 2;
-/// Those of them whose bodies have begun.
+/// Waiting requests in fibers whose bodies have begun.
 const STREAMING_FIBERS: usize = ABORTED + 3;
 const HISTOGRAMS: usize = 16;
 const CLIENTS: usize = HISTOGRAMS + TIMES * histogram::WORDS;
 const SLOWEST: usize = CLIENTS + clients::WORDS;
 const ROW_WORDS: usize = (SLOWEST + slowest::WORDS).next_multiple_of(8);
 
-/// How many kinds of times there are.
+/// The number of kinds of times.
 pub(super) const TIMES: usize = 6;
 
-/// A time that is counted in a histogram.
+/// A kind of time that is recorded in a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Time {
     /// From a ready request to its turn.
     Queue,
-    /// From the time in `X-Request-Start` to its turn.
+    /// From the time in `X-Request-Start` to the request's turn.
     FromProxy,
     /// From a request's turn to the end of its response.
     Request,
@@ -62,25 +61,25 @@ pub enum Time {
 #[derive(Debug)]
 pub(crate) struct MetricsTable {
     words: Anonymous,
-    /// Names of clients have the same hash in all workers.
+    /// The hasher of clients' names, which is the same in all workers.
     hasher: RandomState,
 }
 
-/// One worker's row, to be written. What the engine counts is written with its lock held, and what Ruby tells with
-/// the interpreter's. So one thread of a process at a time writes a number.
+/// The writer of one worker's row. The engine's counts are written with its lock held, and Ruby's reports with the
+/// interpreter lock held. So at most one thread of a process writes a number at a time.
 #[derive(Debug, Clone)]
 pub struct WorkerMetrics {
     table: Arc<MetricsTable>,
     index: usize,
-    /// Which process of the row this one is.
+    /// The position of this process among those that have had the row.
     start: u64,
 }
 
-/// One worker's row, to be read.
+/// The reader of one worker's row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counts<'a>(&'a [AtomicU64]);
 
-/// A request that is over.
+/// A finished request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndedRequest<'a> {
     pub(crate) now_us: u64,
@@ -108,7 +107,7 @@ impl MetricsTable {
 }
 
 impl WorkerMetrics {
-    /// The row of worker `index`, which this process has from now on.
+    /// Takes over the row of worker `index` for the current process.
     pub(crate) fn enter(table: Arc<MetricsTable>, index: usize) -> Self {
         let start = table.row(index).0[STARTS].fetch_add(1, Ordering::Relaxed) + 1;
         let metrics = Self { table, index, start };
@@ -120,38 +119,38 @@ impl WorkerMetrics {
         metrics
     }
 
-    /// Counts a time.
+    /// Records a time.
     pub fn record(&self, time: Time, us: u64) {
         histogram::record(self.table.row(self.index).histogram(time), us, self.adding());
     }
 
-    /// How many threads could serve.
+    /// Sets the number of threads that could serve.
     pub fn set_threads(&self, threads: u32) {
         self.set(THREADS, threads.into());
     }
 
-    /// How many of them are in the application.
+    /// Sets the number of threads in the application.
     pub fn set_busy_threads(&self, threads: u32) {
         self.set(BUSY_THREADS, threads.into());
     }
 
-    /// How many threads compute in the application.
+    /// Sets the number of threads that compute in the application.
     pub fn set_computing_threads(&self, threads: u32) {
         self.set(COMPUTING_THREADS, threads.into());
     }
 
-    /// How many requests wait in fibers, and how many of them are in the midst of a body.
+    /// Sets the number of requests that wait in fibers, and of those among them whose bodies have begun.
     pub fn set_fibers(&self, waiting: u32, streaming: u32) {
         self.set(WAITING_FIBERS, waiting.into());
         self.set(STREAMING_FIBERS, streaming.into());
     }
 
-    /// A request has its turn.
+    /// Counts a request that has its turn.
     pub(crate) fn begin(&self) {
         self.add(REQUESTS, 1);
     }
 
-    /// A request has its whole response.
+    /// Counts a request whose response is complete.
     pub(crate) fn end(&self, ended: EndedRequest<'_>) {
         let EndedRequest { now_us, took_us, waited_us, status, client: (hash, name), target } =
             ended;
@@ -169,14 +168,14 @@ impl WorkerMetrics {
         );
     }
 
-    /// A response was sent.
+    /// Counts a response that was sent.
     pub(crate) fn respond(&self, status: u16) {
         if let 1..=5 = status / 100 {
             self.add(STATUSES + usize::from(status / 100) - 1, 1);
         }
     }
 
-    /// A connection ended before its request had its whole response.
+    /// Counts a connection that ended before its response was complete.
     pub(crate) fn abort(&self) {
         self.add(ABORTED, 1);
     }
@@ -190,7 +189,7 @@ impl WorkerMetrics {
         &self.table
     }
 
-    /// Alone, unless another process has begun with the row.
+    /// The mode of additions: alone, unless another process has entered the row since.
     fn adding(&self) -> AddMode {
         let is_last = self.table.row(self.index).starts() == self.start;
         if is_last { AddMode::Alone } else { AddMode::Beside }

@@ -1,9 +1,9 @@
-//! Bytes that a client has yet to take.
+//! Output that a client has yet to take.
 //!
-//! Reading order: this file queues and sends them; `sealed` does the same for TLS. `spool_file` moves to a file what
-//! would fill the memory, and `pace` tells which client takes too little. `unchunk` decodes a body in chunks for a
-//! client that must not get any. `tunnel` passes bytes between a TLS session and an application that took the
-//! connection.
+//! Reading order: this file queues and sends output; `sealed` does the same for TLS. `spool_file` moves output to a
+//! file before it fills the memory, and `pace` detects clients that take too little. `unchunk` decodes a chunked body
+//! for a client that must not receive chunks. `tunnel` passes bytes between a TLS session and an application that has
+//! taken over the connection.
 
 pub(crate) mod pace;
 pub(crate) mod spool_file;
@@ -27,16 +27,16 @@ pub(crate) use sealed::send as send_sealed;
 use crate::output::pace::Pace;
 use crate::output::spool_file::SpoolFile;
 
-/// Bytes that leave in one turn at most: a longer body waits for other connections in between.
+/// The most bytes that one turn sends: other connections have their turns in the course of a longer body.
 pub const QUANTUM_BYTES: usize = 256 << 10;
 
-/// Pieces of one gathered write.
+/// The most pieces of one gathered write.
 const SLICES_MAX: usize = 16;
 
-/// A part that is no longer than this is joined with the next one: many short parts cost more than a copy.
+/// The length up to which a part is joined with the next one: many short parts cost more than a copy.
 const MERGED_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes that another owner keeps until they are sent.
+/// Bytes of another owner, kept until they are sent.
 pub type SharedBytes = Box<dyn AsRef<[u8]> + Send>;
 
 /// A piece of a response's body.
@@ -49,9 +49,9 @@ pub enum Part {
     File {
         /// The file; several parts may share it.
         file: Arc<OwnedFd>,
-        /// Where the range starts.
+        /// The offset at which the range starts.
         offset: u64,
-        /// Its length in bytes.
+        /// The length of the range in bytes.
         length: u64,
     },
 }
@@ -66,7 +66,7 @@ impl fmt::Debug for Part {
 }
 
 impl Part {
-    /// Its bytes, if it is not a file.
+    /// The bytes of a part that is not a file.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -75,7 +75,7 @@ impl Part {
         }
     }
 
-    /// Its length in bytes.
+    /// The length in bytes that is left.
     #[must_use]
     pub fn left_bytes(&self) -> u64 {
         match self {
@@ -88,28 +88,28 @@ impl Part {
 /// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlushOutcome {
-    /// All is sent.
+    /// All output is sent.
     Done,
-    /// The client has to take something first.
+    /// The client has to take some output first.
     Blocked,
     /// The quantum is used up.
     Quantum,
 }
 
-/// Parts in the order in which they leave.
+/// Parts in sending order.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     parts: VecDeque<Part>,
-    /// How much of the first part is sent, if it is not a file.
+    /// The number of bytes of the first part that are sent, if the part is not a file.
     sent: usize,
-    /// Bytes that wait in memory.
+    /// Bytes that wait in memory, including the sent bytes of the first part.
     memory_bytes: usize,
     /// Bytes that wait in files.
     file_bytes: u64,
-    /// Bytes that have left.
+    /// Bytes that were sent.
     left_bytes: u64,
     spool: Option<SpoolFile>,
-    /// Whether the client takes them, once that is asked.
+    /// The pace of the client, once the server has begun to check it.
     pub(crate) pace: Option<Pace>,
 }
 
@@ -130,32 +130,32 @@ impl Output {
         }
     }
 
-    /// Bytes that wait in memory: what a slow client costs.
+    /// Bytes that wait in memory, the cost of a slow client.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes - self.sent
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait in memory and in files.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.memory_bytes() as u64 + self.file_bytes
     }
 
-    /// Bytes that have left so far.
+    /// Bytes that were sent so far.
     pub(crate) fn left_bytes(&self) -> u64 {
         self.left_bytes
     }
 
-    /// Moves bytes from memory into a file, the last ones first, until at most `memory_bytes_max` are left in memory.
+    /// Moves bytes from memory into a file, from the end on, until at most `memory_bytes_max` are left in memory.
     ///
     /// # Errors
-    /// The file cannot be made or written. Some of the bytes that waited are lost then.
+    /// The file cannot be created or written. Some of the waiting bytes are then lost.
     pub(crate) fn spool(&mut self, memory_bytes_max: usize) -> io::Result<()> {
         let mut moved = Vec::new();
         while self.memory_bytes() > memory_bytes_max
             && let Some(part) = self.parts.pop_back()
         {
             self.memory_bytes -= part.bytes().map_or(0, <[u8]>::len);
-            // Only the first part can be sent in part.
+            // Only the first part can be partly sent.
             let sent = if self.parts.is_empty() { std::mem::take(&mut self.sent) } else { 0 };
             moved.push((part, sent));
         }
@@ -183,10 +183,10 @@ impl Output {
         Ok(())
     }
 
-    /// Sends what the client takes, up to `quantum` bytes, and subtracts that from `quantum`.
+    /// Sends up to `quantum` bytes as far as the client takes them, and subtracts their number from `quantum`.
     ///
     /// # Errors
-    /// The connection's; `EPIPE` too for a file that has become shorter than was promised.
+    /// The error of the connection, or `EPIPE` for a file that has become shorter than the announced length.
     pub(crate) fn flush(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -220,10 +220,10 @@ impl Output {
         Ok(FlushOutcome::Done)
     }
 
-    /// Takes the next bytes, so many at most: fewer at the end of a part.
+    /// Takes the next bytes, at most `most` and only from one part.
     ///
     /// # Errors
-    /// A file cannot be read; `EPIPE` if it has become shorter than was promised.
+    /// A file cannot be read; `EPIPE` if a file has become shorter than the announced length.
     pub(crate) fn take(&mut self, most: usize) -> Result<Vec<u8>, Errno> {
         let Some(first) = self.parts.front_mut() else { return Ok(Vec::new()) };
         let piece = if let Part::File { file, offset, length } = first {
@@ -247,7 +247,7 @@ impl Output {
         Ok(piece)
     }
 
-    /// Sends the parts in memory up to the first file, all that fit into one call.
+    /// Sends the parts in memory before the first file, as many as fit into one call.
     fn send_bytes(&mut self, socket: BorrowedFd<'_>, quantum: usize) -> Result<usize, Errno> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let (mut count, mut total, mut skip) = (0, 0, self.sent);
@@ -265,7 +265,7 @@ impl Output {
         Ok(sent)
     }
 
-    /// Takes `sent` bytes off the parts in memory.
+    /// Removes `sent` bytes from the parts in memory.
     fn forget(&mut self, sent: usize) {
         self.sent += sent;
         while let Some(length) = self.parts.front().and_then(Part::bytes).map(<[u8]>::len)
@@ -278,10 +278,10 @@ impl Output {
     }
 }
 
-/// Reads bytes of a file that are to be there.
+/// Reads bytes of a file that must have them.
 ///
 /// # Errors
-/// Those of the read; `EPIPE` at the end of the file.
+/// The error of the read; `EPIPE` at the end of the file.
 fn read_file(file: BorrowedFd<'_>, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
     loop {
         match pread(file, &mut *to, offset) {
@@ -292,7 +292,7 @@ fn read_file(file: BorrowedFd<'_>, to: &mut [u8], offset: u64) -> Result<usize, 
     }
 }
 
-/// Sends `slices` in one call; `more` tells the kernel not to send a half-empty packet yet.
+/// Sends `slices` in one call; `more` tells the kernel to hold a partial packet back.
 pub(crate) fn gather(
     socket: BorrowedFd<'_>,
     slices: &[IoSlice<'_>],
@@ -305,7 +305,7 @@ pub(crate) fn gather(
     }
 }
 
-/// Lets the kernel send up to `quantum` bytes of a range of a file.
+/// Sends up to `quantum` bytes of a file's range, by the kernel.
 fn send_file(
     socket: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -316,7 +316,7 @@ fn send_file(
     let most = usize::try_from(*length).map_or(quantum, |length| length.min(quantum));
     let sent = sendfile(socket, file, Some(offset), most)?;
     *length -= sent as u64;
-    // The file ends before the length that was promised: only the connection's end can say so.
+    // The file ends before the announced length: only the end of the connection can tell the client.
     if sent == 0 { Err(Errno::PIPE) } else { Ok(sent) }
 }
 

@@ -1,27 +1,27 @@
-//! Whether a client takes its response fast enough.
+//! Checks whether a client takes its response fast enough.
 
-/// The number of checks within the time in which a client has to take something.
+/// The number of checks within the time in which a client has to take some bytes.
 const LOOKS: u64 = 4;
 
-/// The bytes of a response that a client has taken, and when.
+/// The bytes of a response that a client has taken, and the time of each progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// When it is looked at next.
+    /// When the next check is due.
     next_ms: u64,
-    /// What had been taken at the last look, and since when no more was; nothing before the first one.
+    /// The bytes taken by the last check (none before the first one), and when the client last made progress.
     taken_bytes: Option<i64>,
     taken_ms: u64,
-    /// When the time began over which the rate is judged, and what had been taken then.
+    /// The start of the window over which the rate is measured, and the bytes taken by then.
     window_ms: u64,
     window_bytes: i64,
 }
 
-/// The least that a client has to take.
+/// The minimum pace of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// It takes something within this time.
+    /// The time within which the client has to take some bytes.
     pub(crate) within_ms: u64,
-    /// It takes at least so much, on average over that time.
+    /// The least rate, on average over that time.
     pub(crate) bytes_per_second_min: u64,
 }
 
@@ -33,18 +33,18 @@ impl Demand {
 }
 
 impl Pace {
-    /// Of a client that begins to take something now.
+    /// The pace of a client that begins to take its response now.
     pub(crate) fn new(now_ms: u64, demand: Demand) -> Self {
         let next_ms = now_ms + demand.within_ms / LOOKS;
         Self { next_ms, taken_bytes: None, taken_ms: now_ms, window_ms: now_ms, window_bytes: 0 }
     }
 
-    /// When to look next.
+    /// When the next check is due.
     pub(crate) fn next_ms(&self) -> u64 {
         self.next_ms
     }
 
-    /// Looks at what the client has taken by now, counted from anywhere; false if it is too slow.
+    /// Checks the total of taken bytes, counted from an arbitrary start; false if the client is too slow.
     pub(crate) fn look(&mut self, now_ms: u64, taken_bytes: i64, demand: Demand) -> bool {
         self.next_ms = now_ms + demand.within_ms / LOOKS;
         match self.taken_bytes {
@@ -71,7 +71,7 @@ mod tests {
 
     const DEMAND: Demand = Demand { within_ms: 1000, bytes_per_second_min: 100 };
 
-    /// How many looks a client passes that has taken so many bytes at each.
+    /// The number of checks that a client passes whose progress at each check is given.
     fn passed(taken: impl Fn(u64) -> i64) -> u64 {
         let mut pace = Pace::new(5000, DEMAND);
         let looks = (1..100).take_while(|look| {

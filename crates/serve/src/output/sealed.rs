@@ -1,4 +1,4 @@
-//! Output of connections that speak TLS.
+//! The output of TLS connections.
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,14 +8,14 @@ use thruway_tls::Session;
 
 use super::{FlushOutcome, Output, Part, gather, read_file};
 
-/// Bytes that are read from a file at once, to be sealed and sent.
+/// The most bytes that are read from a file at once, to be encrypted and sent.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Slices of one write.
+/// The most slices of one write.
 const SLICES_MAX: usize = 16;
 
 impl Output {
-    /// Like [`flush`](Self::flush): seals what waits and sends that. Bytes count when they are sealed.
+    /// Encrypts and sends waiting output like [`flush`](Self::flush). Bytes count as sent once they are encrypted.
     ///
     /// # Errors
     /// As for [`flush`](Self::flush).
@@ -45,7 +45,7 @@ impl Output {
         }
     }
 
-    /// Adds slices. With a session they are sealed at once, and only those for which it has no room are copied.
+    /// Adds slices. With a session they are encrypted at once, and only those that exceed its buffer are copied.
     pub(crate) fn seal_slices<'a>(
         &mut self,
         mut session: Option<&mut Session>,
@@ -60,7 +60,7 @@ impl Output {
         }
     }
 
-    /// Seals some of the first part; false if the session takes nothing more before it has sent something.
+    /// Encrypts some of the first part; false if the session has to send some of its output first.
     fn seal(
         &mut self,
         session: &mut Session,
@@ -90,7 +90,7 @@ impl Output {
     }
 }
 
-/// Seals the next bytes of a range of a file: how many of them.
+/// Encrypts the next bytes of a file's range, and returns their number.
 fn seal_file(
     session: &mut Session,
     (file, offset, length): (&OwnedFd, u64, u64),
@@ -99,20 +99,20 @@ fn seal_file(
 ) -> Result<usize, Errno> {
     piece.resize(PIECE_BYTES, 0);
     let most = usize::try_from(length).map_or(quantum, |length| length.min(quantum));
-    // What has no room would be read again.
+    // Bytes beyond the session's room would have to be read again.
     let most = most.min(PIECE_BYTES).min(session.room_bytes());
     if most == 0 {
         return Ok(0);
     }
-    // If the file ends before the length that was promised, only the connection's end can say so.
+    // If the file ends before the announced length, only the end of the connection can tell the client.
     let read = read_file(file.as_fd(), &mut piece[..most], offset)?;
     Ok(session.seal(&piece[..read]))
 }
 
-/// Sends what a session has sealed.
+/// Sends the encrypted output of a session.
 ///
 /// # Errors
-/// Those of the socket; `EAGAIN` if it takes no more now.
+/// The error of the socket; `EAGAIN` if the socket takes no more now.
 pub(crate) fn send(session: &mut Session, socket: BorrowedFd<'_>) -> Result<(), Errno> {
     session.send(&mut Socket(socket)).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Errno::AGAIN,

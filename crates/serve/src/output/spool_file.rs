@@ -1,4 +1,4 @@
-//! Bytes that wait in files, because memory is too small: of requests, and of responses that a client has not taken.
+//! Files for bytes that would take too much memory: of requests, and of responses that a client has not taken.
 
 use std::env;
 use std::fs::File;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, pwrite};
 
-/// The most bytes of one file, so that the disk space of what a client has taken becomes free during a long stream.
+/// The most bytes of one file: during a long stream, the disk space of taken bytes becomes free file by file.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// Not in `/tmp`, which is memory on many systems.
+/// The folder of files; `/tmp` is memory on many systems.
 const FOLDER: &str = "/var/tmp";
 
-/// A file without a name, to which bytes are appended; another file follows when it is long. A file ends with the last
+/// An unnamed file to which bytes are appended. A new file replaces a long one, and a file is freed with the last
 /// reference to it.
 #[derive(Debug)]
 pub(crate) struct SpoolFile {
@@ -23,10 +23,10 @@ pub(crate) struct SpoolFile {
 }
 
 impl SpoolFile {
-    /// Adds bytes; gives the file that they are in and where they start.
+    /// Appends bytes, and returns their file and offset.
     ///
     /// # Errors
-    /// No file can be made or written: the disk is full, or no descriptor is left.
+    /// No file can be created or written: the disk is full, or no descriptor is left.
     pub(crate) fn append(
         spool: &mut Option<Self>,
         bytes: &[u8],
@@ -59,10 +59,10 @@ fn write_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()>
     Ok(())
 }
 
-/// A file without a name in `TMPDIR`, or without that in a folder on a disk.
+/// Creates an unnamed file in `TMPDIR`, or by default in a folder on a disk.
 ///
 /// # Errors
-/// It cannot be made: no descriptor is left, or the disk is full.
+/// The file cannot be created: no descriptor is left, or the disk is full.
 pub(crate) fn unnamed_file() -> io::Result<File> {
     if env::var_os("TMPDIR").is_some() {
         return tempfile::tempfile();

@@ -1,7 +1,8 @@
-//! Connections that speak TLS and that an application has taken.
+//! Tunnels for TLS connections that an application has taken over.
 //!
-//! An application gets a socket, so it gets one end of a pair of them. What it writes there is sealed and sent. What
-//! the client sends is opened and written there. One thread does that for all of them, apart from the engine.
+//! The application expects a socket, so it gets one end of a socket pair. Its bytes are encrypted and sent to the
+//! client; the client's bytes are decrypted and written to the pair. One thread serves all tunnels, apart from the
+//! engine.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,57 +20,58 @@ use crate::events::poller::{Event, Events, Poller, Waker};
 use crate::events::slab::{EntryId, Slab};
 use crate::output::send_sealed;
 
-/// Bytes that are read at once.
+/// The most bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Reads of one tunnel before others have their turn.
+/// The most rounds of one tunnel before others have their turn.
 const ROUNDS_MAX: u32 = 8;
 
-/// The words of events. A slot's number is shifted by one bit: the lowest says which end it is about.
+/// The words of events. A tunnel's word is its slot shifted by one bit; the lowest bit tells the client from the
+/// application.
 const WAKER: u64 = u64::MAX;
 
-/// The thread's other end.
+/// The handle of the tunnels' thread.
 #[derive(Debug)]
 pub(crate) struct Tunnels {
     new: Sender<Tunnel>,
     waker: Waker,
 }
 
-/// A client, and the application's socket.
+/// A TLS client, and the socket of the application.
 #[derive(Debug)]
 struct Tunnel {
     session: Box<Session>,
     client: End,
     application: End,
-    /// Opened bytes that the application has not taken yet.
+    /// Decrypted bytes that the application has not taken yet.
     opened: Vec<u8>,
 }
 
-/// A socket, and what is known of it.
+/// A socket and its known state.
 #[derive(Debug)]
 struct End {
     socket: OwnedFd,
     is_readable: bool,
     is_writable: bool,
-    /// It sends nothing more.
+    /// Whether the peer sends nothing more.
     is_ended: bool,
-    /// It was told that nothing more comes.
+    /// Whether the peer was told that nothing more follows.
     is_told: bool,
 }
 
 /// The work that is left for a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// Nothing, before an event.
+    /// None before the next event.
     Nothing,
-    /// More.
+    /// Some that can be done now.
     Some,
-    /// It is over.
+    /// None, because the tunnel is over.
     Over,
 }
 
 impl Tunnels {
-    /// Starts the thread.
+    /// Starts the thread of the tunnels.
     ///
     /// # Errors
     /// The system has no thread or no descriptor left.
@@ -85,7 +87,7 @@ impl Tunnels {
         Ok(Self { new, waker })
     }
 
-    /// Takes over a connection: the socket for the application.
+    /// Takes over a connection, and returns the socket for the application.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -98,14 +100,14 @@ impl Tunnels {
             application: End::new(ours),
             opened: Vec::new(),
         };
-        // It fails only if the thread is gone; the application then reads the end.
+        // The send fails only if the thread is gone; the application then reads the end of its socket.
         let _ = self.new.send(tunnel);
         self.waker.wake();
         Ok(theirs)
     }
 }
 
-/// The thread's poller and tunnels.
+/// The poller and the tunnels of the thread.
 struct Driver {
     poller: Poller,
     coming: Receiver<Tunnel>,
@@ -132,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// Takes in the new ones.
+    /// Takes in new tunnels.
     fn take(&mut self) -> Vec<EntryId> {
         let mut new = Vec::new();
         while let Ok(tunnel) = self.coming.try_recv() {
@@ -161,7 +163,7 @@ impl Driver {
         Some(id)
     }
 
-    /// Moves bytes both ways; whether more could be moved at once.
+    /// Moves bytes both ways; returns whether more could be moved at once.
     fn serve(&mut self, id: EntryId, buffer: &mut [u8]) -> bool {
         let Some(tunnel) = self.tunnels.get_mut(id) else { return false };
         match tunnel.serve(buffer) {
@@ -188,20 +190,21 @@ impl Tunnel {
         Rest::Some
     }
 
-    /// Whether the application has closed, or both have said their ends.
+    /// Whether the tunnel is over: the client was sent the application's end, and the application was told of the
+    /// client's end or has closed.
     fn is_over(&self) -> bool {
         let is_sent = self.client.is_told && !self.session.has_unsent();
         is_sent && (self.application.is_told || self.application.is_closed())
     }
 
-    /// One read and one write each way; whether any was made.
+    /// Makes one read and one write in each direction; returns whether any byte moved.
     fn round(&mut self, buffer: &mut [u8]) -> Result<bool, Errno> {
         let to_application = self.pass_opened()? | self.open(buffer)?;
         let to_client = self.pass_sealed()? | self.seal(buffer)?;
         Ok(to_application | to_client)
     }
 
-    /// Gives the application what was opened, and then the client's end.
+    /// Passes decrypted bytes to the application, and after them the end of the client.
     fn pass_opened(&mut self) -> Result<bool, Errno> {
         let end = &mut self.application;
         if self.opened.is_empty() {
@@ -214,7 +217,7 @@ impl Tunnel {
         Ok(sent > 0)
     }
 
-    /// Opens what the client has sent, if the application has taken what came before.
+    /// Decrypts the client's next bytes, once the application has taken the previous ones.
     fn open(&mut self, buffer: &mut [u8]) -> Result<bool, Errno> {
         if !self.opened.is_empty() {
             return Ok(false);
@@ -231,7 +234,7 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// Sends what was sealed, and then the application's end.
+    /// Sends encrypted bytes to the client, and after them the end of the application.
     fn pass_sealed(&mut self) -> Result<bool, Errno> {
         let end = &mut self.client;
         if !self.session.has_unsent() {
@@ -252,7 +255,7 @@ impl Tunnel {
         Ok(end.is_writable)
     }
 
-    /// Seals what the application has written, if what came before is sent.
+    /// Encrypts the application's next bytes, once the previous ones are sent.
     fn seal(&mut self, buffer: &mut [u8]) -> Result<bool, Errno> {
         if self.session.has_unsent() {
             return Ok(false);
@@ -269,7 +272,7 @@ impl End {
         Self { socket, is_readable: true, is_writable: true, is_ended: false, is_told: false }
     }
 
-    /// Reads; none if nothing is there, zero at the end.
+    /// Reads; none if no bytes are there, zero at the end.
     fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
         if !self.is_readable || self.is_ended {
             return Ok(None);
@@ -288,7 +291,7 @@ impl End {
         }
     }
 
-    /// Notes the result of a write.
+    /// Handles the result of a write.
     fn written(&mut self, sent: Result<usize, Errno>) -> Result<usize, Errno> {
         match sent {
             Err(Errno::AGAIN) => {
@@ -300,14 +303,14 @@ impl End {
         }
     }
 
-    /// Whether the other end is closed both ways.
+    /// Whether the peer has closed both directions.
     fn is_closed(&self) -> bool {
         let mut asked = [PollFd::new(&self.socket, PollFlags::empty())];
         let polled = poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         polled.is_ok() && asked[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Tells that nothing more comes, once.
+    /// Tells the peer, once, that nothing more follows.
     fn tell(&mut self) -> Result<bool, Errno> {
         if self.is_told {
             return Ok(false);

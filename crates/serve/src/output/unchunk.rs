@@ -1,13 +1,13 @@
-//! Decodes responses that the application has written in chunks. Were they sent as they are, whoever wrote the body
-//! could write the connection's next response, too.
+//! Decodes responses that the application has written in chunks. If such bytes were sent unchanged, the author of the
+//! body could write the connection's next response, too.
 
 use thruway_http1::{BodyDecoder, Limits, Piece, RequestFraming};
 
-/// A body that does not consist of chunks, or goes on behind the last one.
+/// A body that is not chunked, or that continues after the last chunk.
 #[derive(Debug)]
 pub(crate) struct NotInChunks;
 
-/// Whether `pieces` are one whole body in chunks.
+/// Whether `pieces` are one whole chunked body.
 pub fn are_chunks<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
     let Some(mut unchunk) = Unchunk::new() else { return false };
     let are_right = pieces.into_iter().all(|piece| unchunk.take(piece).is_ok());
@@ -19,13 +19,13 @@ pub fn are_chunks<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
 pub(crate) struct Unchunk {
     decoder: BodyDecoder,
     limits: Limits,
-    /// Whether the last chunk was there.
+    /// Whether the last chunk has arrived.
     pub(crate) is_whole: bool,
 }
 
 impl Unchunk {
     pub(crate) fn new() -> Option<Self> {
-        // The application's own chunks may be as many as it likes.
+        // The application's own framing has no limits.
         let limits = Limits {
             body_bytes_max: u64::MAX,
             chunk_extension_bytes_max: usize::MAX,
@@ -36,10 +36,10 @@ impl Unchunk {
         Some(Self { decoder, limits, is_whole: false })
     }
 
-    /// The bytes of the body in the next piece of the response.
+    /// Decodes the next piece of the response.
     ///
     /// # Errors
-    /// It is not made of chunks.
+    /// The piece is not chunked.
     pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<Vec<u8>, NotInChunks> {
         let mut body = Vec::with_capacity(piece.len());
         while !self.is_whole {

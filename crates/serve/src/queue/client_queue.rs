@@ -1,7 +1,7 @@
-//! Requests that wait, by client: however many connections a client has, one of its requests is in the run queue.
+//! Waiting requests by client: each client has one request in the run queue, however many connections it has.
 //!
-//! A client's other requests are *parked* behind it, in their order. The first one's key is when it was ready, or when
-//! the client had its last turn, whichever is later. So clients take turns, in all workers together.
+//! A client's other requests are *parked* behind the first, in their order. The key of the first is the time at which
+//! it was ready or the client's last turn, whichever is later. So clients take turns, across all workers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::mean_interval::MeanInterval;
 use super::policy;
 use crate::events::slab::EntryId;
 
-/// A worker's clients that have requests waiting.
+/// The clients of a worker that have waiting requests.
 #[derive(Debug)]
 pub(crate) struct ClientQueues {
     turns: Arc<ClientTurns>,
-    /// The requests that are parked behind each client's first.
+    /// The requests parked behind each client's first.
     parked: HashMap<Client, VecDeque<EntryId>>,
-    /// How long a round of clients lasts.
+    /// The length of a round of clients.
     round: MeanInterval,
 }
 
@@ -26,12 +26,13 @@ impl ClientQueues {
         Self { turns, parked: HashMap::new(), round: MeanInterval::default() }
     }
 
-    /// The client of that name.
+    /// The client with a name.
     pub(crate) fn client(&self, name: &[u8]) -> Client {
         self.turns.client(name)
     }
 
-    /// A request of `client` is ready. Its key, if it is the client's first here; none if it is parked.
+    /// Adds a request of `client` that is ready. Returns its key if it is the client's first in this worker; none if
+    /// the request is parked.
     pub(crate) fn enter(&mut self, client: Client, id: EntryId, ready_us: u64) -> Option<u64> {
         if let Some(parked) = self.parked.get_mut(&client) {
             parked.push_back(id);
@@ -41,13 +42,13 @@ impl ClientQueues {
         Some(self.first_key_us(client, ready_us))
     }
 
-    /// The key that the client's first request has by now: another worker may have served the client meanwhile.
+    /// The current key of the client's first request: another worker may have served the client in the meantime.
     pub(crate) fn key_us(&self, client: Client, key_us: u64, ready_us: u64) -> u64 {
         let last_us = self.turns.last_us(client);
         if last_us > ready_us { key_us.max(last_us) } else { key_us }
     }
 
-    /// The client's first request is served now.
+    /// Records the turn of the client's first request.
     pub(crate) fn note_turn(&mut self, client: Client, now_us: u64) {
         let last_us = self.turns.note(client, now_us);
         if last_us > 0 {
@@ -55,7 +56,8 @@ impl ClientQueues {
         }
     }
 
-    /// The client's first request is served, moved or gone: the next request that is still there, if any.
+    /// Removes the client's first request, which was served, has moved or is gone. Returns the next request that still
+    /// waits.
     pub(crate) fn leave(
         &mut self,
         client: Client,
@@ -80,7 +82,7 @@ impl ClientQueues {
         policy::key_us(ready_us, is_seldom, &self.round).max(last_us)
     }
 
-    /// How many clients wait.
+    /// The number of clients that wait.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.parked.len()
@@ -148,11 +150,11 @@ mod tests {
         assert!((9_840..9_860).contains(&key_us), "a round is its credit: {key_us}");
     }
 
-    /// The requests that wait in one worker.
+    /// The waiting requests of one worker.
     struct Worker {
         queues: ClientQueues,
         queue: RunQueue,
-        /// By slot: the client and when it was ready.
+        /// By slot: the client, and when its request was ready.
         waiting: HashMap<u32, (usize, u64)>,
         slots: u32,
     }
@@ -166,7 +168,7 @@ mod tests {
             }
         }
 
-        /// Serves the first request; the number of its client.
+        /// Serves the first request, and returns the number of its client.
         fn serve(&mut self, clients: &[Client], now_us: u64) -> Option<usize> {
             loop {
                 let (slot, key_us) = self.queue.next()?;
@@ -189,8 +191,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each step, a client asks in a worker, or a worker serves its first request. A client with any number
-        /// of requests passes a client that waits once at most, and each request is served.
+        /// In each step, a client sends a request to a worker, or a worker serves its first request. A client with any
+        /// number of requests passes a waiting client at most once, and each request is served.
         #[test]
         fn no_client_passes_a_waiting_one_twice(
             steps in prop::collection::vec((0..3, 0_usize..2, 0_usize..5, 1_u64..300), 0..400),
@@ -204,7 +206,7 @@ mod tests {
                 slots: 0,
             });
             let (mut now_us, mut asked, mut served) = (0, 0, 0);
-            // By worker: how often the second client was served while the first waited, and had no turn elsewhere.
+            // By worker: how often the second client was served while the first waited and had no turn elsewhere.
             let mut passed = [[[0; 5]; 5]; 2];
             for (step, at, number, pause_us) in steps {
                 now_us += pause_us;

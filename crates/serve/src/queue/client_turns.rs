@@ -1,4 +1,4 @@
-//! When each client had its last turn, in any worker.
+//! The time of each client's last turn in any worker.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -6,16 +6,17 @@ use std::sync::atomic::Ordering;
 
 use thruway_sys::shared_memory::Anonymous;
 
-/// Entries of the table. Clients whose hashes share one have their turns together.
+/// The number of entries. Clients whose hashes share an entry share their turns.
 const ENTRIES: usize = 1 << 15;
 
 /// A client, by the hash of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Client(u64);
 
-/// A table that workers share. It is made before they are forked, or started.
+/// The table that workers share, created before they fork or start.
 ///
-/// Its hash has a secret seed, so that no client can choose a name that shares another one's turns.
+/// The hash has a secret seed, so that no client can choose a name that shares another client's
+/// turns.
 #[derive(Debug)]
 pub(crate) struct ClientTurns {
     seed: RandomState,
@@ -32,7 +33,7 @@ impl ClientTurns {
         Client(self.seed.hash_one(name))
     }
 
-    /// So many clients, of which no two share an entry.
+    /// Returns `count` clients, of which no two share an entry.
     #[cfg(test)]
     pub(crate) fn clients_apart(&self, count: usize) -> Vec<Client> {
         let mut clients: Vec<Client> = Vec::new();
@@ -48,12 +49,12 @@ impl ClientTurns {
         clients
     }
 
-    /// When the client had its last turn.
+    /// The time of the client's last turn.
     pub(crate) fn last_us(&self, client: Client) -> u64 {
         self.turns_us[entry(client)].load(Ordering::Relaxed)
     }
 
-    /// The client has a turn; when it had the one before.
+    /// Records a turn of the client, and returns the time of the previous one.
     pub(crate) fn note(&self, client: Client, now_us: u64) -> u64 {
         self.turns_us[entry(client)].fetch_max(now_us, Ordering::Relaxed)
     }

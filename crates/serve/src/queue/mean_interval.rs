@@ -1,16 +1,17 @@
-//! Mean intervals: how long a round lasts, and how long clients rest.
+//! Mean intervals: the length of a round, and the rests of clients.
 //!
-//! A round is the time in which each client that asks has one request served.
+//! A round is the time in which each client with requests has one of them served.
 
-/// Requests that the mean is taken over.
+/// The number of requests in the mean.
 const REQUESTS: u64 = 32;
 
-/// An interval counts as this many means at most, so that a long absence says little.
+/// The number of means to which an interval is limited: a long absence says little.
 const MEANS_MAX: u64 = 4;
 
-/// The mean interval between two requests of a client, over the requests of all.
+/// The mean interval between two requests of a client, over the requests of all clients.
 ///
-/// Clients that ask often count often. So the mean is the number of clients, divided by the requests a second.
+/// Clients with many requests count more often. So the mean is the number of clients divided by the requests per
+/// second.
 #[derive(Debug, Default)]
 pub(crate) struct MeanInterval {
     sum_us: u64,
@@ -18,7 +19,7 @@ pub(crate) struct MeanInterval {
 }
 
 impl MeanInterval {
-    /// A request is ready, so long after the last one of its client was.
+    /// Adds the interval between the ready times of two consecutive requests of a client.
     pub(crate) fn note(&mut self, interval_us: u64) {
         let interval_us = match self.requests {
             0 => interval_us,
@@ -32,12 +33,12 @@ impl MeanInterval {
         self.sum_us = self.sum_us.saturating_add(interval_us);
     }
 
-    /// Whether so many requests have come that an interval can be called long.
+    /// Whether enough requests have arrived to call an interval long.
     pub(crate) fn is_known(&self) -> bool {
         self.requests == REQUESTS
     }
 
-    /// Microseconds; zero before a client has come back.
+    /// The mean in microseconds; zero before any client has come back.
     pub(crate) fn us(&self) -> u64 {
         self.sum_us / self.requests.max(1)
     }
@@ -51,7 +52,7 @@ mod tests {
     fn a_round_is_the_number_of_clients_times_the_time_of_one() {
         let mut round = MeanInterval::default();
         assert_eq!((round.us(), round.is_known()), (0, false));
-        // Nine clients ask every 25 ms, one every 100 ms: 370 requests a second of ten.
+        // Nine clients send a request every 25 ms, one every 100 ms: 370 requests per second from ten clients.
         for request in 0..370 {
             round.note(if request % 37 == 0 { 100_000 } else { 25_000 });
         }

@@ -1,50 +1,52 @@
-//! Which worker serves what waits, and in which order: pure functions of what the workers tell of themselves.
+//! Decides which worker serves a waiting request, and in which order: pure functions of the workers' reports.
 
 use super::mean_interval::MeanInterval;
 
-/// A request is not moved before it has waited so long: a short one is served sooner where it is.
+/// The wait before a request may move: a short request is served sooner where it is.
 pub(crate) const MOVE_AFTER_US: u64 = 300;
 
-/// A worker asks for a request that is older than its own next one by more than this part of a round.
+/// The part of a round by which a sibling's request must be older than a worker's own next one before the worker asks
+/// for it.
 const LAG_PARTS: u64 = 5;
 
-/// A client asks seldom if so many rounds have passed since its last request. Fewer may pass because a response was
-/// late. A credit for that makes the next client's response late, and so on without end.
+/// The rounds that must pass since a client's last request for the client to count as infrequent. Fewer may pass
+/// because a response was late. A credit for a late response would make the next client's response late, and so on
+/// without end.
 const SELDOM_ROUNDS: u64 = 2;
 
-/// A client has rested if it asked for nothing during one of so many parts of a round,
+/// The part of a round that is a rest, if the client asks for nothing that long,
 const REST_PARTS: u64 = 4;
 
-/// and for so long: the way to a client that always asks takes a part of that,
+/// and the least length of a rest: the way to a client that always asks takes a part of that time,
 pub(crate) const REST_US_MIN: u64 = 1_000;
 
-/// and for so many times what clients rest on average: where all rest, none goes first for that.
+/// and the number of mean rests: if all clients rest, none goes first for resting.
 const REST_TIMES: u64 = 2;
 
 /// A worker's report of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorkerView {
-    /// It serves, is not about to stop, and takes what it is sent.
+    /// Whether the worker serves, is not about to stop, and takes the messages that it is sent.
     pub(crate) is_serving: bool,
-    /// Threads that are in no request.
+    /// Threads without a request.
     pub(crate) free_threads: u32,
-    /// Threads that hold its interpreter lock, or wait for it.
+    /// Threads that hold the worker's interpreter lock, or wait for it.
     pub(crate) computing: u32,
     /// Requests that wait.
     pub(crate) waiting: u32,
-    /// The lowest key of those.
+    /// The lowest key of the waiting requests.
     pub(crate) oldest_us: u64,
-    /// Since when the request with the lowest key has waited in this worker.
+    /// When the request with the lowest key began to wait in this worker.
     pub(crate) ready_us: u64,
 }
 
 impl WorkerView {
-    /// Whether it would serve another request at once.
+    /// Whether the worker would serve another request at once.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_serving && self.free_threads > 0 && self.waiting == 0 && self.computing == 0
     }
 
-    /// Whether its oldest request has waited there for long enough to be moved.
+    /// Whether the worker's oldest request has waited long enough to move.
     pub(crate) fn may_give(&self, now_us: u64) -> bool {
         self.waiting > 0 && self.waited_us(now_us) >= MOVE_AFTER_US
     }
@@ -54,12 +56,12 @@ impl WorkerView {
     }
 }
 
-/// Whether a client asks seldom: it lets two rounds pass. So its request passes each waiting one once. It also does
-/// if it rests for a quarter of a round, and far longer than clients do on average. So it gets no more than four
-/// requests while a client without rests gets one.
+/// Whether a client is infrequent: it lets two rounds pass, so its request passes each waiting one at most once. A
+/// client is also infrequent if it rests for a quarter of a round, and far longer than clients do on average, so it
+/// gets at most four requests while a client without rests gets one.
 ///
-/// `interval_us` is the time since its last request was ready, `rest_us` since it had its last response. Both are zero
-/// for the first request.
+/// `interval_us` is the time since the client's last request was ready, `rest_us` the time since its last response.
+/// Both are zero for the first request.
 pub(crate) fn asks_seldom(
     interval_us: u64,
     rest_us: u64,
@@ -71,22 +73,23 @@ pub(crate) fn asks_seldom(
     round.is_known() && (interval_us >= SELDOM_ROUNDS * round_us || rest_us >= rests_us)
 }
 
-/// A request's key in the run queue: when it was ready, less the credit of a round.
+/// A request's key in the run queue: the time at which it was ready, less the credit of a round.
 pub(crate) fn key_us(ready_us: u64, has_credit: bool, round: &MeanInterval) -> u64 {
     if has_credit { ready_us.saturating_sub(round.us()) } else { ready_us }
 }
 
-/// The idle worker that `me` sends its oldest request to.
+/// The idle worker to which `me` sends its oldest request.
 pub(crate) fn give_to(views: &[WorkerView], me: usize, now_us: u64) -> Option<usize> {
     let mut idle = siblings(views, me).filter(|(_, view)| view.is_idle());
     if views[me].may_give(now_us) { idle.next().map(|(worker, _)| worker) } else { None }
 }
 
-/// The worker that `me` asks for its oldest request: `me` is idle, or that request is older than the next one of `me`
-/// by a part of a round. `my_next_us` is the key of that next one.
+/// The worker that `me` asks for its oldest request: `me` is idle, or that request is older by a part of a round than
+/// the next one of `me`, whose key is `my_next_us`.
 ///
-/// With work of its own, `me` takes none of it before the sibling has given or refused. If it did, the request that
-/// comes would wait for a turn there, siblings would ask for it meanwhile, and no worker would serve it.
+/// If `me` has work of its own, it takes none before the sibling has granted or refused the request. Otherwise, the
+/// request that arrives would wait for a turn at `me`, siblings would ask for it in the meantime, and no worker would
+/// serve it.
 pub(crate) fn ask_from(
     views: &[WorkerView],
     me: usize,
@@ -105,12 +108,12 @@ pub(crate) fn ask_from(
 }
 
 /// Whether `me`, which is idle and has asked for nothing, should look again soon. It should if a sibling has a request
-/// that may be moved in a moment. The sibling may not have seen that `me` is idle, and nothing else would tell it.
+/// that may move shortly: the sibling may not have seen that `me` is idle, and nothing else would tell it.
 pub(crate) fn looks_again(views: &[WorkerView], me: usize) -> bool {
     views[me].is_idle() && siblings(views, me).any(|(_, view)| view.waiting > 0)
 }
 
-/// Whether `giver` sends its oldest request to `asker`. Much may have changed since `asker` has asked.
+/// Whether `giver` sends its oldest request to `asker`. The loads may have changed since `asker` has asked.
 pub(crate) fn grants(views: &[WorkerView], giver: usize, asker: usize, now_us: u64) -> bool {
     let (mine, its) = (&views[giver], &views[asker]);
     giver != asker
@@ -132,7 +135,7 @@ mod tests {
 
     const NOW_US: u64 = 10_000;
 
-    /// A worker with one free thread that nothing waits for.
+    /// A worker with one free thread and no waiting request.
     const IDLE: WorkerView = WorkerView {
         is_serving: true,
         free_threads: 1,
@@ -142,7 +145,7 @@ mod tests {
         ready_us: 0,
     };
 
-    /// A worker whose only thread computes; its oldest request has waited for so long.
+    /// A worker whose only thread computes, and whose oldest request has waited for the given time.
     fn busy(waited_us: u64) -> WorkerView {
         let ready_us = NOW_US - waited_us;
         WorkerView {
@@ -256,8 +259,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each step, a client asks, or the next request is served at once. Whatever the round is
-        /// taken for, a client passes a waiting request once at most.
+        /// In each step, a client sends a request, or the next request is served at once. Whatever length the round is
+        /// taken for, a client passes a waiting request at most once.
         #[test]
         fn no_client_passes_a_waiting_request_twice(
             steps in prop::collection::vec((any::<bool>(), 0_usize..6, 1_u64..300), 0..400),

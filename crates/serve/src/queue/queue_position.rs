@@ -1,19 +1,19 @@
-//! Where a request stands among those of its client.
+//! The position of a request among those of its client.
 
 use super::client_turns::Client;
 
-/// Where a request stands among those of its client.
+/// The position of a request among those of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum QueuePosition {
-    /// The client is not known yet, or it is the connection.
+    /// The client is not known yet, or the connection is the client.
     #[default]
     Unknown,
-    /// It is known, and the request is not ready.
+    /// The client is known, but the request is not ready.
     Known(Client),
-    /// The request is the client's first: it is in the run queue.
+    /// The request is the client's first, and in the run queue.
     First(Client),
-    /// It waits behind the first one, outside of the run queue.
+    /// The request waits behind the client's first, outside the run queue.
     Parked(Client),
-    /// It is not to be served: the server itself responds.
+    /// The request will not be served by a handler: the server itself responds.
     TakenOut,
 }

@@ -1,28 +1,28 @@
-//! The connections of a worker that wait for service, the lowest key first.
+//! The connections of a worker that wait for service, lowest key first.
 //!
-//! An indexed binary heap: each slot's position is known, so that removal leaves nothing behind. A key is a time
-//! in microseconds. Entries with equal keys leave in the order in which they came.
+//! An indexed binary heap: the position of each slot is known, so that a removal leaves nothing behind. A key is a time
+//! in microseconds. Entries with equal keys leave in the order of their arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A position of slots that do not wait.
+/// The position of a slot that does not wait.
 const NONE: u32 = u32::MAX;
 
-/// Entries that [`RunQueue::find_oldest`] looks at, so that a long queue of the wrong kind costs little.
+/// The entries that [`RunQueue::find_oldest`] inspects at most: a long queue of unwanted entries costs little.
 const SEARCH_MAX: usize = 64;
 
-/// Slots in the order of their keys. Each waits once at most.
+/// Slots in the order of their keys. Each slot waits at most once.
 #[derive(Debug, Default)]
 pub(crate) struct RunQueue {
     heap: Vec<Entry>,
-    /// Where each slot is in the heap.
+    /// The position of each slot in the heap.
     positions: Vec<u32>,
-    /// Slots enqueued so far.
+    /// The number of slots enqueued so far.
     enqueued: u64,
 }
 
-/// Ordered by key, then by the order of entry.
+/// An entry, ordered by key and then by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     key_us: u64,
@@ -31,7 +31,7 @@ struct Entry {
 }
 
 impl RunQueue {
-    /// Adds `slot`. If it waits already, the lower key holds.
+    /// Adds `slot`. If the slot already waits, the lower key applies.
     pub(crate) fn enqueue(&mut self, slot: u32, key_us: u64) {
         match self.position(slot) {
             None => self.push(slot, key_us),
@@ -50,14 +50,14 @@ impl RunQueue {
         Some((oldest.slot, oldest.key_us))
     }
 
-    /// Takes `slot` out, if it waits.
+    /// Removes `slot`, if it waits.
     pub(crate) fn remove(&mut self, slot: u32) {
         if let Some(at) = self.position(slot) {
             self.take_out(at);
         }
     }
 
-    /// How many slots wait.
+    /// The number of waiting slots.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
@@ -76,7 +76,7 @@ impl RunQueue {
         self.heap.iter().map(|entry| entry.slot)
     }
 
-    /// The first slot that `is_wanted`, with its key, among the [`SEARCH_MAX`] with the lowest keys.
+    /// The first slot that `is_wanted`, with its key, among the [`SEARCH_MAX`] slots with the lowest keys.
     pub(crate) fn find_oldest(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<(u32, u64)> {
         let oldest = self.heap.first()?;
         if is_wanted(oldest.slot) {
@@ -87,7 +87,7 @@ impl RunQueue {
         wanted.next().map(|entry| (entry.slot, entry.key_us))
     }
 
-    /// Entries from the lowest key on: a search through the heap from its root.
+    /// Entries in ascending order, by a search through the heap from its root.
     fn ascending(&self) -> impl Iterator<Item = Entry> + '_ {
         let at = |position: usize| Some(Reverse((*self.heap.get(position)?, position)));
         let mut frontier: BinaryHeap<_> = at(0).into_iter().collect();
@@ -116,7 +116,7 @@ impl RunQueue {
         let removed = self.heap.swap_remove(at);
         self.positions[removed.slot as usize] = NONE;
         if at < self.heap.len() {
-            // The last entry came here from another branch, so it may belong above or below.
+            // The last entry came from another branch, so its place may be above or below.
             self.sift_up(at);
             self.sift_down(at);
         }

@@ -1,19 +1,20 @@
-//! Since when requests wait, the longest wait first.
+//! The waits of requests, longest first.
 //!
-//! The run queue does not tell: credit and the turns of clients move its keys, and what is parked is not in it.
+//! The run queue does not know them: credit and the turns of clients change its keys, and parked requests are not in
+//! it.
 
 use std::collections::VecDeque;
 
-/// Waits in the order in which they began. An ended wait stays until it is the first, so there are as many as
-/// begin during the longest wait. A request that waited at a proxy before is there twice.
+/// Waits in the order of their beginnings. An ended wait stays until it is the first, so the list holds as many as
+/// begin during the longest wait. A request that has also waited at a proxy is listed twice.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(VecDeque<Wait>);
 
-/// A connection waits, or did.
+/// A wait of a connection, current or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) since_us: u64,
-    /// Since when it has done so in this server: that is another wait of the connection if it has changed.
+    /// When the wait in this server began. A different time identifies another wait of the same connection.
     pub(crate) ready_us: u64,
     pub(crate) slot: u32,
 }
@@ -30,12 +31,12 @@ impl Waits {
         if self.0.back().is_none_or(|last| last.since_us <= wait.since_us) {
             return self.0.push_back(wait);
         }
-        // It began in another worker.
+        // The wait began in another worker.
         let at = self.0.partition_point(|other| other.since_us <= wait.since_us);
         self.0.insert(at, wait);
     }
 
-    /// Forgets the ended waits at the front.
+    /// Removes the ended waits at the front.
     pub(crate) fn trim(&mut self, lasts: impl Fn(Wait) -> bool) {
         while self.0.front().is_some_and(|first| !lasts(*first)) {
             self.0.pop_front();

@@ -1,4 +1,4 @@
-//! Where a request's client is learned from: the connection, or what a trusted proxy says.
+//! The source of a client's address: the connection, or the report of a trusted proxy.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use thruway_http1::proxy::ProxyVersion;
 use crate::listen::listener::Peer;
 use crate::listen::trust::Trust;
 
-/// Where a request's client is learned from.
+/// The source of a client's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientSource {
-    /// The connection's other end.
+    /// The peer of the connection.
     #[default]
     Socket,
     /// The PROXY head with which a trusted proxy has to begin each connection.
@@ -26,7 +26,7 @@ pub enum ClientSource {
 impl FromStr for ClientSource {
     type Err = String;
 
-    /// `socket`, `proxy_v1`, `proxy_v2`, `x_forwarded_for` or `forwarded`.
+    /// Parses `socket`, `proxy_v1`, `proxy_v2`, `x_forwarded_for` or `forwarded`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "socket" => Ok(Self::Socket),
@@ -40,7 +40,7 @@ impl FromStr for ClientSource {
 }
 
 impl ClientSource {
-    /// The version of the PROXY head that connections begin with.
+    /// The version of the PROXY head at the start of connections.
     pub(crate) fn proxy_version(self) -> Option<ProxyVersion> {
         match self {
             Self::Proxy(version) => Some(version),
@@ -48,15 +48,15 @@ impl ClientSource {
         }
     }
 
-    /// Whether it may be another client for each request of a connection.
+    /// Whether each request of a connection may have another client.
     pub(crate) fn is_of_request(self) -> bool {
         matches!(self, Self::XForwardedFor | Self::Forwarded)
     }
 
     /// The client of a request that a trusted `peer` has sent.
     ///
-    /// A client can write what it likes before what the proxies add. So the list is read from its end: the last address
-    /// that is no proxy's is the client's.
+    /// A client can write any text before the part that the proxies add. So the list is read from its end: the last
+    /// address that is not a proxy's is the client's.
     pub(crate) fn client(self, request: &Request<'_>, peer: Peer, trust: &Trust) -> Peer {
         let field: &[u8] = match self {
             Self::XForwardedFor => b"x-forwarded-for",
@@ -81,7 +81,7 @@ impl ClientSource {
         client
     }
 
-    /// Whether a trusted proxy says in `Forwarded` that the client speaks TLS.
+    /// Whether a trusted proxy reports in `Forwarded` that the client speaks TLS.
     pub(crate) fn is_https(self, request: &Request<'_>) -> bool {
         let mut fields = request.fields();
         self == Self::Forwarded
@@ -93,7 +93,7 @@ impl ClientSource {
     }
 }
 
-/// The value of a parameter in an element of `Forwarded`, without its quotes.
+/// The value of a parameter in an element of `Forwarded`, without quotes.
 fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     element.split(|byte| *byte == b';').find_map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
@@ -104,7 +104,7 @@ fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     })
 }
 
-/// An address with or without a port; IPv6 with or without brackets.
+/// Parses an address with or without a port; IPv6 with or without brackets.
 fn address_of(node: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(node.trim_ascii()).ok()?;
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Whose requests take turns: a client is a connection, an address, or the value of a field.
+//! The unit that takes turns as a client: a connection, an address, or the value of a header field.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,20 +11,20 @@ use crate::listen::listener::Peer;
 /// The unit that takes turns as a client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum FairBy {
-    /// Each connection is a client of its own.
+    /// Each connection is a client.
     #[default]
     Connection,
-    /// All connections of one address are a client's: for IPv6, of one network of 64 bits.
+    /// All connections of one address are one client: for IPv6, those of one network of 64 bits.
     Address,
-    /// All requests with one value of this field are a client's; of a list, the last element counts. A request without
-    /// the field is its connection's.
+    /// All requests with one value of the field are one client; the last element of a list counts. Without the field,
+    /// the connection is the client.
     Header(String),
 }
 
 impl FromStr for FairBy {
     type Err = String;
 
-    /// `connection`, `address` or `header:NAME`.
+    /// Parses `connection`, `address` or `header:NAME`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "connection" => Ok(Self::Connection),
@@ -46,14 +46,14 @@ impl fmt::Display for FairBy {
     }
 }
 
-/// RFC 9110, 5.6.2.
+/// Whether a name is a token (RFC 9110, 5.6.2).
 fn is_token(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_allowed)
 }
 
 impl FairBy {
-    /// The name of the client that sent `request`; none if it is the connection.
+    /// The name of the client that sent `request`; none if the connection is the client.
     pub(crate) fn name_of(&self, request: &Request<'_>, peer: Peer) -> Option<Vec<u8>> {
         match (self, peer) {
             (Self::Connection, _) | (Self::Address, Peer::Unix) => None,
@@ -69,7 +69,7 @@ impl FairBy {
     }
 }
 
-/// An IPv4 address, or the first half of an IPv6 address: the rest is the client's own to choose.
+/// An IPv4 address, or the first half of an IPv6 address, whose other half the client can choose.
 pub(crate) fn network_of(address: IpAddr) -> Vec<u8> {
     match address.to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),

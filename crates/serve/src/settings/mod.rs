@@ -1,7 +1,7 @@
 //! The settings of a server, with the defaults and their reasons.
 //!
-//! Reading order: this file, then `client_source` (where a client's address is read) and `fair_by` (whose turns are
-//! counted).
+//! Reading order: this file, then `client_source` (the source of a client's address) and `fair_by` (the unit that takes
+//! turns).
 
 pub(crate) mod client_source;
 pub(crate) mod fair_by;
@@ -14,22 +14,22 @@ use crate::listen::trust::Trust;
 use crate::settings::client_source::ClientSource;
 use crate::settings::fair_by::FairBy;
 
-/// How long the engine waits for a client.
+/// The times that the engine waits for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the connection to the end of its handshake, where TLS is spoken.
+    /// From the connection to the end of its TLS handshake.
     pub handshake_ms: u64,
-    /// From the connection, or its handshake, to its first byte.
+    /// From the connection, or its handshake, to the first byte.
     pub first_byte_ms: u64,
-    /// From a head's first byte to its last, however many bytes come in between.
+    /// From a head's first byte to its last, however many bytes arrive in between.
     pub head_ms: u64,
     /// Between two pieces of a body.
     pub body_ms: u64,
     /// From a response to the next request's first byte.
     pub keep_alive_ms: u64,
-    /// Within which a client takes some of a response.
+    /// The time within which a client has to take some of a response.
     pub write_ms: u64,
-    /// From a whole request to its response; none waits for ever.
+    /// From a whole request to its response; none is no limit.
     pub request_ms: Option<u64>,
 }
 
@@ -51,57 +51,58 @@ impl Default for Timeouts {
 /// The settings of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Limits of one request.
+    /// The limits of one request.
     pub limits: Limits,
-    /// How long the engine waits for a client.
+    /// The times that the engine waits for a client.
     pub timeouts: Timeouts,
-    /// Open connections; the next ones wait in the listener's queue.
+    /// The most open connections; further ones wait in the listener's queue.
     pub connections_max: usize,
-    /// Handshakes that wait for their clients; for the next one, the oldest ends.
+    /// The most handshakes that wait for their clients; a further one ends the oldest.
     pub handshakes_max: usize,
-    /// Up to so many bytes a request's body stays in memory; beyond, it goes to a file.
+    /// The most bytes of a request's body in memory; a longer body goes to a file.
     pub body_memory_bytes_max: usize,
-    /// Up to so many bytes of a response that is written piece by piece wait in memory; beyond, they go to a file.
+    /// The most waiting bytes in memory of a response that is written in pieces; more go to a file.
     pub response_memory_bytes_max: usize,
-    /// The same for all responses together.
+    /// The most waiting bytes in memory of all such responses together.
     pub worker_memory_bytes_max: usize,
-    /// Up to so many bytes of a response wait in a file; beyond, the writer waits. Zero: no files.
+    /// The most bytes of a response that wait in a file; beyond that, the writer waits. Zero: no files.
     pub response_file_bytes_max: u64,
-    /// A client that takes fewer bytes of a response a second, on average over `write_ms`, is cut off.
+    /// The least rate of a client, on average over `write_ms`; a slower client is cut off.
     pub write_bytes_per_second_min: u64,
-    /// Limits of a message that comes in on a WebSocket.
+    /// The limits of an incoming WebSocket message.
     pub socket_limits: websocket::Limits,
-    /// After so long without a byte from the client of a WebSocket it is pinged, and after as long again cut off.
-    /// Streams of events get a comment as often. Zero: never.
+    /// The time without a byte from the client of a WebSocket after which the server sends a ping; after twice the time
+    /// the client is cut off. Event streams get a comment at the same interval. Zero: never.
     pub socket_ping_ms: u64,
     /// The unit that takes turns as a client.
     pub fair_by: FairBy,
-    /// Where a request's client is learned from.
+    /// The source of a client's address.
     pub client_source: ClientSource,
-    /// Which addresses are believed as proxies.
+    /// The addresses that are trusted as proxies.
     pub trust: Trust,
-    /// A request that has waited for longer gets 503.
+    /// The wait after which a request gets 503.
     pub queue_ms: Option<u64>,
-    /// A path at which the server itself tells whether it responds.
+    /// A path at which the server itself reports whether it responds.
     pub health_path: Option<Vec<u8>>,
-    /// Whether clients may speak HTTP/2: by ALPN where TLS is spoken, elsewhere if they begin with it.
+    /// Whether clients may speak HTTP/2: by ALPN over TLS, otherwise by its preface.
     pub has_http2: bool,
-    /// Whether they may open WebSockets as streams of it (RFC 8441): an owner that wants the socket itself gets none.
+    /// Whether clients may open WebSockets as HTTP/2 streams (RFC 8441). Such a stream has no socket that an owner
+    /// could take.
     pub has_http2_sockets: bool,
-    /// The limits of one connection of HTTP/2.
+    /// The limits of one HTTP/2 connection.
     pub http2_limits: thruway_http2::Limits,
     /// Whether requests are counted for metrics.
     pub counts: bool,
-    /// The first listener that is for metrics, as all after it.
+    /// The index of the first listener for metrics; all later ones are for metrics, too.
     pub metrics_listener: Option<usize>,
     /// Whether there is a live page for people beside the metrics.
     pub has_status_page: bool,
-    /// The limits of a cache of responses that this engine has for itself. Workers of a group have that of the group.
+    /// The limits of an engine's own response cache. Workers of a group share the group's cache.
     pub cache: Option<thruway_cache::Limits>,
 }
 
 impl Default for Settings {
-    /// Puma's size for a body in memory, and nginx's for a response in a file; connections as the system's
+    /// Puma's size for a body in memory, and nginx's for a response in a file; as many connections as the system's
     /// limit on descriptors allows.
     fn default() -> Self {
         Self {
@@ -132,10 +133,10 @@ impl Default for Settings {
     }
 }
 
-/// Each handshake may hold 64 KiB of what its client has sent.
+/// Each handshake may hold 64 KiB of input.
 const HANDSHAKES_MAX: usize = 1024;
 
-/// Descriptors for what is not open yet at least: files that are being sent, and the application's.
+/// The least number of descriptors kept for files that are being sent, and for the application.
 const OTHER_DESCRIPTORS_MIN: usize = 32;
 
 impl Settings {
@@ -149,7 +150,7 @@ impl Settings {
         self.metrics_listener.is_some_and(|first| listener >= first)
     }
 
-    /// Half of the descriptors stay for the files that are being sent: each connection may have one.
+    /// Keeps half of the descriptors for files that are being sent: each connection may have one.
     #[must_use]
     pub fn for_files(mut self) -> Self {
         self.connections_max = (self.connections_max / 2).max(1);
@@ -157,7 +158,7 @@ impl Settings {
     }
 }
 
-/// Most of the descriptors that this process may open, as long as it has some for all else.
+/// Most of the descriptors that the process may open, as long as enough are left for other uses.
 fn connections_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let descriptors = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(1 << 20);
@@ -165,17 +166,17 @@ fn connections_max() -> usize {
     connections_among(descriptors, open)
 }
 
-/// How many of so many descriptors are for connections, where so many are `open` already, such as listeners and
-/// mailboxes. Siblings may send some more than that.
+/// The number of descriptors for connections out of `descriptors`, of which `open` are in use already, such as
+/// listeners and mailboxes. Siblings may send somewhat more connections.
 fn connections_among(descriptors: usize, open: usize) -> usize {
     descriptors.saturating_sub((descriptors / 4).max(open + OTHER_DESCRIPTORS_MIN)).max(1)
 }
 
-/// Raises this process's limit on open descriptors as far as the system lets it.
+/// Raises the process's limit on open descriptors to the system's maximum.
 pub fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it is refused, the lower limit stands, and connections_max follows it.
+    // If the system refuses, the lower limit stands, and `connections_max` follows it.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
 }
 

@@ -1,47 +1,47 @@
-//! Which connections move, and where: pure functions of the workers' loads.
+//! Decides when connections move, and to which worker: pure functions of the workers' loads.
 //!
-//! What is made equal is *service*: the turns that a connection gets, not how many connections a worker
-//! has. Two rules run every [`PERIOD_MS`]:
+//! The balance equalizes *service*, the turns that each connection gets, rather than the number of connections per
+//! worker. Two rules run every [`PERIOD_MS`]:
 //!
-//! 1. A worker that serves its connections more slowly than another sends the fastest worker its least served
-//!    connection.
-//! 2. The fast worker sends its most served connection back. It does not if the slow worker is overloaded, and it would
-//!    still be faster with one connection more: then the sizes change instead.
+//! 1. A worker that serves its connections more slowly than another sends its least served connection to the fastest
+//!   worker.
+//! 2. The fast worker sends its most served connection back, unless the slow worker is overloaded and the fast one
+//!   would still be no slower with one more connection: then the sizes change instead.
 //!
-//! Both look at rates divided by numbers of connections. Rates are slow to change; a move changes the numbers at
-//! once. So a worker sees the effect of a move before it decides on the next one, and the sizes settle. Where rates
-//! stay unequal because the processors are, workers go on exchanging connections. Each connection has its time with
-//! the faster worker, and over a second or two all get the same.
+//! Both rules compare rates divided by numbers of connections. Rates change slowly; a move changes the numbers at once.
+//! So a worker sees the effect of a move before it decides on the next one, and the sizes settle. Where rates stay
+//! unequal because the processors are, workers go on exchanging connections. Each connection has its time with the
+//! faster worker, and over a second or two all get equal service.
 
 use super::load_table::Load;
 
-/// Between two decisions of a worker.
+/// The time between two decisions of a worker.
 pub(super) const PERIOD_MS: u64 = 20;
 
-/// Rates that differ by less than this are equal, in thousandths: noise moves no connection.
+/// The difference, in thousandths, below which rates count as equal: noise moves no connection.
 const TOLERANCE_PERMILLE: u64 = 100;
 
-/// A worker that is idle for less than this is overloaded.
+/// The idle time, in thousandths, below which a worker is overloaded.
 const BUSY_IDLE_PERMILLE: u64 = 200;
 
-/// A worker that is idle for more than this is not slow: its clients ask for little.
+/// The idle time, in thousandths, above which a worker is not slow: its clients demand little.
 const CALM_IDLE_PERMILLE: u64 = 900;
 
-/// With fewer turns a second, of all connections together, there is nothing to make equal.
+/// The turns per second of all connections together below which there is nothing to equalize.
 const TURNS_PER_SECOND_MIN: u64 = 20;
 
-/// The decision of a worker about its load.
+/// A worker's decision about its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// Nothing.
+    /// No connection moves.
     Stay,
-    /// It sends the connection that was served least to that worker.
+    /// The worker sends its least served connection to the worker with the index.
     SendLeastServed(usize),
-    /// It sends the connection that was served most to that worker.
+    /// The worker sends its most served connection to the worker with the index.
     SendMostServed(usize),
 }
 
-/// The worker that a new connection goes to: it has the least to do, and is not full. Among equals it is `me`.
+/// The worker that gets a new connection: the one with the least load that is not full, and `me` among equals.
 pub(super) fn placement(loads: &[Load], me: usize, connections_max: u64) -> usize {
     let burden = |load: &Load| load.active * 4 + load.connections;
     let mut best = me;
@@ -54,7 +54,7 @@ pub(super) fn placement(loads: &[Load], me: usize, connections_max: u64) -> usiz
     best
 }
 
-/// Decides what worker `me` does now.
+/// Decides the next move of worker `me`.
 pub(super) fn decide(loads: &[Load], me: usize) -> Move {
     let my_pace = pace(&loads[me]);
     let others = loads.iter().enumerate().filter(|(index, load)| *index != me && load.is_serving);
@@ -82,7 +82,7 @@ pub(super) fn decide(loads: &[Load], me: usize) -> Move {
     }
 }
 
-/// Turns a second of one connection; none if there is too little to compare.
+/// Turns per second of one connection; none if there are too few to compare.
 fn pace(load: &Load) -> Option<f64> {
     let enough = load.active > 0 && load.turns_per_second >= TURNS_PER_SECOND_MIN;
     enough.then(|| load.turns_per_second as f64 / load.active as f64)
@@ -96,7 +96,7 @@ fn is_calm(load: &Load) -> bool {
     load.idle_permille > CALM_IDLE_PERMILLE
 }
 
-/// Whether the fast worker should keep what the slow one sends: it is still no slower with one more.
+/// Whether the fast worker should keep the connection that the slow one sent, because it is no slower with one more.
 fn grows(fast: &Load, slow: &Load) -> bool {
     if slow.idle_permille > BUSY_IDLE_PERMILLE || slow.active < 2 {
         return false;
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(decide(&loads, 1), Move::Stay);
     }
 
-    /// Jain's index over what ten connections get in four seconds from two workers of such speeds.
+    /// Jain's index of the service of ten connections in four seconds by two workers of the given speeds.
     fn simulate(speeds: impl Fn(u64) -> [f64; 2], first: usize, reaction_ms: f64) -> (f64, usize) {
         let mut served = [0.0_f64; 10];
         let mut at: Vec<usize> = (0..10).map(|index| usize::from(index >= first)).collect();

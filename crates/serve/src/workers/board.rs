@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::load_table::LoadTable;
 
-/// Threads that may compute, or wait.
+/// The number of computing threads while a worker does not know whether its threads compute.
 pub const UNSURE: u32 = u32::MAX;
 
 /// A worker's part of the shared memory, for threads that hold no engine. Each call is one store into the worker's own
@@ -16,13 +16,13 @@ pub struct Board {
 }
 
 impl Board {
-    /// So many threads could serve a request, and are in none.
+    /// Reports the number of threads that could serve a request and have none.
     pub fn set_free_threads(&self, threads: u32) {
         self.table.row(self.index).set_free_threads(threads);
     }
 
-    /// So many threads compute, or wait for the interpreter lock; [`UNSURE`] if that would have to be looked up. A
-    /// sibling that has something to give asks for that.
+    /// Reports the number of threads that compute or wait for the interpreter lock; [`UNSURE`] if finding out has a
+    /// cost. A sibling with a request to give away then asks.
     pub fn set_computing(&self, threads: u32) {
         self.table.row(self.index).set_computing(threads);
     }

@@ -1,4 +1,4 @@
-//! The ends of all mailboxes. Every worker has them.
+//! The ends of all mailboxes, of which every worker has a copy.
 
 use super::handover::Handover;
 use super::mailbox::{Mailbox, MailboxSender, Message};
@@ -8,19 +8,19 @@ use crate::events::clock;
 /// The mailboxes of a group.
 #[derive(Debug)]
 pub(super) struct Ends {
-    /// Each worker's.
+    /// The mailbox of each worker.
     pub(super) mailboxes: Vec<(Mailbox, MailboxSender)>,
-    /// For the connections of workers that retire.
+    /// The mailbox for the connections of retiring workers.
     pub(super) handover: Handover,
 }
 
 impl Ends {
-    /// Hands over the connections in the mailbox of worker `index`, which serves no more.
+    /// Hands over the connections in the mailbox of worker `index`, which no longer serves.
     pub(super) fn forward(&self, index: usize) {
         let (now_ms, mut inbox) = (clock::monotonic_us() / 1000, vec![0; MOVED_BYTES_MAX]);
         while let Ok(Some(message)) = self.mailboxes[index].0.receive(&mut inbox, now_ms) {
             if let Message::Connection(connection) = message {
-                // It is closed if no worker takes anything out.
+                // The connection is closed if no worker reads the mailbox.
                 let _ = self.handover.send_patiently(&connection);
             }
         }

@@ -1,4 +1,4 @@
-//! Peers that have sent what ended a connection: their next ones begin one after the other.
+//! Peers whose input has ended a connection: their next connections begin one after the other.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -11,29 +11,29 @@ use crate::settings::fair_by::network_of;
 
 const RELAXED: Ordering = Ordering::Relaxed;
 
-/// Entries of the table. Peers whose hashes share one wait together.
+/// The number of entries. Peers whose hashes share an entry wait together.
 const ENTRIES: usize = 1 << 12;
 
-/// From one beginning to the next. To begin and to end a connection may take a fifth of a millisecond of processor
-/// time. So a peer costs the others a twentieth of a processor at most.
+/// The gap between two beginnings. The beginning and end of a connection may take a fifth of a millisecond of processor
+/// time, so a peer costs the others a twentieth of a processor at most.
 const GAP_MS: u64 = 5;
 
-/// How long a fault holds the peer's connections to that gap. Those of all clients behind a proxy are held, so a few
-/// faults must not cost them more. A hundred a second hold them all the time.
+/// How long one fault holds the peer's connections to the gap. All clients behind a proxy are held together, so a few
+/// faults must cost no more than that. A hundred faults a second hold the peer's connections all the time.
 const HOLD_MS: u64 = 10;
 
-/// No connection waits longer to begin.
+/// The longest time that a connection waits to begin.
 pub(crate) const WAIT_MAX_MS: u64 = 1000;
 
-/// A table that workers share. It is made before they are forked, or started. A peer is an address, as
-/// [`network_of`] has it; processes of this machine that come by a unix socket are none.
+/// The table that workers share, created before they fork or start. A peer is an address as [`network_of`] masks it;
+/// processes on this machine that connect to a unix socket have no entry.
 #[derive(Debug)]
 pub(crate) struct FaultyPeers {
-    /// So that no client can choose an address that shares another one's entry.
+    /// The seed of the hash: no client can choose an address that shares another client's entry.
     seed: RandomState,
     /// When the next connection may begin, in milliseconds of the monotonic clock.
     next_ms: Anonymous,
-    /// Until when connections are held to the gap. Later ones begin at once.
+    /// Until when connections are held to the gap. Later connections begin at once.
     held_until_ms: Anonymous,
 }
 
@@ -47,17 +47,17 @@ impl FaultyPeers {
         })
     }
 
-    /// What the peer has sent ends a connection.
+    /// Records that input of the peer ends a connection.
     pub(crate) fn note(&self, peer: Peer, now_ms: u64) {
         let Some((next_ms, held_until_ms)) = self.entry(peer) else { return };
         next_ms.fetch_max(now_ms + GAP_MS, RELAXED);
-        // It fails only for a function that declines.
+        // An update fails only if its function declines.
         let _ = held_until_ms.fetch_update(RELAXED, RELAXED, |at_ms| {
             Some((at_ms.max(now_ms) + HOLD_MS).min(now_ms + WAIT_MAX_MS))
         });
     }
 
-    /// When a connection of the peer may begin; never, if too many wait already.
+    /// When a connection of the peer may begin; none if too many already wait.
     pub(crate) fn begin_ms(&self, peer: Peer, now_ms: u64) -> Option<u64> {
         let Some((next_ms, held_until_ms)) = self.entry(peer) else { return Some(now_ms) };
         if held_until_ms.load(RELAXED) <= now_ms {
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(peers.begin_ms(one, 70), Some(70));
     }
 
-    /// How many of the connections that come each millisecond of a second have to wait, and how many are closed.
+    /// The numbers of connections that wait and that are closed, if one arrives in each millisecond of a second.
     fn held(faults_ms: impl Iterator<Item = u64>) -> (usize, usize) {
         let peers = FaultyPeers::new().unwrap();
         let proxy = peer("192.0.2.1:80");

@@ -1,4 +1,4 @@
-//! One worker's part in a group.
+//! One worker's part in a group of workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -19,10 +19,10 @@ use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
 use crate::workers::faulty_peers::FaultyPeers;
 
-/// Memory of a rate: after so long, what was before counts a third.
+/// The memory of a rate: after this time, older values count a third.
 const RATE_MEMORY_MS: u64 = 160;
 
-/// Moves may fill a worker beyond what it accepts, by one of so many parts of that.
+/// The part of its limit by which moves may overfill a worker.
 const EXTRA_PARTS: usize = 8;
 
 /// A worker's part in a group.
@@ -37,13 +37,13 @@ pub struct WorkerHandle {
     ends: Arc<Ends>,
     cache: Option<Arc<thruway_cache::Store>>,
     service: Service,
-    /// Room for all loads.
+    /// The buffer for all loads.
     loads: Vec<Load>,
-    /// Room for all views.
+    /// The buffer for all views.
     views: Vec<WorkerView>,
 }
 
-/// The tables that all workers have.
+/// The tables that all workers share.
 pub(super) struct SharedTables {
     pub(super) table: Arc<LoadTable>,
     pub(super) client_turns: Arc<ClientTurns>,
@@ -54,7 +54,7 @@ pub(super) struct SharedTables {
     pub(super) cache: Option<Arc<thruway_cache::Store>>,
 }
 
-/// The service that this worker has given lately.
+/// The recent service of the worker.
 #[derive(Debug, Default)]
 struct Service {
     /// Turns since the last decision.
@@ -87,39 +87,39 @@ impl WorkerHandle {
         }
     }
 
-    /// Clients' turns, their faults, and the keys of session tickets.
+    /// The tables of clients' turns and of faulty peers, and the keys of session tickets.
     pub(crate) fn tables(&self) -> (Arc<ClientTurns>, Arc<FaultyPeers>, Arc<TicketKeys>) {
         let (turns, faulty_peers) =
             (Arc::clone(&self.client_turns), Arc::clone(&self.faulty_peers));
         (turns, faulty_peers, Arc::clone(&self.ticket_keys))
     }
 
-    /// The number of this worker.
+    /// The number of the worker.
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
-    /// The cache of responses of the group.
+    /// The group's response cache.
     pub(crate) fn cache(&self) -> Option<Arc<thruway_cache::Store>> {
         self.cache.clone()
     }
 
-    /// Where this worker counts its requests.
+    /// The counters of the worker's requests.
     pub(crate) fn metrics(&self) -> WorkerMetrics {
         WorkerMetrics::enter(Arc::clone(&self.metrics), self.index)
     }
 
-    /// Where the siblings' messages come in.
+    /// The mailbox for messages of siblings.
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.ends.mailboxes[self.index].0
     }
 
-    /// Where connections of workers that retire come from, and where this one's go when it does.
+    /// The mailbox through which retiring workers hand over connections, including those of this worker.
     pub(crate) fn handover(&self) -> &Handover {
         &self.ends.handover
     }
 
-    /// Sends a new connection to the worker with the least to do; it comes back if that is this one.
+    /// Sends a new connection to the worker with the least load; returns the connection if that is this worker.
     pub(crate) fn place(
         &mut self,
         connection: Entry,
@@ -135,12 +135,12 @@ impl WorkerHandle {
         None
     }
 
-    /// Connections that are here, or on their way.
+    /// The number of connections that are open in this worker or on their way.
     pub(crate) fn connections(&self) -> usize {
         usize::try_from(self.row().load().connections).unwrap_or(usize::MAX)
     }
 
-    /// Notes a turn of a connection.
+    /// Counts a turn of a connection.
     pub(crate) fn note_turn(&mut self) {
         self.service.turns += 1;
     }
@@ -151,14 +151,14 @@ impl WorkerHandle {
         Board { table: Arc::clone(&self.table), index: self.index }
     }
 
-    /// Tells the siblings how many requests wait here; the key of the next one, and since when that is ready.
+    /// Reports the number of waiting requests, with the key of the next one and the time at which it was ready.
     pub(crate) fn note_waiting(&self, requests: usize, oldest: Option<(u64, u64)>) {
         let (oldest_us, ready_us) = oldest.unwrap_or((u64::MAX, u64::MAX));
         self.row().set_waiting(requests, oldest_us, ready_us);
     }
 
-    /// The sibling that has asked for the oldest request here. It waits for that, or for a refusal: a message, in
-    /// any case.
+    /// Takes the sibling that has asked for the oldest request. The sibling waits for a message in any case: the
+    /// request, or a refusal.
     pub(crate) fn take_asker(&self) -> Option<usize> {
         let asker = self.row().asker()?;
         if asker < self.table.len() {
@@ -168,7 +168,7 @@ impl WorkerHandle {
         Some(asker)
     }
 
-    /// The sibling that gets the oldest request here: the `asker`, or an idle worker.
+    /// The sibling that gets the oldest request: the `asker`, or an idle worker.
     pub(crate) fn give_to(&mut self, asker: Option<usize>, now_us: u64) -> Option<usize> {
         self.table.read_views(&mut self.views, now_us);
         let asker = asker.filter(|asker| {
@@ -177,20 +177,20 @@ impl WorkerHandle {
         asker.or_else(|| policy::give_to(&self.views, self.index, now_us))
     }
 
-    /// Tells a sibling that it gets nothing.
+    /// Tells a sibling that no request will follow.
     pub(crate) fn refuse(&self, asker: usize) {
         if asker < self.ends.mailboxes.len() {
             self.ring(asker);
         }
     }
 
-    /// Whether sibling `giver` has neither given nor refused yet.
+    /// Whether sibling `giver` has yet to grant or refuse the request.
     pub(crate) fn is_asking(&self, giver: usize) -> bool {
         self.table.row(giver).asker() == Some(self.index)
     }
 
-    /// Asks a sibling for its oldest request, if that should be served before `next_us`, the key of the next one
-    /// here. The sibling that was asked.
+    /// Asks a sibling for its oldest request, if that should be served before `next_us`, the key of the next request in
+    /// this worker. Returns the sibling.
     pub(crate) fn ask(
         &mut self,
         now_us: u64,
@@ -206,13 +206,13 @@ impl WorkerHandle {
         Some(giver)
     }
 
-    /// Whether this worker is idle while a sibling has waiting requests, so that it should look again soon.
+    /// Whether the worker is idle while a sibling has waiting requests, and should thus look again soon.
     pub(crate) fn looks_again(&self) -> bool {
         policy::looks_again(&self.views, self.index)
     }
 
-    /// Whether a sibling has a free thread and nothing waiting. A sibling that is not sure whether it computes is
-    /// told to look.
+    /// Whether a sibling has a free thread and no waiting request. A sibling that does not know whether its threads
+    /// compute is asked to find out.
     pub(crate) fn look_for_room(&mut self, now_us: u64) -> bool {
         self.table.read_views(&mut self.views, now_us);
         let mut has_some = false;
@@ -228,12 +228,12 @@ impl WorkerHandle {
         has_some
     }
 
-    /// Notes how long there was nothing to do.
+    /// Adds time without work.
     pub(crate) fn note_idle(&mut self, idle_us: u64) {
         self.service.idle_us += idle_us;
     }
 
-    /// Tells the others how many connections are open here, and how many of them are active.
+    /// Reports the number of open connections, and of active ones among them.
     pub(crate) fn note_connections(&self, connections: usize, active: u64) {
         self.row().set_connections(connections as u64, active);
     }
@@ -243,7 +243,7 @@ impl WorkerHandle {
         fence(Ordering::SeqCst);
     }
 
-    /// Decides about the load, once every period.
+    /// Decides about the load, once in each period.
     pub(crate) fn decide(&mut self, now_ms: u64) -> Move {
         if now_ms < self.service.decided_ms + PERIOD_MS {
             return Move::Stay;
@@ -253,21 +253,21 @@ impl WorkerHandle {
         let (rate, idle) = (service.turns_per_second as u64, service.idle_permille as u64);
         self.row().set_service(rate, idle);
         if busy_us_per_turn(rate, idle) >= policy::MOVE_AFTER_US {
-            // Turns so long are made equal by giving and asking.
+            // Giving and asking even out turns of this length.
             return Move::Stay;
         }
         self.table.read_loads(&mut self.loads, now_ms * 1000);
         balance::decide(&self.loads, self.index)
     }
 
-    /// Whether another worker has room for a connection that is open here. That is a few more than it accepts, so
-    /// that work is shared when all are full.
+    /// Whether another worker has room for a connection that is already open. The limit is somewhat higher than for new
+    /// connections, so that work is shared even if all workers are full.
     pub(crate) fn has_room(&self, target: usize, connections_max: usize) -> bool {
         let most = connections_max + connections_max / EXTRA_PARTS;
         self.table.row(target).load().connections < most as u64
     }
 
-    /// Sends a connection away. The socket here is to be dropped after that.
+    /// Sends a connection away. The caller then drops its socket.
     ///
     /// # Errors
     /// The other worker's mailbox is full.
@@ -280,12 +280,12 @@ impl WorkerHandle {
         let row = self.table.row(target);
         row.untaken().expect(monotonic_us());
         if let Err(errno) = self.ends.mailboxes[target].1.send(connection) {
-            // Nothing comes: it looks, and sees so.
+            // No connection comes: the bell makes the sibling look, and clears the expectation.
             self.ends.mailboxes[target].1.ring();
             return Err(errno);
         }
         row.expect_connection(is_active);
-        // A worker that retires says so, and looks into its mailbox once more after that.
+        // A retiring worker announces that first, and then looks into its mailbox once more.
         fence(Ordering::SeqCst);
         if !row.load().is_serving {
             self.ends.forward(target);
@@ -299,7 +299,7 @@ impl WorkerHandle {
         self.ends.mailboxes[sibling].1.ring();
     }
 
-    /// What it tells its siblings, and they it.
+    /// The row in which the worker reports to its siblings, and in which they ask.
     pub(crate) fn row(&self) -> Row<'_> {
         self.table.row(self.index)
     }
@@ -310,7 +310,7 @@ fn busy_us_per_turn(turns_per_second: u64, idle_permille: u64) -> u64 {
 }
 
 impl Service {
-    /// Brings the rates up to now.
+    /// Updates the rates to `now_ms`.
     fn sum_up(&mut self, now_ms: u64) {
         let passed_ms = now_ms.saturating_sub(self.decided_ms).max(1);
         self.decided_ms = now_ms;

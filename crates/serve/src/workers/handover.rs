@@ -1,6 +1,7 @@
-//! How the connections of a worker that retires reach the workers that stay, or those of the next server.
+//! The mailbox through which the connections of a retiring worker reach the remaining workers, or those of the next
+//! server.
 //!
-//! One mailbox for all: each worker that serves reads it. A message in it outlives the process that wrote it.
+//! All serving workers read the same mailbox. A message in it outlives the process that wrote it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -11,10 +12,10 @@ use super::mailbox::{self, Mailbox, MailboxSender, Message};
 use crate::Error;
 use crate::entry::Entry;
 
-/// The form of its messages. A server of another form makes a mailbox of its own.
+/// The version of the message format. A server with another version creates a mailbox of its own.
 pub const VERSION: u32 = 1;
 
-/// How often room is looked for, and how long that lasts each time.
+/// How often a full mailbox is tried again, and the pause before each try.
 const TRIES_MAX: usize = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -26,7 +27,7 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// An empty one.
+    /// Creates an empty mailbox.
     ///
     /// # Errors
     /// The system has no descriptors left.
@@ -34,19 +35,19 @@ impl Handover {
         mailbox::pair().map(|(mailbox, sender)| Self { mailbox, sender })
     }
 
-    /// The one whose [`descriptors`](Self::descriptors) these were in an older process.
+    /// Restores the mailbox whose [`descriptors`](Self::descriptors) an older process passed on.
     #[must_use]
     pub fn from_descriptors([mailbox, sender]: [OwnedFd; 2]) -> Self {
         Self { mailbox: Mailbox::from(mailbox), sender: MailboxSender::from(sender) }
     }
 
-    /// Its two ends, for a process that follows this one.
+    /// The two ends of the mailbox, for the next process.
     #[must_use]
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.mailbox.as_fd(), self.sender.as_fd()]
     }
 
-    /// Puts a connection in. Its socket here is to be dropped after that.
+    /// Sends a connection. The caller then drops its socket.
     ///
     /// # Errors
     /// `EAGAIN` if there is no room now.
@@ -54,10 +55,10 @@ impl Handover {
         self.sender.send(connection)
     }
 
-    /// Puts a connection in, and waits a while for room.
+    /// Sends a connection, and waits a while for room.
     ///
     /// # Errors
-    /// `EAGAIN` if there was none all the while.
+    /// `EAGAIN` if no room appeared in that time.
     pub(super) fn send_patiently(&self, connection: &Entry) -> Result<(), Errno> {
         for _ in 0..TRIES_MAX {
             match self.send(connection) {
@@ -68,10 +69,10 @@ impl Handover {
         Err(Errno::AGAIN)
     }
 
-    /// Takes the next connection out.
+    /// Takes the next connection.
     ///
     /// # Errors
-    /// `EMFILE` if there was one, and no descriptor is left for it.
+    /// `EMFILE` if a connection was there, but no descriptor was left for it.
     pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Entry>, Errno> {
         match self.mailbox.receive(inbox, now_ms)? {
             Some(Message::Connection(connection)) => Ok(Some(*connection)),
@@ -80,7 +81,7 @@ impl Handover {
     }
 }
 
-/// Readable when a connection is waiting.
+/// The descriptor is readable while a connection waits.
 impl AsFd for Handover {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mailbox.as_fd()

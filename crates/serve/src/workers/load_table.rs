@@ -1,7 +1,8 @@
-//! The loads that workers know of each other: a row each, in memory that they share.
+//! The loads that workers know of each other, one row per worker in shared memory.
 //!
-//! Each worker writes its own row; siblings add to it only what they have just sent there, and ask in it.
-//! Numbers may be a moment old, and nothing depends on their agreeing with each other.
+//! Each worker writes its own row. Siblings write to the row only to count connections that they have just sent, to ask
+//! for a request, and to record an untaken message. Numbers may be slightly out of date, and nothing depends on their
+//! consistency with each other.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -11,7 +12,7 @@ use thruway_sys::shared_memory::Anonymous;
 use super::untaken::Untaken;
 use crate::queue::policy::WorkerView;
 
-/// Words of a row: two cache lines, so that workers do not slow each other down.
+/// The words of a row: two cache lines, so that workers do not slow each other down.
 const ROW_WORDS: usize = 16;
 
 const STATE: usize = 0;
@@ -22,18 +23,18 @@ const IDLE_PERMILLE: usize = 4;
 const FREE_THREADS: usize = 5;
 const COMPUTING: usize = 6;
 const WAITING: usize = 7;
-/// On the row's second cache line, as the next ones: siblings write it.
+/// The first word of the row's second cache line, whose words siblings write or read often.
 const ASKED_BY: usize = 8;
 const OLDEST_US: usize = 9;
 const READY_US: usize = 10;
-/// See [`Untaken`]. Siblings write it, too.
+/// The word of [`Untaken`], which siblings write, too.
 const UNTAKEN_US: usize = 11;
 
-/// No process is there.
+/// No process has the row.
 const VACANT: u64 = 0;
-/// It takes connections.
+/// The worker takes connections.
 const SERVING: u64 = 1;
-/// It serves the connections that it has.
+/// The worker only serves the connections that it has.
 const DRAINING: u64 = 2;
 
 /// The view of a row without a process.
@@ -58,18 +59,18 @@ pub(crate) struct Row<'a> {
     words: &'a [AtomicU64],
 }
 
-/// A row as it is read at one moment.
+/// A snapshot of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
-    /// Whether it takes connections.
+    /// Whether the worker takes connections.
     pub(super) is_serving: bool,
     /// Open connections.
     pub(super) connections: u64,
-    /// Connections that have had a turn lately.
+    /// Connections with a recent turn.
     pub(super) active: u64,
-    /// Turns of all of them in a second.
+    /// Turns per second of all connections.
     pub(super) turns_per_second: u64,
-    /// The part of its time in which it had nothing to do, in thousandths.
+    /// The share of time without work, in thousandths.
     pub(super) idle_permille: u64,
 }
 
@@ -88,7 +89,8 @@ impl LoadTable {
 
     /// Reads the view of every worker, for the policy.
     pub(super) fn read_views(&self, views: &mut Vec<WorkerView>, now_us: u64) {
-        // A worker writes its own row, then reads the others': of two that do so at once, one sees the other's row.
+        // A worker writes its own row, then reads the others': of two workers that do so at once, one sees the other's
+        // row.
         fence(Ordering::SeqCst);
         views.clear();
         views.extend((0..self.len()).map(|index| self.row(index).view(now_us)));
@@ -135,12 +137,12 @@ impl Row<'_> {
         self.at(STATE) == DRAINING
     }
 
-    /// Requests that wait.
+    /// The number of waiting requests.
     pub(super) fn waiting(self) -> u64 {
         self.at(WAITING)
     }
 
-    /// The worker is there, with nothing to do yet.
+    /// Marks the worker as serving, without work so far.
     pub(super) fn enter(self) {
         for at in [CONNECTIONS, ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY, UNTAKEN_US]
         {
@@ -178,47 +180,47 @@ impl Row<'_> {
         self.set(IDLE_PERMILLE, idle_permille);
     }
 
-    /// Threads that could serve, and are not in the application.
+    /// Sets the number of threads that could serve and are not in the application.
     pub(super) fn set_free_threads(self, threads: u32) {
         self.set(FREE_THREADS, threads.into());
     }
 
-    /// Threads that hold the interpreter lock, or wait for it.
+    /// Sets the number of threads that hold the interpreter lock or wait for it.
     pub(super) fn set_computing(self, threads: u32) {
         self.set(COMPUTING, threads.into());
     }
 
-    /// How many requests wait; the key of the next one, and since when that is ready.
+    /// Sets the number of waiting requests, the key of the next one, and the time at which it was ready.
     pub(super) fn set_waiting(self, requests: usize, oldest_us: u64, ready_us: u64) {
         self.set(WAITING, requests as u64);
         self.set(OLDEST_US, oldest_us);
         self.set(READY_US, ready_us);
     }
 
-    /// Worker `asker` asks for this one's oldest waiter; false if another one has asked before.
+    /// Asks for the worker's oldest request on behalf of `asker`; false if another sibling has asked before.
     pub(super) fn ask(self, asker: usize) -> bool {
         let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
         self.words[ASKED_BY].compare_exchange(0, asker as u64 + 1, acquire, relaxed).is_ok()
     }
 
-    /// The worker that has asked and still waits.
+    /// The sibling that has asked and still waits.
     pub(super) fn asker(self) -> Option<usize> {
-        // An asker that sees itself forgotten sees that a message is expected, too.
+        // Acquire: an asker that sees its own request cleared also sees that a message is expected.
         usize::try_from(self.words[ASKED_BY].load(Ordering::Acquire)).ok()?.checked_sub(1)
     }
 
-    /// The asker has got its request or a refusal: the next one may ask.
+    /// Lets the next sibling ask: the asker has its request or a refusal.
     pub(super) fn forget_asker(self) {
         self.words[ASKED_BY].store(0, Ordering::Release);
     }
 
-    /// A connection is on its way there.
+    /// Counts a connection that is on its way to the worker.
     pub(super) fn expect_connection(self, is_active: bool) {
         self.words[CONNECTIONS].fetch_add(1, Ordering::Relaxed);
         self.words[ACTIVE].fetch_add(u64::from(is_active), Ordering::Relaxed);
     }
 
-    /// Since when a message is on its way there.
+    /// The time since which a message has been on its way to the worker.
     pub(crate) fn untaken(&self) -> Untaken<'_> {
         Untaken { since_us: &self.words[UNTAKEN_US] }
     }

@@ -1,4 +1,4 @@
-//! How a connection moves from one worker to another: its socket and its state.
+//! The messages by which a connection moves from one worker to another: its socket and its state.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,10 +15,10 @@ use crate::entry::Entry;
 use crate::entry::activity::Share;
 use crate::{Error, Peer};
 
-/// Bytes of a message with a connection, without what was read of it.
+/// The length of a message with a connection, without the input that was read.
 pub(crate) const MESSAGE_BYTES: usize = 72;
 
-/// A message that only wakes.
+/// A message that only wakes the worker.
 const BELL: [u8; 1] = [0];
 
 /// A message from another worker.
@@ -26,19 +26,19 @@ const BELL: [u8; 1] = [0];
 pub(crate) enum Message {
     /// A connection that another worker has sent.
     Connection(Box<Entry>),
-    /// Another worker has written into this one's row.
+    /// A worker has written into the receiver's row.
     Bell,
 }
 
-/// The end of a mailbox that a worker reads.
+/// The receiving end of a worker's mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox(OwnedFd);
 
-/// The end of a mailbox that its siblings write.
+/// The sending end of a worker's mailbox, for its siblings.
 #[derive(Debug)]
 pub(super) struct MailboxSender(OwnedFd);
 
-/// The two ends of a worker's mailbox. Messages in it outlive the worker.
+/// Creates the two ends of a worker's mailbox. Messages in the mailbox outlive the worker.
 pub(super) fn pair() -> Result<(Mailbox, MailboxSender), Error> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (inbox, sender) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -47,7 +47,7 @@ pub(super) fn pair() -> Result<(Mailbox, MailboxSender), Error> {
 }
 
 impl MailboxSender {
-    /// Sends a connection, of which the sender keeps its own socket until it drops it.
+    /// Sends a connection. The sender's own socket stays open until the caller drops it.
     ///
     /// # Errors
     /// `EAGAIN` if the mailbox is full.
@@ -63,18 +63,18 @@ impl MailboxSender {
         sendmsg(&self.0, &parts, &mut attached, flags).map(|_| ())
     }
 
-    /// Wakes the worker. If its mailbox is full, it is about to look anyway.
+    /// Wakes the worker. The worker is about to look anyway if its mailbox is full.
     pub(super) fn ring(&self) {
         let _ = send(&self.0, &BELL, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
 
 impl Mailbox {
-    /// The next message, if there is one. What was read of its request comes through `inbox`, which has room for
+    /// Takes the next message, if there is one. The input of a connection passes through `inbox`, which has room for
     /// [`MOVED_BYTES_MAX`](crate::entry::MOVED_BYTES_MAX).
     ///
     /// # Errors
-    /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.
+    /// `EMFILE` if a connection was sent, but lost because no descriptor was left for it.
     pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
         let mut message = [0; MESSAGE_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -121,12 +121,12 @@ impl AsFd for Mailbox {
     }
 }
 
-/// The fields and their bytes: listener 2, port 2, address 16, its family 1. Whether the connection is fresh 1,
-/// whether it is readable 1. What is known of its proxy, and whether it asks seldom, 1. Turns 4, their epoch 4. Since
-/// when it waits, in milliseconds, 8. The rest is in microseconds: when its last request was ready 8, its key 8. Then
-/// when its last response was sent 8, since when it waits for a turn 8.
+/// Serializes a connection. The fields and their lengths in bytes: listener 2, port 2, address 16, address family 1,
+/// `is_fresh` 1, `is_readable` 1, and 1 for the bits of `is_trusted`, `awaits_proxy_head` and `asks_seldom`. Then turns
+/// 4, their epoch 4, and five times of 8: the start of the wait in milliseconds and, in microseconds, the last
+/// request's ready time, its key, the last response, and the start of the wait for a turn.
 ///
-/// All are little-endian, between processes of one binary. What was read of the next request follows.
+/// Numbers are little-endian, between processes of one binary. The input that was already read follows.
 pub(crate) fn write_message(connection: &Entry) -> [u8; MESSAGE_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),
@@ -200,7 +200,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    /// The next connection.
+    /// Receives the next connection.
     fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Entry> {
         match mailbox.receive(&mut [0; 64], now_ms).unwrap()? {
             Message::Connection(connection) => Some(*connection),

@@ -1,16 +1,16 @@
-//! Several engines on the same listeners: workers, in processes or threads.
+//! Several engines on the same listeners: workers, as processes or threads.
 //!
-//! A connection belongs to one worker. An accepted socket goes to the worker that has least to do. A request that waits
-//! moves as the policy of the queue decides (see `queue`). Where turns are too short for that, workers exchange
-//! connections while one serves its own faster than another: the scheduler never shares processors out evenly.
+//! A connection belongs to one worker. An accepted socket goes to the worker with the least load. A waiting request
+//! moves as the policy of the queue decides (see `queue`). Where turns are too short for such moves, workers exchange
+//! connections while one worker serves its own faster than another: the scheduler never shares processors out evenly.
 //!
 //! Reading order:
 //!
-//! 1. `load_table`: what workers read of each other. `board`: what a worker's threads tell.
-//! 2. `balance`: what follows for new connections and short turns.
-//! 3. `mailbox` and `ends`: how a connection moves. `handover`: how it leaves a worker that retires.
-//! 4. `handle`: one worker's part. `siblings`: the same for the page of metrics.
-//! 5. `faulty_peers`: clients that have sent what ended a connection, known to all workers.
+//! 1. `load_table`: the loads that workers read of each other. `board`: the reports of a worker's threads.
+//! 2. `balance`: the consequences for new connections and short turns.
+//! 3. `mailbox` and `ends`: the move of a connection. `handover`: the move out of a retiring worker.
+//! 4. `handle`: one worker's part. `siblings`: the loads of all workers for the page of metrics.
+//! 5. `faulty_peers`: clients whose input has ended a connection, known to all workers.
 
 mod balance;
 mod board;
@@ -45,7 +45,7 @@ use crate::workers::faulty_peers::FaultyPeers;
 use ends::Ends;
 use load_table::LoadTable;
 
-/// The memory and the mailboxes that all workers share. It is made before they are forked, or started.
+/// The memory and the mailboxes that all workers share, created before they fork or start.
 #[derive(Debug)]
 pub struct WorkerTable {
     table: Arc<LoadTable>,
@@ -59,7 +59,7 @@ pub struct WorkerTable {
 }
 
 impl WorkerTable {
-    /// A group of so many workers.
+    /// Creates a group of `workers` workers.
     ///
     /// # Errors
     /// The system has no memory or no descriptors left.
@@ -67,8 +67,8 @@ impl WorkerTable {
         Self::with(workers, Handover::new()?, None)
     }
 
-    /// A group of so many workers, to which an older one hands its connections over, and the keys of session tickets
-    /// in a file.
+    /// Creates a group of workers that continues an older one: with the mailbox through which the older group hands
+    /// over its connections, and the file of its session ticket keys.
     ///
     /// # Errors
     /// The system has no memory or no descriptors left.
@@ -98,15 +98,15 @@ impl WorkerTable {
         })
     }
 
-    /// Names the certificates that an ACME agent keeps for a listener, so that the statistics report them. There is one
-    /// agent at most.
+    /// Registers the certificates that an ACME agent keeps for a listener, so that the statistics report them. There is
+    /// at most one agent.
     pub fn report_certificates_of(&self, bind: &Bind) {
         if let Some(automatic) = bind.tls.as_ref().and_then(|tls| tls.automatic.clone()) {
             self.automatic.get_or_init(|| automatic);
         }
     }
 
-    /// Makes a cache of responses for all workers whose handles are made later. There is one at most.
+    /// Creates the response cache of all workers whose handles are created later. There is at most one cache.
     ///
     /// # Errors
     /// The system has no memory left.
@@ -116,13 +116,13 @@ impl WorkerTable {
         Ok(())
     }
 
-    /// Returns the cache of responses, if there is one.
+    /// Returns the response cache, if there is one.
     #[must_use]
     pub fn cache(&self) -> Option<&thruway_cache::Store> {
         self.cache.get().map(Arc::as_ref)
     }
 
-    /// The part of worker `index`. A worker that replaces a dead one takes it again.
+    /// Creates the handle of worker `index`. A worker that replaces a dead one creates the same handle again.
     #[must_use]
     pub fn handle(&self, index: usize) -> WorkerHandle {
         let shared = SharedTables {
@@ -137,13 +137,13 @@ impl WorkerTable {
         WorkerHandle::new(index, shared)
     }
 
-    /// Returns the parts that the next server takes over.
+    /// Returns the mailbox that the next server takes over.
     #[must_use]
     pub fn handover(&self) -> &Handover {
         &self.ends.handover
     }
 
-    /// The keys of session tickets, for the next group.
+    /// The file of the session ticket keys, for the next group.
     #[must_use]
     pub fn ticket_keys(&self) -> BorrowedFd<'_> {
         self.ticket_keys.as_fd()
@@ -161,7 +161,7 @@ impl WorkerTable {
         snapshot.json()
     }
 
-    /// Notes that worker `index` is dead: nothing is sent to it until it is back.
+    /// Records that worker `index` is dead: nothing is sent to the worker until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
         if let Some(cache) = self.cache() {
@@ -176,8 +176,8 @@ impl WorkerTable {
         self.table.row(index).load().is_serving
     }
 
-    /// Hands over what dead workers have in their mailboxes. A sibling may put something in until a moment after a
-    /// death, so call it again a little later.
+    /// Hands over the connections in the mailboxes of dead workers. A sibling may send another one until a moment after
+    /// the death, so the caller repeats the call a little later.
     pub fn sweep(&self) {
         for index in (0..self.table.len()).filter(|index| self.table.row(*index).is_vacant()) {
             self.ends.forward(index);
@@ -185,31 +185,31 @@ impl WorkerTable {
     }
 }
 
-/// A table of what workers count, for an engine alone or for a group.
+/// Creates the metrics table of an engine alone or of a group.
 pub(crate) fn new_metrics(workers: usize) -> Result<Arc<MetricsTable>, Error> {
     let table = MetricsTable::new(workers);
     table.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
 }
 
-/// The keys of session tickets, for an engine alone or for a group.
+/// Creates the session ticket keys of an engine alone or of a group.
 pub(crate) fn new_ticket_keys() -> Result<Arc<TicketKeys>, Error> {
     let keys = TicketKeys::new();
     keys.map(Arc::new).map_err(|error| Error::system("make keys that workers share", error))
 }
 
-/// A cache of responses, for an engine alone or for a group.
+/// Creates the response cache of an engine alone or of a group.
 pub(crate) fn new_cache(limits: thruway_cache::Limits) -> Result<Arc<thruway_cache::Store>, Error> {
     let cache = thruway_cache::Store::new(limits);
     cache.map(Arc::new).map_err(|error| Error::system("make memory for the cache", error))
 }
 
-/// A table of clients' turns, for an engine alone or for a group.
+/// Creates the table of clients' turns of an engine alone or of a group.
 pub(crate) fn new_client_turns() -> Result<Arc<ClientTurns>, Error> {
     let turns = ClientTurns::new();
     turns.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
 }
 
-/// A table of clients' faults, for an engine alone or for a group.
+/// Creates the table of faulty peers of an engine alone or of a group.
 pub(crate) fn new_faulty_peers() -> Result<Arc<FaultyPeers>, Error> {
     let peers = FaultyPeers::new();
     peers.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))

@@ -1,4 +1,4 @@
-//! The loads of all workers, as they are read from outside.
+//! The loads of all workers, read from outside.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::board::Board;
 use super::load_table::LoadTable;
 use crate::metrics::Present;
 
-/// The rows of all workers, to be read.
+/// A reader of all workers' rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Siblings {
-    /// The reader's own.
+    /// The worker that the reader itself belongs to.
     index: Option<usize>,
     table: Arc<LoadTable>,
 }
@@ -19,12 +19,12 @@ impl Siblings {
         Self { index, table }
     }
 
-    /// As the worker with that board reads them.
+    /// Creates the reader for the worker with the board.
     pub(crate) fn of(board: Board) -> Self {
         Self::new(Some(board.index), board.table)
     }
 
-    /// Returns the load of worker `index` now; none for the reader itself.
+    /// Returns the current load of worker `index`; none for the reader itself.
     pub(crate) fn present(&self, index: usize) -> Option<Present> {
         (self.index != Some(index)).then(|| self.read(index))
     }

@@ -1,4 +1,4 @@
-//! The order of a listing's rows, which the query names: `sort=size`, or `sort=-size` from the largest on.
+//! The order of a listing's rows, as the query names it: `sort=size`, or `sort=-size` for the largest first.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ enum Column {
     Modified,
 }
 
-/// Each column with its word in the query and its title.
+/// Each column, its word in the query, and its title.
 const COLUMNS: [(Column, &str, &str); 4] = [
     (Column::Name, "name", "Name"),
     (Column::Kind, "kind", "Kind"),
@@ -30,7 +30,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// By name, unless the query names another order.
+    /// The order that the query names, or by name.
     pub(super) fn of_query(query: Option<&[u8]>) -> Self {
         let mut fields = query.unwrap_or_default().split(|byte| *byte == b'&');
         let wanted = fields.find_map(|field| field.strip_prefix(b"sort=")).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Order {
         }
     }
 
-    /// Folders come first in any order; rows that are equal stay as they are, which is by name.
+    /// Sorts rows with folders first. Equal rows keep their order, which is by name.
     pub(super) fn sort(self, rows: &mut [Row]) {
         rows.sort_by(|a, b| {
             b.is_folder.cmp(&a.is_folder).then_with(|| {
@@ -64,7 +64,7 @@ impl Order {
         }
     }
 
-    /// A title for each column, which leads to the order by it, or to the same from the other end.
+    /// Writes the titles of the columns, as links to the order by that column or to the reverse of the current order.
     pub(super) fn write_titles(self, page: &mut String) {
         for (column, word, title) in COLUMNS {
             let is_own = column == self.column;

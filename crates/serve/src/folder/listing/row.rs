@@ -26,7 +26,7 @@ impl Row {
         }
     }
 
-    /// A word for what it is, by the end of its name.
+    /// The kind of the entry in one word, from the suffix of its name.
     pub(super) fn kind(&self) -> &'static str {
         if self.is_folder {
             return "folder";

@@ -1,12 +1,12 @@
-//! Sizes, times and names as a page shows them.
+//! The text of sizes, times and names on a page.
 
-/// A length as people read it, in units of 1024.
+/// A length in units of 1024, for people to read.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
     }
-    // A thousandth of a unit is exact enough.
+    // Tenths of a unit are exact enough.
     let mut tenths = u128::from(bytes) * 10 / 1024;
     let mut unit = 0;
     while tenths >= 10_240 {
@@ -28,7 +28,7 @@ pub(super) fn time(seconds: i64) -> String {
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// `YYYY-MM-DD` in the Gregorian calendar, whose years begin in March here, so that a leap day comes last.
+/// `YYYY-MM-DD` in the Gregorian calendar. Years begin in March here, so that a leap day comes last.
 pub(super) fn day(seconds: i64) -> String {
     let days = seconds.div_euclid(DAY_SECONDS) + 719_468;
     let era = days.div_euclid(146_097);
@@ -43,7 +43,7 @@ pub(super) fn day(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Text with HTML's special characters escaped, for use between tags and in attributes.
+/// Escapes HTML's special characters, for use between tags and in attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -59,7 +59,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// One component of a URL's path: only unreserved characters stay as they are.
+/// Encodes one component of a URL's path: only unreserved characters stay unchanged.
 pub(crate) fn percent_encode(component: &[u8]) -> String {
     let mut encoded = String::with_capacity(component.len());
     for byte in component {

@@ -1,8 +1,8 @@
-//! The workers of the model: the thread that leads, the thread that holds the lock, and what moves between workers.
+//! The workers of the model: the leading thread, the thread that holds the lock, and the moves between workers.
 //!
-//! In each worker one thread leads. It takes the oldest request once it holds the lock. When it waits in the
+//! In each worker one thread leads. The leader takes the oldest request once it holds the lock. While it waits in the
 //! application, another free thread leads. A thread that has finished a request holds the lock, and takes the next
-//! request at once. If others wait for the lock, it does so only every second time.
+//! request at once. If others wait for the lock, the thread does so only every second time.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -17,16 +17,16 @@ use crate::queue::policy::{self, MOVE_AFTER_US, WorkerView};
 /// The cost of a move for each of the two workers.
 const MOVE_COST_US: f64 = 50.0;
 
-/// From one worker to another.
+/// The time of a message from one worker to another.
 const MESSAGE_US: f64 = 100.0;
 
-/// Longer, if the leader of the worker that is asked is in the application or waits for the lock.
+/// The additional time if the leader of the asked worker is in the application or waits for the lock.
 const STANDBY_US: f64 = 300.0;
 
-/// From a response to the next request of a greedy client.
+/// The time from a response to the next request of a greedy client.
 pub(super) const THINK_US: f64 = 100.0;
 
-/// Until another thread leads after the leader has begun to wait.
+/// The time from the leader's wait to the lead of another thread.
 const PROMOTE_US: f64 = 50.0;
 
 #[derive(Debug, Clone)]
@@ -36,9 +36,9 @@ pub(super) struct Setup {
     pub(super) processors: usize,
     pub(super) shape: Shape,
     pub(super) habits: Vec<Habit>,
-    /// Requests a second of an open loop, each on a random connection whose habit is [`Habit::Open`].
+    /// Requests per second of an open loop, each on a random connection with [`Habit::Open`].
     pub(super) open_per_second: Option<f64>,
-    /// One queue in the order of arrival for all threads: the ideal.
+    /// Whether all threads have one queue in the order of arrival: the ideal.
     pub(super) is_central: bool,
     pub(super) seconds: f64,
     pub(super) seed: u64,
@@ -47,12 +47,12 @@ pub(super) struct Setup {
 /// The requests that were served.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// By connection: when each light request came, and how long it took.
+    /// By connection: when each light request arrived, and its latency.
     pub(super) latencies_us: Vec<Vec<(f64, f64)>>,
-    /// By connection.
+    /// By connection: the number of requests served.
     pub(super) served: Vec<usize>,
     pub(super) moves: usize,
-    /// For each request: how many started while it waited.
+    /// For each request: the number of others that started while it waited.
     pub(super) overtaken: Vec<usize>,
 }
 
@@ -67,13 +67,13 @@ pub(super) struct Cluster {
     views: Vec<WorkerView>,
     /// The queue of the ideal.
     central: VecDeque<usize>,
-    /// Requests so far.
+    /// The number of requests started so far.
     started: usize,
 }
 
 impl Cluster {
     pub(super) fn new(setup: Setup) -> Self {
-        // Each connection has a generator of its own, so that its requests are the same under every policy.
+        // Each connection has its own generator, so that its requests are the same under every policy.
         let mut random = Random::new(setup.seed);
         let habits = setup.habits.iter().zip(0..);
         let connections: Vec<_> = habits
@@ -115,7 +115,7 @@ impl Cluster {
         }
     }
 
-    /// The thread that was to lead in a worker does so now.
+    /// The thread that was to lead in a worker begins to lead.
     pub(super) fn promote(&mut self, worker: usize) {
         let state = &mut self.workers[worker];
         state.leader = if state.free == 0 { Leader::Vacant } else { Leader::Free };
@@ -132,7 +132,7 @@ impl Cluster {
         self.workers[worker].free -= 1;
     }
 
-    /// Goes on with a request whose thread does not hold the lock.
+    /// Continues a request whose thread does not hold the lock.
     pub(super) fn advance(&mut self, place: usize) {
         let worker = self.connections[place].worker;
         match self.connections[place].next_phase() {
@@ -148,7 +148,7 @@ impl Cluster {
         }
     }
 
-    /// The holder of a lock has computed as long as this phase lasts.
+    /// Ends the computing phase of the holder of a lock.
     pub(super) fn compute_ends(&mut self, worker: usize) {
         let Some((place, _)) = self.workers[worker].lock.take() else { return };
         match self.connections[place].next_phase() {
@@ -201,7 +201,7 @@ impl Cluster {
         }
     }
 
-    /// A connection's next request is ready.
+    /// Queues the next request of a connection.
     fn enqueue(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         connection.started_before = self.started;
@@ -225,7 +225,7 @@ impl Cluster {
         self.timeline.after(MOVE_AFTER_US as f64 + 1.0, due);
     }
 
-    /// What a thread does between two requests.
+    /// The actions of a thread between two requests.
     fn look(&mut self, worker: usize) {
         if self.setup.is_central {
             return self.dispatch();
@@ -254,7 +254,7 @@ impl Cluster {
         self.ask_or_take(worker);
     }
 
-    /// Before each request that it takes, a thread looks whether a sibling has an older one, or one is on its way.
+    /// Before it takes a request, a thread checks whether a sibling has an older one, or one is on its way.
     fn ask_or_take(&mut self, worker: usize) {
         let state = &self.workers[worker];
         let asks = state.queue.len() > 0 && (state.coming > 0 || self.ask(worker));
@@ -265,7 +265,7 @@ impl Cluster {
         }
     }
 
-    /// Gives the lock to the threads that stand for it, until one computes.
+    /// Grants the lock to waiting threads, until one computes.
     fn grant(&mut self, worker: usize) {
         while self.workers[worker].lock.is_none() {
             match self.workers[worker].standing.pop_front() {
@@ -279,7 +279,7 @@ impl Cluster {
         }
     }
 
-    /// A thread that holds the lock takes the oldest request.
+    /// The holder of the lock takes the oldest request.
     fn take(&mut self, worker: usize) {
         let state = &mut self.workers[worker];
         let Some((slot, _)) = state.queue.next() else { return };
@@ -305,7 +305,7 @@ impl Cluster {
         }
     }
 
-    /// Asks a sibling; whether a request or a refusal will come.
+    /// Asks a sibling; returns whether a request or a refusal will come.
     fn ask(&mut self, asker: usize) -> bool {
         if self.workers[asker].has_asked {
             return false;
@@ -356,7 +356,7 @@ impl Cluster {
         self.timeline.after(delay_us, Event::Moved { place: slot as usize, key_us, taker });
     }
 
-    /// A connection comes from another worker, and keeps its key.
+    /// Receives a connection from another worker; the connection keeps its key.
     pub(super) fn receive(&mut self, place: usize, key_us: u64, taker: usize) {
         self.connections[place].worker = taker;
         self.connections[place].ready_us = Some(self.timeline.now_us as u64);
@@ -368,7 +368,7 @@ impl Cluster {
         self.look(taker);
     }
 
-    /// The workers' reports of themselves now.
+    /// Updates the workers' reports.
     fn view(&mut self) {
         let connections = &self.connections;
         let view = |worker: &Worker| {
@@ -390,7 +390,7 @@ impl Cluster {
         self.views.extend(self.workers.iter().map(view));
     }
 
-    /// The ideal: the oldest goes to the worker with a free thread in which the fewest compute.
+    /// The ideal: the oldest request goes to the worker with a free thread in which the fewest threads compute.
     fn dispatch(&mut self) {
         loop {
             let able = (0..self.workers.len()).filter(|at| self.workers[*at].free > 0);

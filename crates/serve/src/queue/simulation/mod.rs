@@ -1,6 +1,6 @@
-//! The queue in a simulated server, compared with one queue in the order of arrival for all threads.
+//! The queue in a simulated server, compared with a single queue in the order of arrival for all threads.
 //!
-//! `THRUWAY_CASES` says with how many seeds (`cargo x prove queue` asks for more), `THRUWAY_SEED` with which.
+//! `THRUWAY_CASES` is the number of seeds (`cargo x prove queue` runs more), `THRUWAY_SEED` the first.
 
 mod cluster;
 mod model;
@@ -17,29 +17,29 @@ use workload::{Habit, Shape};
 
 use super::policy::MOVE_AFTER_US;
 
-/// Workers, threads of each, clients.
+/// The numbers of workers, of threads in each, and of clients.
 const CELLS: [(usize, usize, usize); 5] =
     [(1, 4, 10), (2, 2, 10), (2, 3, 20), (2, 5, 32), (4, 3, 40)];
 
-/// Others that are not far from those.
+/// Other numbers that are close to those.
 const NEIGHBOURS: [(usize, usize, usize); 5] =
     [(2, 1, 10), (2, 2, 7), (3, 3, 16), (4, 2, 20), (8, 2, 40)];
 
-/// A closed loop, and open ones at a part of what the ideal serves in a closed one.
+/// A closed loop, and open loops at parts of the ideal's throughput in a closed loop.
 const LOADS: [Option<f64>; 3] = [None, Some(0.6), Some(0.8)];
 
-/// A polite client asks for one request in so many microseconds.
+/// The interval between two requests of a polite client, in microseconds.
 const POLITE_US: f64 = 100e3;
 
-/// What is compared of a cell: over all seeds the worst fairness, and the mean of the rest.
+/// The compared figures of a cell: the worst fairness over all seeds, and the means of the others.
 #[derive(Debug, Default)]
 struct Figures {
     jain: f64,
     p99_us: f64,
     per_second: f64,
-    /// A second.
+    /// Moves per worker and second.
     moves_per_worker: f64,
-    /// Most requests that started while one waited, in parts of the number of clients.
+    /// The most requests that started while one waited, as a multiple of the number of clients.
     overtaken: f64,
 }
 
@@ -48,7 +48,7 @@ fn seeds() -> std::ops::Range<u64> {
     first..first + setting("THRUWAY_CASES", 2)
 }
 
-/// A server with two processors and `clients` of that habit.
+/// A server with two processors and `clients` clients with the habit.
 fn setup(cell: (usize, usize, usize), shape: Shape, habit: Habit) -> Setup {
     Setup {
         workers: cell.0,
@@ -58,13 +58,13 @@ fn setup(cell: (usize, usize, usize), shape: Shape, habit: Habit) -> Setup {
         habits: vec![habit; cell.2],
         open_per_second: None,
         is_central: false,
-        // A short request is as much work for the model as a long one.
+        // For the model, a short request is as much work as a long one.
         seconds: if shape == Shape::Short { 0.02 } else { 4.0 },
         seed: 0,
     }
 }
 
-/// Jain's index: one if all have the same, and less the more unequal they are.
+/// Jain's index: one if all shares are equal, and less the more unequal they are.
 fn jain(served: &[usize]) -> f64 {
     let sum: usize = served.iter().sum();
     let squares: usize = served.iter().map(|count| count * count).sum();
@@ -96,7 +96,7 @@ fn figures(setup: &Setup) -> Figures {
     figures
 }
 
-/// The ideal and ours at a load. `per_second` is what the ideal serves in a closed loop.
+/// The figures of the ideal and of our queue under a load. `per_second` is the ideal's throughput in a closed loop.
 fn compare(closed: &Setup, load: Option<f64>, per_second: f64) -> [Figures; 2] {
     let habits = load.map_or(closed.habits.clone(), |_| vec![Habit::Open; closed.habits.len()]);
     let open_per_second = load.map(|load| load * per_second);
@@ -106,12 +106,12 @@ fn compare(closed: &Setup, load: Option<f64>, per_second: f64) -> [Figures; 2] {
     })
 }
 
-/// What of a cell is worse than it has to be.
+/// The figures of a cell that are worse than they have to be.
 fn faults(shape: Shape, load: Option<f64>, ideal: &Figures, ours: &Figures) -> Vec<&'static str> {
     let is_closed = load.is_none();
     let worst = if (shape, load) == (Shape::Page, Some(0.8)) { 1.6 } else { 1.25 };
     let overtaken_max = if shape == Shape::Tail { 2.0 } else { 1.2 };
-    // A request may wait for so long in one worker while another is idle.
+    // A request may wait that long in one worker while another is idle.
     let p99_max_us = (worst * ideal.p99_us).max(ideal.p99_us + MOVE_AFTER_US as f64);
     let checks = [
         (is_closed && ours.jain < 0.98, "Jain"),
@@ -166,13 +166,13 @@ fn neighbours_of_the_cells_are_served_alike() {
         let closed = setup(cell, shape, Habit::Greedy(1));
         let [ideal, ours] = compare(&closed, None, 0.0);
         let mut found = faults(shape, None, &ideal, &ours);
-        // The fewer clients a worker has, the more of a round is one of them.
+        // With fewer clients per worker, each client is a larger part of a round.
         found.retain(|fault| *fault != "overtaken" || ours.overtaken > 2.5);
         assert!(found.is_empty(), "{cell:?} {shape:?}: {found:?} {ours:?}, ideal {ideal:?}");
     }
 }
 
-/// The first `unlike` habits, and greedy clients beside them.
+/// Runs the `unlike` habits beside greedy clients.
 fn run_beside_greedy(
     cell: (usize, usize, usize),
     unlike: &[Habit],
@@ -191,7 +191,7 @@ fn a_polite_client_waits_for_less_than_half_a_round_of_greedy_ones() {
             let polite = [Habit::Every(POLITE_US)];
             let runs = (0..10).map(|seed| run_beside_greedy(cell, &polite, is_central, seed));
             let latencies: Vec<_> = runs.flat_map(|run| run.latencies_us[0].clone()).collect();
-            // How long a round is has to be learnt first.
+            // The length of a round has to be learnt first.
             p99(latencies.into_iter().filter(|(came_us, _)| *came_us > 5e5).map(|one| one.1))
         });
         println!(

@@ -1,7 +1,7 @@
-//! A model of a server: workers with threads and an interpreter lock each, on processors that they share.
+//! A model of a server: workers with threads and an interpreter lock each, on shared processors.
 //!
-//! Time is in microseconds. Workers whose lock is held share the processors evenly. The lock is given in the order
-//! in which threads ask for it. Ruby's quantum of 100 ms is left out, because no phase computes for so long.
+//! Time is in microseconds. Workers whose lock is held share the processors evenly. Threads get the lock in the order
+//! of their requests. Ruby's quantum of 100 ms is left out, because no phase computes that long.
 
 use super::cluster::{Cluster, Outcome, Setup, THINK_US};
 use super::timeline::Event;
@@ -35,7 +35,7 @@ impl Model {
         }
     }
 
-    /// Goes on to what happens next; false at the end.
+    /// Advances to the next event; false at the end.
     fn step(&mut self) -> bool {
         let cluster = &mut self.cluster;
         let now_us = cluster.timeline.now_us;

@@ -1,4 +1,4 @@
-//! The events of a model, in the order of their times.
+//! The events of a model in the order of their times.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -8,9 +8,9 @@ pub(super) enum Event {
     Comes(usize),
     OpenLoop,
     WaitEnds(usize),
-    /// Another thread of this worker leads.
+    /// Another thread of the worker leads.
     Promoted(usize),
-    /// A request of this worker may have waited for long enough to be moved.
+    /// A request of the worker may have waited long enough to move.
     Due(usize),
     Asked {
         giver: usize,
@@ -23,7 +23,7 @@ pub(super) enum Event {
     },
 }
 
-/// When an event happens, and its number.
+/// The time of an event, its number, and the event.
 #[derive(Debug, PartialEq)]
 struct TimedEvent(f64, u64, Event);
 
@@ -41,12 +41,12 @@ impl PartialOrd for TimedEvent {
     }
 }
 
-/// The events to come, and the time in microseconds.
+/// The pending events, and the time in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     pub(super) now_us: f64,
     events: BinaryHeap<Reverse<TimedEvent>>,
-    /// Events so far: those of one time happen in the order in which they were added.
+    /// The number of events so far: simultaneous events happen in the order of their addition.
     added: u64,
 }
 
@@ -56,7 +56,7 @@ impl Timeline {
         self.events.push(Reverse(TimedEvent(self.now_us + delay_us, self.added, event)));
     }
 
-    /// When the next event happens; never, if there is none.
+    /// The time of the next event; infinity if there is none.
     pub(super) fn next_us(&self) -> f64 {
         self.events.peek().map_or(f64::INFINITY, |Reverse(event)| event.0)
     }

@@ -12,7 +12,7 @@ use crate::queue::run_queue::RunQueue;
 pub(super) struct Request {
     pub(super) came_us: f64,
     pub(super) phases: Vec<Phase>,
-    /// The next phase.
+    /// The index of the next phase.
     pub(super) phase: usize,
     pub(super) is_heavy: bool,
 }
@@ -24,28 +24,28 @@ pub(super) struct Connection {
     pub(super) worker: usize,
     pub(super) pending: VecDeque<Request>,
     pub(super) in_service: Option<Request>,
-    /// Since when its request waits, or waited, in this worker.
+    /// When the current or last request began to wait in this worker.
     pub(super) ready_us: Option<u64>,
-    /// When its last request was served.
+    /// When the last request was served.
     pub(super) served_us: Option<u64>,
-    /// It asked seldom when it asked last.
+    /// Whether the client counted as infrequent at its last request.
     pub(super) asks_seldom: bool,
-    /// Requests that had been started when this one became ready.
+    /// The number of requests started before the current one became ready.
     pub(super) started_before: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leader {
-    /// Waits for events.
+    /// The leader waits for events.
     Free,
-    /// Stands for the lock.
+    /// The leader waits for the lock.
     Runnable,
-    /// Waits for a request of another worker, which goes before its own.
+    /// The leader waits for a sibling's request, which goes before the worker's own.
     Asking,
     InService(usize),
-    /// It waits in the application, and another thread is about to lead.
+    /// The leader waits in the application, and another thread is about to lead.
     Promoting,
-    /// Every thread is in a request.
+    /// Every thread has a request.
     Vacant,
 }
 
@@ -59,18 +59,18 @@ pub(super) enum Runnable {
 pub(super) struct Worker {
     pub(super) free: usize,
     pub(super) leader: Leader,
-    /// The request that holds the lock, and what is left of its phase in microseconds.
+    /// The request that holds the lock, and the rest of its phase in microseconds.
     pub(super) lock: Option<(usize, f64)>,
     pub(super) standing: VecDeque<Runnable>,
     pub(super) queue: RunQueue,
     pub(super) round: MeanInterval,
     pub(super) rests: MeanInterval,
-    /// A request was taken while others waited for the lock.
+    /// Whether a request was taken while others waited for the lock.
     pub(super) has_passed: bool,
     pub(super) has_asked: bool,
-    /// Connections on their way here.
+    /// The number of connections on their way to the worker.
     pub(super) coming: usize,
-    /// The cost of moves while nothing computed.
+    /// The cost of moves while no thread computed.
     pub(super) debt_us: f64,
 }
 
@@ -113,7 +113,7 @@ impl Worker {
         }
     }
 
-    /// Threads that hold the lock or wait for it.
+    /// The number of threads that hold the lock or wait for it.
     pub(super) fn computing(&self) -> usize {
         self.standing.len() + usize::from(self.lock.is_some())
     }

@@ -1,4 +1,4 @@
-//! The workload of clients: the shapes of requests, and when the next request comes.
+//! The workload: the shapes of requests, and the times between a client's requests.
 
 use thruway_testing::Random;
 
@@ -6,7 +6,7 @@ use thruway_testing::Random;
 pub(super) enum Phase {
     /// Microseconds with the interpreter lock.
     Compute(f64),
-    /// Microseconds without it.
+    /// Microseconds without the lock.
     Wait(f64),
 }
 
@@ -15,7 +15,7 @@ pub(super) enum Shape {
     Cpu5,
     Sleep50,
     Page,
-    /// One of twenty computes for 80 ms and waits between.
+    /// One request in twenty computes for 80 ms in four phases, with waits in between.
     Tail,
     Short,
 }
@@ -24,8 +24,8 @@ impl Shape {
     pub(super) const ALL: [Self; 5] =
         [Self::Cpu5, Self::Sleep50, Self::Page, Self::Tail, Self::Short];
 
-    /// The phases of a request, and whether it is a heavy one. Durations differ by 5 %, so that equal requests
-    /// do not march in step.
+    /// The phases of a request, and whether the request is heavy. Durations vary by 5 %, so that equal requests do not
+    /// run in step.
     pub(super) fn request(self, random: &mut Random) -> (Vec<Phase>, bool) {
         use Phase::{Compute, Wait};
         let is_heavy = self == Self::Tail && unit(random) < 0.05;
@@ -45,23 +45,23 @@ impl Shape {
     }
 }
 
-/// When a connection's next request comes.
+/// When a connection's next request arrives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Habit {
-    /// So many are outstanding at any time; the next one comes a moment after a response.
+    /// The given number of requests is outstanding at any time; the next one follows a moment after a response.
     Greedy(usize),
-    /// One comes in each period of microseconds, if the last one was served.
+    /// One request arrives per period of the given microseconds, if the last one was served.
     Every(f64),
-    /// As the open loop says.
+    /// Requests arrive as the open loop sends them.
     Open,
 }
 
-/// From zero to one.
+/// A random number from zero to one.
 pub(super) fn unit(random: &mut Random) -> f64 {
     (random.number() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A pause between two arrivals that know nothing of each other.
+/// A random pause between two independent arrivals.
 pub(super) fn pause_us(random: &mut Random, mean_us: f64) -> f64 {
     -mean_us * (1.0 - unit(random)).ln()
 }
