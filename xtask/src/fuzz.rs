@@ -6,7 +6,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::windows::{Wine, missing};
+use crate::wine::{Wine, missing};
 
 /// Compare the expansion of random names with the standard library, Ruby and Windows. Hold random
 /// heads, frames, handshakes and responses to their rules, and read forged packs

@@ -31,6 +31,9 @@ mod suites;
 mod text;
 mod units;
 mod windows;
+mod windows_boot;
+mod windows_ruby;
+mod wine;
 mod xfstests;
 
 use std::path::PathBuf;
@@ -55,6 +58,8 @@ enum Task {
     Dist(dist::Dist),
     Release(release::Release),
     Windows(windows::Windows),
+    #[command(name = "windows-ruby")]
+    WindowsRuby(windows_ruby::WindowsRubyTask),
     Aarch64(aarch64::Aarch64),
     Packages(packages::Packages),
     Portable(portable::Portable),
@@ -87,6 +92,7 @@ fn main() -> ExitCode {
         Task::Dist(dist) => dist.run(&root()),
         Task::Release(release) => release.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
+        Task::WindowsRuby(ruby) => ruby.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
         Task::Packages(packages) => packages.run(&root()),
         Task::Portable(portable) => portable.run(&root()),

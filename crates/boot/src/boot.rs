@@ -1,21 +1,19 @@
 //! The boot of one process: a pack, a cache of the disk's state, and entries for the next pack.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use thruway_pack::printable;
 use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, WriteOutcome, check_place, now_ns};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::cache_path;
 use crate::code::{CodeFlags, Reason, Warnings};
+use crate::disk;
 use crate::files::{Files, FoundFile, cleaned};
 use crate::frozen;
 use crate::kind;
@@ -170,13 +168,13 @@ impl Boot {
         code: Vec<u8>,
     ) {
         self.files.stats.add(1);
-        let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-        let Some(stat) = stat.ok().filter(|stat| Stamp::of(stat) == before) else { return };
+        let status = disk::status(path);
+        let Some(status) = status.ok().filter(|now| disk::stamp(now) == before) else { return };
         let Some(real) = self.files.real_path_below(path, false) else { return };
         self.files.list_folder_of(path);
         let is_real = real == path;
         let has_plain_rights = !rights::has_access_list(path);
-        let is_open = has_plain_rights && rights::is_open(&stat);
+        let is_open = has_plain_rights && rights::is_open(&status);
         let wants_digest = self.options.trust == Trust::Digest;
         let compiled = CompiledFeature {
             path: path.to_vec(),
@@ -412,8 +410,9 @@ fn name(variant: &[u8], path: &[u8]) -> Vec<u8> {
 
 /// Returns the digest of a file; `None` if its stamp differs, or changes while the file is read.
 fn digest_of(path: &[u8], stamp: Stamp) -> Option<[u8; 16]> {
-    let mut file = File::open(OsStr::from_bytes(path)).ok()?;
-    let is_same = |file: &File| fs::fstat(file).is_ok_and(|now| Stamp::of(&now) == stamp);
+    let mut file = File::open(disk::native_path(path)).ok()?;
+    let is_same =
+        |file: &File| disk::status_of_file(file).is_some_and(|now| disk::stamp(&now) == stamp);
     let mut content = Vec::new();
     let has_same = is_same(&file) && file.read_to_end(&mut content).is_ok() && is_same(&file);
     has_same.then(|| xxh3_128(&content).to_le_bytes())
@@ -427,8 +426,7 @@ fn digest(path: &[u8]) -> Option<[u8; 16]> {
 /// Reads a regular file; `None` for any other kind. Reading a FIFO might never end.
 #[must_use]
 pub fn read(path: &[u8]) -> Option<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let mut file = File::from(fs::open(path, flags, Mode::empty()).ok()?);
+    let mut file = disk::open(path)?;
     let mut content = Vec::new();
     let is_regular = file.metadata().ok()?.is_file();
     (is_regular && file.read_to_end(&mut content).is_ok()).then_some(content)
@@ -442,8 +440,8 @@ mod tests {
     fn a_digest_is_of_the_file_with_that_stamp_only() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "old").unwrap();
-        let path = file.path().as_os_str().as_bytes();
-        let stamp = Stamp::of(&fs::stat(file.path()).unwrap());
+        let path = &disk::path_bytes(file.path());
+        let stamp = disk::stamp(&disk::status(path).unwrap());
         assert_eq!(digest_of(path, stamp), digest(path));
         std::fs::write(file.path(), "newer").unwrap();
         assert_eq!(digest_of(path, stamp), None);

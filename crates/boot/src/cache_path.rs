@@ -1,12 +1,11 @@
 //! The path of an application's pack.
 
 use std::ffi::OsString;
-use std::fs::Metadata;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::disk;
 
 /// Files that mark the folder of an application.
 const MARKS: [&str; 3] = ["Gemfile", "gems.rb", "config.ru"];
@@ -32,9 +31,9 @@ pub struct Application {
 pub struct Environment {
     /// `BUNDLE_GEMFILE`, which selects the application.
     pub gemfile: Option<PathBuf>,
-    /// `XDG_CACHE_HOME`, if absolute.
+    /// `XDG_CACHE_HOME`, if absolute; on Windows otherwise `LOCALAPPDATA`.
     pub cache_home: Option<PathBuf>,
-    /// `HOME`.
+    /// `HOME`; on Windows otherwise `USERPROFILE`.
     pub home: Option<PathBuf>,
 }
 
@@ -42,10 +41,11 @@ impl Environment {
     /// Reads the variables through `variable`.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let of_windows = |name| absolute(name).filter(|_| cfg!(windows));
         Self {
             gemfile: absolute("BUNDLE_GEMFILE"),
-            cache_home: absolute("XDG_CACHE_HOME"),
-            home: absolute("HOME"),
+            cache_home: absolute("XDG_CACHE_HOME").or_else(|| of_windows("LOCALAPPDATA")),
+            home: absolute("HOME").or_else(|| of_windows("USERPROFILE")),
         }
     }
 
@@ -73,7 +73,7 @@ impl Environment {
         let Application { folder, is_marked } = application;
         let program = xxh3_64(identity);
         let own = folder.join("tmp");
-        if std::fs::metadata(&own).is_ok_and(|stat| stat.is_dir() && !is_shared(&stat)) {
+        if is_private_folder(&own) {
             return Some(own.join(format!("cache/thruway/{program:016x}.thruway-pack")));
         }
         let home = self.home.as_ref().map(|home| home.join(".cache"));
@@ -82,7 +82,7 @@ impl Environment {
         if !is_marked {
             cache.push(OUTSIDE);
         }
-        let application = xxh3_64(folder.as_os_str().as_bytes());
+        let application = xxh3_64(&disk::path_bytes(folder));
         Some(cache.join(format!("{application:016x}-{program:016x}.thruway-pack")))
     }
 
@@ -113,17 +113,34 @@ pub(crate) fn remove_oldest_beside(pack: &Path) {
     }
 }
 
-/// Whether every user may create files in the folder.
-fn is_shared(stat: &Metadata) -> bool {
-    stat.mode() & 0o002 != 0
+/// Whether there is such a folder, and not every user may create files in it.
+#[cfg(unix)]
+fn is_private_folder(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(folder).is_ok_and(|stat| stat.is_dir() && stat.mode() & 0o002 == 0)
+}
+
+/// Whether there is such a folder, and no other user may create files in it. Outside of a user's profile, a folder
+/// is often open to all users.
+#[cfg(windows)]
+fn is_private_folder(folder: &Path) -> bool {
+    thruway_sys::owner::is_private_folder(folder)
 }
 
 /// Whether a folder, or its nearest existing parent, belongs to this user. Root may run with another user's
 /// `HOME`.
+#[cfg(unix)]
 fn is_own(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
     let stat = folder.ancestors().find_map(|folder| std::fs::metadata(folder).ok());
-    let user = rustix::process::geteuid().as_raw();
-    stat.is_some_and(|stat| stat.uid() == user)
+    stat.is_some_and(|stat| stat.uid() == disk::user())
+}
+
+/// Whether a folder, or its nearest existing parent, is writable for this user alone.
+#[cfg(windows)]
+fn is_own(folder: &Path) -> bool {
+    let nearest = folder.ancestors().find(|folder| std::fs::metadata(folder).is_ok());
+    nearest.is_some_and(is_private_folder)
 }
 
 fn is_file(path: &Path) -> bool {
@@ -131,6 +148,7 @@ fn is_file(path: &Path) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::fs::Permissions;

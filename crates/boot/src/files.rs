@@ -1,17 +1,16 @@
 //! The file at a path: known from the pack where the pack is trusted, otherwise from the disk.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Stat};
 use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::code::CodeFlags;
+use crate::disk::{self, Status};
 use crate::folders::{DiskQuery, Folders, Observer, Probe};
 use crate::kind;
+use crate::listing::NameKind;
 use crate::load_path::{self, LoadPath, Resolution};
 use crate::path;
 use crate::report::Count;
@@ -77,7 +76,7 @@ impl Files {
         Self {
             pack,
             is_frozen,
-            user: AtomicU32::new(rustix::process::geteuid().as_raw()),
+            user: AtomicU32::new(disk::user()),
             epoch: AtomicU64::new(0),
             folders: Mutex::new(Folders::new(pack, is_frozen, is_interposed)),
             is_interposed,
@@ -123,7 +122,7 @@ impl Files {
 
     /// Invalidates everything after the rights of this process have changed.
     pub fn rights_changed(&self) {
-        self.user.store(rustix::process::geteuid().as_raw(), Ordering::SeqCst);
+        self.user.store(disk::user(), Ordering::SeqCst);
         self.invalidate_pack();
     }
 
@@ -140,12 +139,13 @@ impl Files {
             return;
         }
         let real = real(path);
-        let has_other_links =
-            fs::stat(&real).is_ok_and(|stat| stat.st_nlink > 1 && rights::is_regular(&stat));
+        let real = disk::path_bytes(&real);
+        let has_other_links = disk::status_of_target(&real)
+            .is_some_and(|status| disk::has_other_links(&status) && rights::is_regular(&status));
         match self.folders() {
             Some(mut folders) if !has_other_links => {
                 cleaned(path).iter().for_each(|path| folders.edited(path));
-                folders.edited_by_all_names(real.as_os_str().as_bytes());
+                folders.edited_by_all_names(&real);
             }
             _ => self.invalidate_pack(),
         }
@@ -165,9 +165,8 @@ impl Files {
     /// affected, not the link.
     pub fn opened(&self, path: &[u8]) {
         self.changed(path);
-        let found = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-        if found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
-            self.changed(real(path).as_os_str().as_bytes());
+        if disk::status(path).is_ok_and(|status| disk::kind(&status) == NameKind::Link) {
+            self.changed(&disk::path_bytes(&real(path)));
         }
     }
 
@@ -267,32 +266,30 @@ impl Files {
     pub(crate) fn stamp_of_target(&self, path: &[u8]) -> Option<Stamp> {
         self.stats.add(1);
         self.observed(path, DiskQuery::Target);
-        let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
-        rights::is_regular(&stat).then(|| Stamp::of(&stat))
+        let status = disk::status_of_target(path)?;
+        rights::is_regular(&status).then(|| disk::stamp(&status))
     }
 
     fn look_up_on_disk(&self, path: &[u8], entry: Option<Entry<'static>>) -> Lookup {
         self.stats.add(1);
         self.observed(path, DiskQuery::File);
-        match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if rights::is_regular(&stat) && self.may_read(path, &stat, entry.as_ref()) => {
-                let stamp = Some(Stamp::of(&stat));
+        match disk::status_for_reading(path) {
+            Ok(status)
+                if rights::is_regular(&status) && self.may_read(path, &status, entry.as_ref()) =>
+            {
+                let stamp = Some(disk::stamp(&status));
                 Lookup::File(FoundFile { stamp, entry, is_searched: false })
             }
             _ => Lookup::Undecided,
         }
     }
 
-    /// Whether this process may read the file described by `stat`.
-    fn may_read(&self, path: &[u8], stat: &Stat, entry: Option<&Entry<'_>>) -> bool {
-        let user = if self.is_interposed {
-            self.user.load(Ordering::SeqCst)
-        } else {
-            rustix::process::geteuid().as_raw()
-        };
+    /// Whether this process may read the file described by `status`.
+    fn may_read(&self, path: &[u8], status: &Status, entry: Option<&Entry<'_>>) -> bool {
+        let user = if self.is_interposed { self.user.load(Ordering::SeqCst) } else { disk::user() };
         let flags = entry.map(|entry| CodeFlags::from_bits(entry.flags()));
         let is_certain = flags.is_some_and(|flags| flags.has_plain_rights);
-        is_certain && rights::is_certain(stat, user) || rights::may_read(path)
+        is_certain && rights::is_certain(status, user) || rights::may_read(path)
     }
 
     /// Whether the pack is trusted about a path without a query.
@@ -329,26 +326,27 @@ fn locked(files: &Files) -> Option<MutexGuard<'_, Folders>> {
 
 /// Returns the clean form of a path; `None` if its folder does not exist.
 pub(crate) fn cleaned(path: &[u8]) -> Option<Vec<u8>> {
-    let path = std::path::absolute(OsStr::from_bytes(path)).ok()?;
-    if path::is_clean(path.as_os_str().as_bytes()) {
-        return Some(path.into_os_string().into_vec());
+    let path = std::path::absolute(disk::native_path(path)).ok()?;
+    let bytes = disk::path_bytes(&path);
+    if path::is_clean(&bytes) {
+        return Some(bytes.into_owned());
     }
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing is opened: only where the folder is counts"
     )]
     let folder = path.parent()?.canonicalize().ok()?;
-    Some(path::join(folder.as_os_str().as_bytes(), path.file_name()?.as_bytes()))
+    Some(path::join(&disk::path_bytes(&folder), &disk::path_bytes(path.file_name()?.as_ref())))
 }
 
 /// Returns the path without links; the path itself if the file does not exist.
 fn real(path: &[u8]) -> PathBuf {
-    let path = Path::new(OsStr::from_bytes(path));
+    let path = disk::native_path(path);
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing is opened: only which file was changed counts"
     )]
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    path.canonicalize().unwrap_or_else(|_| path.into_owned())
 }
 
 /// Whether every user, or at least this process, may read the feature's file.
@@ -357,8 +355,10 @@ fn is_readable(feature: &Entry<'_>) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
     #[test]
     fn what_this_process_is_told_makes_it_look_again() {

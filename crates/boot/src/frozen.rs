@@ -1,17 +1,14 @@
 //! The check of `--frozen`: whether a whole pack can be trusted without queries about each file.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, CWD, FileType};
 use thruway_pack::{Entry, Pack, Stamp};
 
-use crate::folders::read_folder;
+use crate::disk;
 use crate::kind;
 use crate::learned_entries::{after_nul, is_current};
-use crate::listing::{Listing, NameKind};
+use crate::listing::{self, Listing, NameKind};
 use crate::path;
 
 /// Returns the first path that differs from the pack; `None` if nothing differs. A folder must have its
@@ -27,18 +24,18 @@ pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]
     let (listed, others): (Vec<_>, Vec<_>) =
         folders.partition(|entry| entry.flags() & kind::LISTED != 0);
     let (same, changed): (Vec<_>, Vec<_>) =
-        listed.into_iter().partition(|entry| has_its_stamp(entry, FileType::Directory));
+        listed.into_iter().partition(|entry| has_its_stamp(entry, NameKind::Folder));
     let same: HashSet<_> = same.iter().map(Entry::name).collect();
     let is_in_same =
         |path: &[u8]| path::split(path).is_some_and(|(folder, _)| same.contains(folder));
     let is_right = |entry: &Entry<'_>| match entry.kind() {
         kind::ALIAS => leads_to_its_place(entry),
-        kind::FEATURE => is_in_same(entry.name()) || has_its_stamp(entry, FileType::RegularFile),
+        kind::FEATURE => is_in_same(entry.name()) || has_its_stamp(entry, NameKind::File),
         // No folder entry covers YAML files, and they are few.
         kind::YAML => is_current(entry),
         _ => true,
     };
-    let is_folder = |entry: &Entry<'_>| stamp(entry.name(), FileType::Directory).is_some();
+    let is_folder = |entry: &Entry<'_>| stamp(entry.name(), NameKind::Folder).is_some();
     let gone = others.into_iter().find(|entry| !is_folder(entry));
     let gone = gone.or_else(|| changed.into_iter().find(|entry| !has_its_names(entry, place)));
     let first = gone.or_else(|| pack.entries().find(|entry| !is_right(entry)));
@@ -48,30 +45,27 @@ pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]
     })
 }
 
-fn has_its_stamp(entry: &Entry<'_>, file_type: FileType) -> bool {
-    stamp(entry.name(), file_type).is_some_and(|now| now == entry.stamp())
+fn has_its_stamp(entry: &Entry<'_>, kind: NameKind) -> bool {
+    stamp(entry.name(), kind).is_some_and(|now| now == entry.stamp())
 }
 
 /// Returns the stamp of a path, if the file has the given type.
-fn stamp(path: &[u8], file_type: FileType) -> Option<Stamp> {
-    let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    (FileType::from_raw_mode(stat.st_mode) == file_type).then(|| Stamp::of(&stat))
+fn stamp(path: &[u8], kind: NameKind) -> Option<Stamp> {
+    let status = disk::status(path).ok()?;
+    (disk::kind(&status) == kind).then(|| disk::stamp(&status))
 }
 
 fn leads_to_its_place(alias: &Entry<'_>) -> bool {
-    let inode = |path: &[u8]| {
-        let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
-        Some((stat.st_dev, stat.st_ino))
-    };
-    let place = alias.data().and_then(inode);
-    place.is_some() && place == inode(alias.name())
+    let place = alias.data().and_then(disk::status_of_target);
+    let found = disk::status_of_target(alias.name());
+    place.zip(found).is_some_and(|(place, found)| disk::is_same_file(&place, &found))
 }
 
 fn has_its_names(entry: &Entry<'_>, place: &Path) -> bool {
-    let (Some((_, mut now)), Some(then)) = (read_folder(entry.name()), entry.data()) else {
+    let (Some((_, mut now)), Some(then)) = (disk::read_folder(entry.name()), entry.data()) else {
         return false;
     };
-    now.sort_unstable();
+    listing::sort(&mut now);
     let is_counted = |name: &[u8]| !is_of_pack(entry.name(), name, place);
     let now = now.iter().map(|(name, kind)| (&name[..], *kind));
     let now = now.filter(|(name, _)| is_counted(name));
@@ -80,17 +74,19 @@ fn has_its_names(entry: &Entry<'_>, place: &Path) -> bool {
 
 /// Whether a name is that of the pack, or the temporary name under which it is written.
 fn is_of_pack(folder: &[u8], name: &[u8], place: &Path) -> bool {
-    let here = place.parent().is_some_and(|parent| parent == Path::new(OsStr::from_bytes(folder)));
-    let pack = place.file_name().map(OsStrExt::as_bytes);
-    here && pack.is_some_and(|pack| name.starts_with(pack))
+    let here = place.parent().is_some_and(|parent| parent == disk::native_path(folder));
+    let pack = place.file_name().map(|pack| disk::path_bytes(pack.as_ref()));
+    here && pack.is_some_and(|pack| name.starts_with(&pack))
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use crate::folders::Folders;
     use crate::learned_entries::put_folders;
-    use rustix::fs::{Timespec, Timestamps};
+    use rustix::fs::{self, AtFlags, CWD, Timespec, Timestamps};
+    use std::os::unix::ffi::OsStrExt;
     use thruway_pack::Builder;
 
     fn is_unchanged(pack: &Pack<'_>, place: &Path) -> bool {

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rustix::fs::{self, AtFlags, CWD, FileType};
 use thruway_pack::{Builder, Entry, Item, Pack, Stamp, now_ns};
 
 use crate::code::CodeFlags;
+use crate::disk;
 use crate::folders::Folders;
 use crate::kind;
+use crate::listing::NameKind;
 use crate::{path, rights};
 
 /// The most code, in bytes, that a boot keeps for its pack. The code stays in memory until the process ends.
@@ -258,26 +259,25 @@ fn listed_above<'a>(known: &mut HashMap<&'a [u8], bool>, path: &'a [u8]) -> bool
 /// Whether an entry still belongs to its file, as far as stamps tell.
 #[must_use]
 pub fn is_current(entry: &Entry<'_>) -> bool {
-    let stat = |path, flags| fs::statat(CWD, path, flags).ok();
-    let is_stamped =
-        |path, flags| stat(path, flags).is_some_and(|stat| Stamp::of(&stat) == entry.stamp());
+    let has_stamp = |status: disk::Status| disk::stamp(&status) == entry.stamp();
+    let is_stamped = |path| disk::status(path).is_ok_and(has_stamp);
+    let leads_to_stamped = |path| disk::status_of_target(path).is_some_and(has_stamp);
     match entry.kind() {
         // An entry without names records only that the path is a folder.
         kind::FOLDER if entry.flags() & kind::LISTED == 0 => is_folder(entry.name()),
-        kind::FEATURE | kind::FOLDER => is_stamped(entry.name(), AtFlags::SYMLINK_NOFOLLOW),
-        kind::YAML => is_stamped(after_nul(entry.name()), AtFlags::empty()),
+        kind::FEATURE | kind::FOLDER => is_stamped(entry.name()),
+        kind::YAML => leads_to_stamped(after_nul(entry.name())),
         kind::JSON => {
             let path = entry.data().and_then(split_at_nul).map(|(path, _)| path);
-            path.is_some_and(|path| is_stamped(path, AtFlags::empty()))
+            path.is_some_and(leads_to_stamped)
         }
         // Other kinds are validated when they are used. They are dropped once their path is gone.
-        _ => stat(entry.name(), AtFlags::empty()).is_some(),
+        _ => disk::status_of_target(entry.name()).is_some(),
     }
 }
 
 fn is_folder(path: &[u8]) -> bool {
-    let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    disk::status(path).is_ok_and(|status| disk::kind(&status) == NameKind::Folder)
 }
 
 /// Returns the bytes after the first NUL: the path in a document's name.
@@ -298,7 +298,7 @@ mod tests {
     const STAMP: Stamp = Stamp { size: 1, mtime_ns: 2, ctime_ns: 3, inode: 4 };
 
     fn stamp_of(path: &std::path::Path) -> Stamp {
-        Stamp::of(&fs::stat(path).unwrap())
+        disk::stamp(&disk::status(&disk::path_bytes(path)).unwrap())
     }
 
     /// Writes what `learned` holds, and copies `older`, into a pack. Returns the names of its documents, and
@@ -331,7 +331,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         std::fs::write(&path, "1").unwrap();
-        let name = path.as_os_str().as_encoded_bytes();
+        let name = &*disk::path_bytes(&path);
         let mut learned = LearnedEntries::default();
         learned.add_json(name, b"parse", [1; 16], stamp_of(&path), b"1");
         let (names, bytes) = documents(&learned, b"");

@@ -7,7 +7,7 @@
 //! Reading order:
 //!
 //! 1. [`boot`](mod@boot): ties the other modules together.
-//! 2. [`files`] and [`folders`]: cache the state of the disk.
+//! 2. [`files`] and [`folders`]: cache the state of the disk, which `disk` queries.
 //! 3. [`load_path`]: finds the path of a feature's name.
 //! 4. [`code`]: decides when compiled code may be used.
 //! 5. [`learned_entries`]: collects entries for the next pack.
@@ -17,6 +17,7 @@
 pub mod boot;
 pub mod cache_path;
 pub mod code;
+mod disk;
 pub mod document;
 pub mod files;
 pub mod folders;
@@ -29,6 +30,10 @@ pub mod load_path;
 pub mod options;
 pub mod path;
 pub mod report;
+#[cfg(unix)]
+mod rights;
+#[cfg(windows)]
+#[path = "rights/windows.rs"]
 mod rights;
 
 pub use boot::{Boot, CachedDocument, read};

@@ -8,6 +8,9 @@
 //! names     sorted, one after the other
 //! ```
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 const FILTER_BYTES: usize = 32;
@@ -44,8 +47,9 @@ impl Stem {
     /// Returns the stem of one component of a feature's name, or of a directory entry.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
+        let component = folded(component);
         let stem = component.strip_suffix(b".rb").or_else(|| component.strip_suffix(LIBRARY));
-        Self(xxh3_64(stem.unwrap_or(component)))
+        Self(xxh3_64(stem.unwrap_or(&component)))
     }
 
     fn bits(self) -> [usize; 2] {
@@ -99,16 +103,19 @@ impl<'a> Listing<'a> {
             .all(|bit| self.bytes.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
     }
 
-    /// Returns the type of the entry with that name, if there is one.
+    /// Returns the type of the entry with that name, if there is one. On Windows, an entry whose name differs
+    /// in case only is [`NameKind::Other`]: it is the same file, and Ruby spells its path as the name was given.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<NameKind> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.name(middle).cmp(name) {
-                std::cmp::Ordering::Equal => return Some(self.kind(middle)),
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
+            let known = self.name(middle);
+            match folded(known).cmp(&folded(name)) {
+                Ordering::Equal if cfg!(windows) && known != name => return Some(NameKind::Other),
+                Ordering::Equal => return Some(self.kind(middle)),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
             }
         }
         None
@@ -138,10 +145,23 @@ impl<'a> Listing<'a> {
     }
 }
 
+/// Sorts names as a listing has them.
+pub(crate) fn sort(names: &mut [(Vec<u8>, NameKind)]) {
+    names.sort_unstable_by(|one, other| {
+        folded(&one.0).cmp(&folded(&other.0)).then_with(|| one.cmp(other))
+    });
+}
+
+/// Returns the form in which names are compared. On Windows the case of ASCII letters does not count; an ASCII
+/// name equals no name with other letters.
+fn folded(name: &[u8]) -> Cow<'_, [u8]> {
+    if cfg!(windows) { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) }
+}
+
 /// Encodes a listing; `None` if the names take more than 4 GiB.
 #[must_use]
 pub fn encode(mut names: Vec<(Vec<u8>, NameKind)>) -> Option<Vec<u8>> {
-    names.sort_unstable();
+    sort(&mut names);
     let mut bytes = vec![0; FILTER_BYTES];
     for (name, _) in &names {
         for bit in Stem::of(name).bits() {
@@ -198,6 +218,24 @@ mod tests {
         }
         let others = (0..1000).filter(|n: &u32| listing.may_hold(Stem::of(&n.to_le_bytes())));
         assert!(others.count() < 50);
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn case_does_not_hide_a_name() {
+        let names =
+            ["Set.rb", "JSON", "_a.rb", "zlib.SO"].map(|name| (name.into(), NameKind::File));
+        let bytes = encode(names.to_vec()).unwrap();
+        let listing = Listing::new(&bytes);
+        for (name, kind) in [("Set.rb", NameKind::File), ("set.RB", NameKind::Other)] {
+            assert_eq!(listing.find(name.as_bytes()), Some(kind));
+        }
+        assert_eq!(listing.find(b"json"), Some(NameKind::Other));
+        assert_eq!(listing.find(b"_A.rb"), Some(NameKind::Other));
+        assert_eq!(listing.find(b"\\"), None);
+        for held in ["SET", "set", "json", "_A", "ZLIB"] {
+            assert!(listing.may_hold(Stem::of(held.as_bytes())), "{held}");
+        }
     }
 
     #[test]

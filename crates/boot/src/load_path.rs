@@ -1,5 +1,7 @@
 //! Resolution of a feature's name along the load path.
 
+use std::borrow::Cow;
+
 use crate::folders::{FolderId, Folders, Probe};
 use crate::listing::{LIBRARY, Stem};
 use crate::path;
@@ -33,7 +35,8 @@ impl LoadPath {
         entries: impl IntoIterator<Item = Option<&'a [u8]>>,
     ) -> Self {
         let base = |entry: Option<&[u8]>| {
-            let path = entry.filter(|path| path::is_clean(path) && path.is_ascii())?;
+            let path = with_slashes(entry?);
+            let path = Some(&*path).filter(|path| path::is_clean(path) && path.is_ascii())?;
             let id = folders.id(path);
             let real = folders.real_path(id).map(<[u8]>::to_vec);
             Some(real.map_or(id, |real| folders.id(&real)))
@@ -69,6 +72,15 @@ impl LoadPath {
     }
 }
 
+/// Returns an entry with the separator that Ruby gives the entries of its own load path.
+fn with_slashes(entry: &[u8]) -> Cow<'_, [u8]> {
+    if cfg!(windows) && entry.contains(&b'\\') {
+        entry.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect()
+    } else {
+        Cow::Borrowed(entry)
+    }
+}
+
 /// Whether the folder may hold a file with that name, with or without a suffix; `false` is certain.
 pub(crate) fn may_hold(folders: &mut Folders, base: FolderId, name: &[u8]) -> bool {
     suffixes(name).is_none() || stems(name).iter().any(|stem| folders.may_hold(base, *stem))
@@ -87,7 +99,7 @@ fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
         && !name.contains(&0)
         && !name.starts_with(b".")
         && !name.starts_with(b"~")
-        && path::is_clean(&path::join(b"/", name));
+        && name.split(|byte| *byte == b'/').all(path::is_plain_component);
     if !plain {
         return None;
     }

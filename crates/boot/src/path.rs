@@ -4,20 +4,34 @@ use std::hash::Hasher;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+#[cfg(windows)]
+#[path = "path/windows.rs"]
+mod form;
+
+#[cfg(windows)]
+pub use form::{is_clean, is_plain_component, join, split};
+
 /// Whether the path is absolute and has no `.`, `..`, empty component or trailing separator. Only for such a
 /// path do lexical operations and the kernel agree on the file, whatever links are on the way.
+#[cfg(not(windows))]
 #[must_use]
 pub fn is_clean(path: &[u8]) -> bool {
     match path.split_first() {
         Some((b'/', [])) => true,
-        Some((b'/', rest)) => rest
-            .split(|byte| *byte == b'/')
-            .all(|component| !matches!(component, b"" | b"." | b"..") && !component.contains(&0)),
+        Some((b'/', rest)) => rest.split(|byte| *byte == b'/').all(is_plain_component),
         _ => false,
     }
 }
 
+/// Whether a component of a path is the name of an entry in its folder.
+#[cfg(not(windows))]
+#[must_use]
+pub fn is_plain_component(component: &[u8]) -> bool {
+    !matches!(component, b"" | b"." | b"..") && !component.contains(&0)
+}
+
 /// Splits a clean path into its folder and its last component; `None` for the root.
+#[cfg(not(windows))]
 #[must_use]
 pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slash = path.iter().rposition(|byte| *byte == b'/')?;
@@ -29,6 +43,7 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Returns `folder` + `/` + `name`.
+#[cfg(not(windows))]
 #[must_use]
 pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(folder.len() + 1 + name.len());
@@ -68,6 +83,7 @@ impl Hasher for PathHasher {
 }
 
 #[cfg(test)]
+#[cfg(not(windows))]
 mod tests {
     use super::*;
 

@@ -4,7 +4,9 @@
 //! In most cases the mode of a file decides, without a system call. Otherwise (a file of another user that is
 //! not readable by all, or an access list) the kernel decides, which also knows groups and capabilities.
 
-use rustix::fs::{self, Access, AtFlags, CWD, FileType, RawMode, Stat};
+use rustix::fs::{self, Access, AtFlags, CWD, FileType, RawMode};
+
+use crate::disk::Status;
 
 /// The mode bits with which every class of users may read a file.
 const READ_BY_ALL: RawMode = 0o444;
@@ -12,25 +14,25 @@ const READ_BY_ALL: RawMode = 0o444;
 const SEARCH_BY_ALL: RawMode = 0o111;
 
 /// Whether a stat describes a regular file.
-pub(crate) fn is_regular(stat: &Stat) -> bool {
+pub(crate) fn is_regular(stat: &Status) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 /// Whether the mode alone proves that `user` may read the file, given that there is no access list. Groups
 /// and capabilities are not considered, and root counts as an ordinary user.
-pub(crate) fn is_certain(stat: &Stat, user: u32) -> bool {
+pub(crate) fn is_certain(stat: &Status, user: u32) -> bool {
     let by_owner = stat.st_uid == user && stat.st_mode & 0o400 != 0;
     let by_others = stat.st_uid != user && stat.st_mode & 0o044 == 0o044;
     by_owner || by_others
 }
 
 /// Whether every user may read the file, by its mode.
-pub(crate) fn is_open(stat: &Stat) -> bool {
+pub(crate) fn is_open(stat: &Status) -> bool {
     stat.st_mode & READ_BY_ALL == READ_BY_ALL
 }
 
 /// Whether every user may search the folder, by its mode.
-pub(crate) fn is_open_folder(stat: &Stat) -> bool {
+pub(crate) fn is_open_folder(stat: &Status) -> bool {
     stat.st_mode & SEARCH_BY_ALL == SEARCH_BY_ALL
 }
 

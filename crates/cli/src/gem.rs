@@ -2,14 +2,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 
+use thruway_resolve::native;
 use thruway_spawn::Command;
 
 /// The extension's file, with the suffix that Ruby has for such files on this system.
 const EXTENSION: &str = if cfg!(target_os = "macos") { "thruway.bundle" } else { "thruway.so" };
+
+/// The name of Ruby's program.
+const RUBY: &str = if cfg!(windows) { "ruby.exe" } else { "ruby" };
+
+/// The separator of folders in a list such as `RUBYLIB`.
+const LIST_SEPARATOR: &str = if cfg!(windows) { ";" } else { ":" };
 
 /// The folders of the gem's files.
 #[derive(Debug)]
@@ -54,7 +60,6 @@ impl Gem {
     }
 
     /// The extension for a version of Ruby, such as `3.1`.
-    #[cfg(target_os = "linux")]
     pub(crate) fn extension(&self, version: &str) -> Option<PathBuf> {
         let found = self.extensions.iter().map(|folder| folder.join(version).join(EXTENSION));
         found.into_iter().find(|file| fs::metadata(file).is_ok())
@@ -106,37 +111,41 @@ impl Gem {
     /// `RUBYLIB` names the folder with our `rubygems.rb`, which also says why `run.rb` is required twice. `RUBYOPT`
     /// ends a path at white space. Then the file is required by its name, and `RUBYLIB` has its folder.
     pub(crate) fn preload(&self, command: Command) -> Command {
-        let mut library = self.library.join("thruway/first").into_os_string();
-        let mut file = self.library.join("thruway/run.rb").into_os_string();
+        let mut library = for_ruby(&self.library.join("thruway/first"));
+        let mut file = for_ruby(&self.library.join("thruway/run.rb"));
         if file.as_encoded_bytes().iter().any(u8::is_ascii_whitespace) {
-            library = joined(&library, ":", Some(self.library.clone().into()));
+            library = joined(&library, LIST_SEPARATOR, Some(for_ruby(&self.library)));
             file = OsString::from("thruway/run");
         }
         let words =
             [OsStr::new("-r"), &file, OsStr::new(" -r"), &file].into_iter().collect::<OsString>();
-        let extensions: Vec<_> = self.extensions.iter().map(|folder| folder.as_os_str()).collect();
+        let extensions: Vec<_> = self.extensions.iter().map(|folder| for_ruby(folder)).collect();
         command
-            .env("RUBYLIB", joined(&library, ":", self.without_own("RUBYLIB", b':')))
-            .env("RUBYOPT", joined(&words, " ", self.without_own("RUBYOPT", b' ')))
-            .env("THRUWAY_EXTENSIONS", extensions.join(OsStr::new(":")))
+            .env("RUBYLIB", joined(&library, LIST_SEPARATOR, self.without_own("RUBYLIB")))
+            .env("RUBYOPT", joined(&words, " ", self.without_own("RUBYOPT")))
+            .env("THRUWAY_EXTENSIONS", extensions.join(OsStr::new(LIST_SEPARATOR)))
     }
 }
 
 impl Gem {
     /// A variable's value without the words that an outer `thruway run` has added.
-    fn without_own(&self, variable: &str, separator: u8) -> Option<OsString> {
+    fn without_own(&self, variable: &str) -> Option<OsString> {
+        let separator = if variable == "RUBYLIB" { LIST_SEPARATOR } else { " " };
+        let separator = separator.as_bytes()[0];
         let value = std::env::var_os(variable)?;
-        let words = value.as_encoded_bytes().split(|byte| *byte == separator);
-        let library = self.library.as_os_str().as_encoded_bytes();
-        let is_own = |word: &[u8]| match separator {
-            b':' => word.ends_with(b"/thruway/first") || word == library,
+        let value = native::bytes(&value);
+        let words = value.split(|byte| *byte == separator);
+        let library = for_ruby(&self.library);
+        let library = native::bytes(&library);
+        let is_own = |word: &[u8]| match variable {
+            "RUBYLIB" => word.ends_with(b"/thruway/first") || word == &*library,
             _ => {
                 word.starts_with(b"-r")
                     && (word.ends_with(b"/thruway/run.rb") || word == b"-rthruway/run")
             }
         };
         let others: Vec<_> = words.filter(|word| !is_own(word)).collect();
-        Some(OsStr::from_bytes(&others.join(&separator)).to_owned())
+        Some(native::os_string(others.join(&separator)))
     }
 }
 
@@ -162,7 +171,7 @@ fn usual_homes() -> Vec<PathBuf> {
         .into_iter()
         .flat_map(|home| [".local/share/gem/ruby", ".gem/ruby"].map(|end| home.join(end)));
     let system = ["/var/lib/gems", "/usr/local/lib/ruby/gems"].map(PathBuf::from);
-    let rubies = list("PATH").into_iter().filter_map(|folder| prefix(&folder.join("ruby")));
+    let rubies = list("PATH").into_iter().filter_map(|folder| prefix(&folder.join(RUBY)));
     let rubies = rubies.map(|prefix| prefix.join("lib/ruby/gems"));
     // Each holds a home for every version of Ruby.
     let homes = user.chain(system).chain(rubies).flat_map(|folder| entries(&folder));
@@ -170,9 +179,17 @@ fn usual_homes() -> Vec<PathBuf> {
 }
 
 /// Where a program was installed: the folder above its `bin`.
+#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "it is not opened: only where its links lead counts")]
 fn prefix(program: &Path) -> Option<PathBuf> {
     Some(fs::canonicalize(program).ok()?.parent()?.parent()?.to_owned())
+}
+
+/// Where a program was installed: the folder above its `bin`. Programs are hardly ever links on Windows.
+#[cfg(windows)]
+fn prefix(program: &Path) -> Option<PathBuf> {
+    let prefix = program.parent()?.parent()?;
+    fs::metadata(program).is_ok().then(|| prefix.to_owned())
 }
 
 fn homes_by_ruby() -> Vec<PathBuf> {
@@ -180,6 +197,17 @@ fn homes_by_ruby() -> Vec<PathBuf> {
     let ruby = ruby.args(["-e", "puts Gem.path"]).stdin(Stdio::null()).stderr(Stdio::null());
     let homes = ruby.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&homes).lines().map(PathBuf::from).collect()
+}
+
+/// A path in Ruby's form, with `/` on Windows too.
+fn for_ruby(path: &Path) -> OsString {
+    if cfg!(windows) {
+        let mut bytes = native::bytes(path.as_os_str()).into_owned();
+        bytes.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+        native::os_string(bytes)
+    } else {
+        path.as_os_str().to_owned()
+    }
 }
 
 /// The entries of a folder, sorted; none if the folder cannot be read.

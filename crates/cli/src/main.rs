@@ -4,9 +4,7 @@
 //! runs it and answers with an exit status.
 #![forbid(unsafe_code)]
 
-#[cfg(unix)]
 mod command;
-#[cfg(unix)]
 mod gem;
 mod output;
 #[cfg(target_os = "linux")]
@@ -33,6 +31,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Vec<OsString>) -> ExitCode {
+    #[cfg(not(target_os = "linux"))]
+    if let Some(failure) = verbs::refusal_of(&arguments) {
+        return failure.report();
+    }
     match verbs::Thruway::parsed(arguments) {
         Ok(command) => command.run().unwrap_or_else(|failure| failure.report()),
         Err(error) => output::usage(error),

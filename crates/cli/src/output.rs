@@ -37,7 +37,6 @@ impl Failure {
     }
 
     /// Another exit status, where a convention has one.
-    #[cfg(unix)]
     pub(crate) fn status(mut self, status: u8) -> Self {
         self.status = status;
         self
@@ -111,7 +110,6 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Writes a report for people to stdout: its lines hold nothing that a terminal would obey.
-#[cfg(unix)]
 pub(crate) fn print_report(text: &str) -> Result<(), Failure> {
     let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
         Some(line) => format!("{}\n", printable::text(line)),

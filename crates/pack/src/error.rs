@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+#[cfg(unix)]
 use rustix::fs::RawMode;
 use thruway_sys::printable;
 
@@ -15,10 +16,23 @@ pub struct Error {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    System { doing: &'static str, error: std::io::Error },
+    System {
+        doing: &'static str,
+        error: std::io::Error,
+    },
     NotAFile,
-    OwnedByAnother { uid: u32 },
-    WritableByOthers { mode: RawMode },
+    #[cfg(unix)]
+    OwnedByAnother {
+        uid: u32,
+    },
+    #[cfg(windows)]
+    OwnedByAnother,
+    #[cfg(unix)]
+    WritableByOthers {
+        mode: RawMode,
+    },
+    #[cfg(windows)]
+    WritableByOthers,
     NotAPack,
     OtherFormat(u32),
     OtherIdentity,
@@ -60,7 +74,10 @@ impl Error {
     /// Whether the file is ignored because another user could have written it.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
-        matches!(self.kind, Kind::OwnedByAnother { .. } | Kind::WritableByOthers { .. })
+        #[cfg(unix)]
+        return matches!(self.kind, Kind::OwnedByAnother { .. } | Kind::WritableByOthers { .. });
+        #[cfg(windows)]
+        return matches!(self.kind, Kind::OwnedByAnother | Kind::WritableByOthers);
     }
 }
 
@@ -70,9 +87,19 @@ impl fmt::Display for Error {
         match &self.kind {
             Kind::System { doing, error } => write!(formatter, "cannot {doing} {path}: {error}"),
             Kind::NotAFile => write!(formatter, "{path} is not a regular file"),
+            #[cfg(windows)]
+            Kind::OwnedByAnother => {
+                write!(formatter, "{path} belongs to another user, who is no administrator")
+            }
+            #[cfg(windows)]
+            Kind::WritableByOthers => {
+                write!(formatter, "{path} can be written by others (see icacls)")
+            }
+            #[cfg(unix)]
             Kind::OwnedByAnother { uid } => {
                 write!(formatter, "{path} belongs to user {uid}, neither to this one nor to root")
             }
+            #[cfg(unix)]
             Kind::WritableByOthers { mode } => {
                 write!(formatter, "{path} can be written by others (mode {:04o})", mode & 0o7777)
             }

@@ -1,15 +1,17 @@
 //! Packs on disk: which files are trusted, and how a pack is replaced.
 
 use std::fs::{DirBuilder, File};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, CWD, Dev, FileType, FlockOperation, Mode, OFlags, Stat};
-use rustix::io::Errno;
 use thruway_sys::map::ReadOnlyMap;
 
+#[cfg(unix)]
+use crate::disk_posix as disk;
+#[cfg(windows)]
+use crate::disk_windows as disk;
 use crate::error::Kind;
+use crate::identity::{Inode, start_of};
 use crate::layout::MAGIC;
 use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
@@ -18,16 +20,13 @@ use crate::{Builder, Error, Pack};
 /// a large folio, and a process that reads one of them gets the whole folio mapped: up to two megabytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The mode of a folder created for a pack, as for a user's cache (XDG Base Directory Specification).
-const FOLDER_MODE: u32 = 0o700;
-
 /// A mapped pack. The mapping stays valid while this value lives, even if the file is replaced or removed.
 #[derive(Debug)]
 pub struct PackFile {
     path: PathBuf,
     map: ReadOnlyMap,
     layout: Layout,
-    inode: (Dev, u64),
+    inode: Inode,
 }
 
 /// The outcome of writing a pack.
@@ -45,21 +44,29 @@ pub enum WriteOutcome {
 impl PackFile {
     /// Maps the pack at `path`.
     ///
-    /// The file is trusted if it belongs to this user or to root, and neither group nor others may write it.
-    /// The open file is examined, not its name.
+    /// On POSIX, the file is trusted if it belongs to this user or to root, and neither group nor others may
+    /// write it. On Windows, it is trusted if it belongs to this user, the administrators or the system, and
+    /// the access list lets no other user write it. The open file is examined, not its name.
+    ///
+    /// Windows does not let a pack be replaced while it is mapped. The newer one lies beside it then
+    /// ([`replace`]), and takes its place here as soon as that is possible.
     ///
     /// # Errors
     /// The file is missing, must not be trusted, or is not a pack of this format.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = fs::openat(CWD, path, flags, Mode::empty())
-            .map_err(|errno| Error::system(path, "open", errno))?;
-        let stat = fs::fstat(&file).map_err(|errno| Error::system(path, "stat", errno))?;
-        trust(&stat).map_err(|kind| Error::new(path, kind))?;
-        let map = ReadOnlyMap::new(&File::from(file))
-            .map_err(|error| Error::system(path, "map", error))?;
+        let place = disk::newest(path);
+        match Self::open_exactly(&place) {
+            // Another process may have moved the newer pack meanwhile, or it is no pack.
+            Err(_) if place != path => Self::open_exactly(path),
+            opened => opened,
+        }
+    }
+
+    fn open_exactly(path: &Path) -> Result<Self, Error> {
+        let (file, inode) = disk::open_trusted(path)?;
+        let map = ReadOnlyMap::new(&file).map_err(|error| Error::system(path, "map", error))?;
         let layout = Layout::of(&map).map_err(|kind| Error::new(path, kind))?;
-        Ok(Self { path: path.to_owned(), map, layout, inode: (stat.st_dev, stat.st_ino) })
+        Ok(Self { path: path.to_owned(), map, layout, inode })
     }
 
     /// Like [`open`](Self::open), for a pack with the given identity.
@@ -100,23 +107,9 @@ impl PackFile {
 
     /// The device and inode, which distinguish this pack from its successor.
     #[must_use]
-    pub fn inode(&self) -> (Dev, u64) {
+    pub fn inode(&self) -> Inode {
         self.inode
     }
-}
-
-fn trust(stat: &Stat) -> Result<(), Kind> {
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Kind::NotAFile);
-    }
-    let user = rustix::process::geteuid().as_raw();
-    if stat.st_uid != user && stat.st_uid != 0 {
-        return Err(Kind::OwnedByAnother { uid: stat.st_uid });
-    }
-    if stat.st_mode & 0o022 != 0 {
-        return Err(Kind::WritableByOthers { mode: stat.st_mode });
-    }
-    Ok(())
 }
 
 /// Writes a new pack and moves it to `path` atomically. Missing folders are created. The folder of the pack
@@ -127,6 +120,9 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
 /// either the old or the new pack. The partial file is locked: of several processes one writes, and the
 /// others get [`WriteOutcome::Busy`]. The leftovers of a killed process are overwritten by the next one. The
 /// new file has the mode 0444, so that nothing edits it in place while others have it mapped.
+///
+/// Windows may refuse the rename while the old pack is mapped. Then the new one is moved to `path` + `.next`,
+/// and takes the place when a pack is opened while no process has the old one mapped.
 ///
 /// # Errors
 /// The file at `path` is not a pack ([`check_place`]), the folder is not writable, the disk is full, or a
@@ -139,16 +135,17 @@ pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<WriteO
     if let Some(folder) = path.parent() {
         make_folder(folder).map_err(failed("make the folder of"))?;
     }
-    let Some(mut file) = lock(&partial, OFlags::CREATE).map_err(failed("write"))? else {
+    let Some(mut file) = disk::lock(&partial, true).map_err(failed("write"))? else {
         return Ok(WriteOutcome::Busy);
     };
-    let written = fill(&mut file, &bytes).and_then(|()| std::fs::rename(&partial, path));
-    if written.is_err() {
-        // The incomplete file is useless. If removing it fails, the next writer overwrites it.
+    let written =
+        fill(&mut file, &bytes).and_then(|()| disk::move_into_place(file, &partial, path));
+    if !matches!(written, Ok(true)) {
+        // The file is incomplete, or too late. If removing it fails, the next writer overwrites it.
         let _ = std::fs::remove_file(&partial);
     }
-    written.map_err(failed("write"))?;
-    Ok(WriteOutcome::Replaced { bytes: bytes.len() })
+    let is_in_place = written.map_err(failed("write"))?;
+    Ok(if is_in_place { WriteOutcome::Replaced { bytes: bytes.len() } } else { WriteOutcome::Busy })
 }
 
 /// Removes the partial file that a killed process left when it was writing the pack at `path`. A file that is
@@ -162,7 +159,7 @@ pub fn remove_partial(path: &Path) -> Result<(), Error> {
     if check_place(&partial).is_err() {
         return Ok(());
     }
-    match lock(&partial, OFlags::empty()) {
+    match disk::lock(&partial, false) {
         Ok(Some(_locked)) => std::fs::remove_file(&partial).map_err(failed),
         Ok(None) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -175,18 +172,8 @@ pub fn remove_partial(path: &Path) -> Result<(), Error> {
 /// # Errors
 /// The path holds something other than a pack of any format or an empty file.
 pub fn check_place(path: &Path) -> Result<(), Error> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match fs::openat(CWD, path, flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-        opened => opened.map_err(|errno| Error::system(path, "open", errno))?,
-    };
-    let stat = fs::fstat(&file).map_err(|errno| Error::system(path, "stat", errno))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Error::new(path, Kind::NotAFile));
-    }
-    let mut start = Vec::new();
-    let read = File::from(file).take(MAGIC.len() as u64).read_to_end(&mut start);
-    read.map_err(|error| Error::system(path, "read", error))?;
+    let Some(file) = disk::open_to_check(path)? else { return Ok(()) };
+    let start = start_of(file).map_err(|error| Error::system(path, "read", error))?;
     if start.is_empty() || start == MAGIC { Ok(()) } else { Err(Error::new(path, Kind::NotAPack)) }
 }
 
@@ -199,7 +186,11 @@ fn partial(path: &Path) -> PathBuf {
 
 /// Creates the folder for this user alone, and missing parents with the mode of the umask.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let make = || DirBuilder::new().mode(FOLDER_MODE).create(folder);
+    let make = || {
+        let mut builder = DirBuilder::new();
+        disk::for_this_user_alone(&mut builder);
+        builder.create(folder)
+    };
     let made = match (make(), folder.parent()) {
         (Err(error), Some(above)) if error.kind() == ErrorKind::NotFound => {
             std::fs::create_dir_all(above)?;
@@ -213,25 +204,10 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Opens and locks the partial file; `None` if another process has it locked.
-fn lock(partial: &Path, create: OFlags) -> std::io::Result<Option<File>> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
-    let file = fs::openat(CWD, partial, flags, Mode::RUSR | Mode::WUSR)?;
-    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        Err(errno) => return Err(errno.into()),
-    }
-    // Between opening and locking, the previous owner may have moved the file into place.
-    let (locked, named) = (fs::fstat(&file)?, fs::lstat(partial));
-    let is_same = named.is_ok_and(|named| named.st_ino == locked.st_ino);
-    Ok(is_same.then(|| File::from(file)))
-}
-
 fn fill(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.set_len(0)?;
     bytes.chunks(CHUNK_BYTES).try_for_each(|chunk| file.write_all(chunk))?;
-    fs::fchmod(&*file, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+    disk::forbid_writing(file)?;
     file.sync_all()
 }
 
@@ -239,6 +215,7 @@ fn fill(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::{Item, Stamp};
+    #[cfg(unix)]
     use std::os::unix::fs::PermissionsExt;
 
     fn builder(text: &str) -> Builder<'_> {
@@ -275,6 +252,24 @@ mod tests {
         assert_ne!(old.inode(), new.inode());
     }
 
+    #[cfg(windows)]
+    #[test]
+    fn a_pack_that_cannot_be_moved_into_place_waits_for_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        let next = folder.path().join("a.pack.next");
+        replace(&path, &builder("one"), 0).unwrap();
+        std::fs::write(&next, "mine").unwrap();
+        assert_eq!(text(&PackFile::open(&path).unwrap()), "one", "what is no pack stays");
+        assert_eq!(std::fs::read(&next).unwrap(), b"mine");
+        std::fs::remove_file(&next).unwrap();
+        let beside = folder.path().join("beside.pack");
+        replace(&beside, &builder("two"), 0).unwrap();
+        std::fs::rename(&beside, &next).unwrap();
+        assert_eq!(text(&PackFile::open(&path).unwrap()), "two");
+        assert!(std::fs::metadata(&next).is_err());
+    }
+
     #[test]
     fn another_identity_is_told_from_other_errors() {
         let folder = tempfile::tempdir().unwrap();
@@ -284,6 +279,7 @@ mod tests {
         assert!(PackFile::open_for(&path, b"other").unwrap_err().is_other_identity());
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_pack_that_others_may_write_is_not_trusted() {
         let folder = tempfile::tempdir().unwrap();
@@ -306,7 +302,9 @@ mod tests {
         assert!(error.to_string().ends_with("notes.txt is not a pack"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(check_place(folder.path()).is_err() && check_place("/dev/null".as_ref()).is_err());
+        assert!(check_place(folder.path()).is_err());
+        #[cfg(unix)]
+        assert!(check_place("/dev/null".as_ref()).is_err());
         for mine in [&b""[..], b"THRUPACK of another format, and torn"] {
             std::fs::write(&path, mine).unwrap();
             replace(&path, &builder("one"), 0).unwrap();
@@ -323,6 +321,7 @@ mod tests {
         assert!(std::fs::metadata(partial(&path)).is_err());
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_folder_that_is_made_for_a_pack_is_its_users_alone() {
         let folder = tempfile::tempdir().unwrap();
@@ -343,7 +342,7 @@ mod tests {
         let is_there = || std::fs::metadata(partial(&path)).is_ok();
         remove_partial(&path).unwrap();
         std::fs::write(partial(&path), [&MAGIC[..], &[0; 1000]].concat()).unwrap();
-        let writer = lock(&partial(&path), OFlags::CREATE).unwrap().unwrap();
+        let writer = disk::lock(&partial(&path), true).unwrap().unwrap();
         remove_partial(&path).unwrap();
         assert!(is_there(), "its writer is alive");
         drop(writer);
@@ -358,12 +357,13 @@ mod tests {
     fn a_writer_does_not_wait_for_another_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pack");
-        let held = lock(&partial(&path), OFlags::CREATE).unwrap().unwrap();
+        let held = disk::lock(&partial(&path), true).unwrap().unwrap();
         assert_eq!(replace(&path, &builder("one"), 0).unwrap(), WriteOutcome::Busy);
         drop(held);
         assert_ne!(replace(&path, &builder("one"), 0).unwrap(), WriteOutcome::Busy);
     }
 
+    #[cfg(unix)]
     #[test]
     fn many_writers_leave_one_whole_pack() {
         let folder = tempfile::tempdir().unwrap();

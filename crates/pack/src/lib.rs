@@ -14,14 +14,20 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+#[cfg(unix)]
+mod disk_posix;
+#[cfg(windows)]
+mod disk_windows;
 mod error;
 pub mod file;
+mod identity;
 pub mod layout;
 pub mod pack;
 
 pub use build::{Builder, Item};
 pub use error::Error;
 pub use file::{PackFile, WriteOutcome, check_place, remove_partial, replace};
+pub use identity::Inode;
 pub use pack::{Entry, Pack};
 pub use thruway_resolve::stamp::{Stamp, now_ns};
 pub use thruway_sys::printable;

@@ -50,6 +50,20 @@ impl Stamp {
         }
     }
 
+    /// Creates the stamp of a file on Windows, whose times of the last write and the last change are in units
+    /// of 100 ns since 1601. A time of 0 is one that the file system does not keep.
+    #[cfg(windows)]
+    #[must_use]
+    pub fn of_file_times(size: u64, [written, changed]: [i64; 2], id: u64) -> Self {
+        const UNITS_TO_1970: i64 = 116_444_736_000_000_000;
+        let nanoseconds = |time: i64| match time {
+            0 => 0,
+            time => time.saturating_sub(UNITS_TO_1970).saturating_mul(100),
+        };
+        let (mtime_ns, ctime_ns) = (nanoseconds(written), nanoseconds(changed));
+        Self { size, mtime_ns, ctime_ns, inode: id }
+    }
+
     /// Whether the content could change at `now_ns` (nanoseconds since 1970) or later without a change of the
     /// stamp.
     ///

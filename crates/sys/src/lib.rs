@@ -11,6 +11,8 @@ pub mod access;
 #[cfg(windows)]
 pub mod changes;
 #[cfg(windows)]
+pub mod console;
+#[cfg(windows)]
 pub mod create_process;
 #[cfg(target_os = "linux")]
 pub mod descriptor;
@@ -35,16 +37,25 @@ pub mod imports;
 mod io_ring;
 #[cfg(target_os = "linux")]
 pub mod lease;
+#[cfg(windows)]
+pub mod loaded_module;
 #[cfg(any(target_os = "macos", test))]
 mod mach_o;
 #[cfg(unix)]
+pub mod map;
+#[cfg(windows)]
+#[path = "map/windows.rs"]
 pub mod map;
 #[cfg(target_os = "linux")]
 pub mod mount_copy;
 #[cfg(windows)]
 pub mod nt;
+#[cfg(windows)]
+pub mod nt_file;
 #[cfg(target_os = "linux")]
 mod outcome;
+#[cfg(windows)]
+pub mod owner;
 #[cfg(target_os = "linux")]
 pub mod peer;
 pub mod printable;

@@ -19,8 +19,8 @@ use windows_sys::Win32::Foundation::{
     STATUS_OBJECT_NAME_INVALID, UNICODE_STRING,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    FILE_ATTRIBUTE_DIRECTORY, FILE_ATTRIBUTE_REPARSE_POINT, FILE_LIST_DIRECTORY, FILE_SHARE_DELETE,
-    FILE_SHARE_READ, FILE_SHARE_WRITE, SYNCHRONIZE,
+    FILE_ATTRIBUTE_DIRECTORY, FILE_ATTRIBUTE_REPARSE_POINT, FILE_LIST_DIRECTORY,
+    FILE_READ_ATTRIBUTES, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, SYNCHRONIZE,
 };
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
 
@@ -46,6 +46,24 @@ pub struct Attributes {
     pub is_directory: bool,
     /// Whether the file redirects a lookup: a symbolic link, a junction or a mounted volume.
     pub is_link: bool,
+}
+
+/// The kind of a file, according to its attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryKind {
+    /// Whether the file is a folder, or a link to one.
+    pub is_directory: bool,
+    /// Whether the file redirects a lookup: a symbolic link, a junction or a mounted volume.
+    pub is_link: bool,
+}
+
+impl EntryKind {
+    pub(crate) fn of(attributes: u32) -> Self {
+        Self {
+            is_directory: attributes & FILE_ATTRIBUTE_DIRECTORY != 0,
+            is_link: attributes & FILE_ATTRIBUTE_REPARSE_POINT != 0,
+        }
+    }
 }
 
 /// The volume that contains a folder.
@@ -79,7 +97,7 @@ impl Folder {
         let result = unsafe {
             NtOpenFile(
                 &raw mut handle,
-                FILE_LIST_DIRECTORY | SYNCHRONIZE,
+                FILE_LIST_DIRECTORY | FILE_READ_ATTRIBUTES | SYNCHRONIZE,
                 &raw const object,
                 status.as_mut_ptr(),
                 FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
@@ -183,6 +201,12 @@ pub fn attributes(path: &[u16]) -> Result<Attributes, Status> {
     })
 }
 
+impl AsRawHandle for Folder {
+    fn as_raw_handle(&self) -> HANDLE {
+        self.handle.as_raw_handle()
+    }
+}
+
 impl Default for Entries {
     fn default() -> Self {
         Self::new()
@@ -201,6 +225,11 @@ impl Entries {
 
     /// Calls `show` for each entry of the last query, with its name and whether it is a folder.
     pub fn for_each(&self, mut show: impl FnMut(&[u16], bool)) {
+        self.for_each_kind(|name, kind| show(name, kind.is_directory));
+    }
+
+    /// Calls `show` for each entry of the last query, with its name and its kind.
+    pub fn for_each_kind(&self, mut show: impl FnMut(&[u16], EntryKind)) {
         // Indices of words in FILE_DIRECTORY_INFORMATION: the attributes with the name's length, then the name.
         const ATTRIBUTES: usize = 7;
         const NAME: usize = 8;
@@ -210,7 +239,7 @@ impl Entries {
             let length = high(rest[ATTRIBUTES]) as usize / size_of::<u16>();
             name.clear();
             name.extend(units(&rest[NAME..]).take(length));
-            show(&name, low(rest[ATTRIBUTES]) & FILE_ATTRIBUTE_DIRECTORY != 0);
+            show(&name, EntryKind::of(low(rest[ATTRIBUTES])));
             let next = low(rest[0]) as usize / size_of::<u64>();
             if next == 0 {
                 return;
@@ -233,18 +262,18 @@ fn units(words: &[u64]) -> impl Iterator<Item = u16> {
     words.iter().flat_map(|word| [0, 16, 32, 48].map(|shift| (word >> shift) as u16))
 }
 
-fn check(status: i32) -> Result<(), Status> {
+pub(crate) fn check(status: i32) -> Result<(), Status> {
     if status >= 0 { Ok(()) } else { Err(Status(status)) }
 }
 
 /// Wraps `name` without a copy. Fails if the name is too long for NT.
-fn unicode_string(name: &[u16]) -> Result<UNICODE_STRING, Status> {
+pub(crate) fn unicode_string(name: &[u16]) -> Result<UNICODE_STRING, Status> {
     let length =
         u16::try_from(size_of_val(name)).map_err(|_| Status(STATUS_OBJECT_NAME_INVALID))?;
     Ok(UNICODE_STRING { Length: length, MaximumLength: length, Buffer: name.as_ptr().cast_mut() })
 }
 
-fn object_attributes(name: &UNICODE_STRING) -> OBJECT_ATTRIBUTES {
+pub(crate) fn object_attributes(name: &UNICODE_STRING) -> OBJECT_ATTRIBUTES {
     OBJECT_ATTRIBUTES {
         Length: size_of::<OBJECT_ATTRIBUTES>() as u32,
         RootDirectory: ptr::null_mut(),

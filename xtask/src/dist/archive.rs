@@ -47,7 +47,7 @@ pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, Strin
 
 /// `thruway.exe`, if this machine can build it.
 pub(super) fn windows(builder: &Builder) -> Result<Option<PathBuf>, String> {
-    if let Some(missing) = windows::missing() {
+    if let Some(missing) = crate::wine::missing() {
         println!("dist: nothing for Windows, because this machine lacks {missing}");
         return Ok(None);
     }

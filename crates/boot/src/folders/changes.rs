@@ -53,6 +53,7 @@ impl Changes {
 mod tests {
     use super::*;
 
+    #[cfg(not(windows))]
     #[test]
     fn what_is_below_a_change_is_changed() {
         let mut changes = Changes::default();

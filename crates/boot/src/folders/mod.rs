@@ -12,22 +12,20 @@ mod changes;
 mod known;
 mod observer;
 mod pack_view;
-mod read;
 mod steady;
 mod table;
 mod validity;
 mod walk;
 
-use rustix::fs::{self, AtFlags, CWD};
 use thruway_pack::{Pack, Stamp, now_ns};
 
+use crate::disk;
 use crate::kind;
 use crate::listing::{self, Listing, NameKind, Stem};
 use crate::path;
 
 pub(crate) use known::KnownFolder;
 pub use observer::{DiskQuery, Observer};
-pub(crate) use read::read_folder;
 pub use table::FolderId;
 
 use pack_view::PackView;
@@ -113,7 +111,7 @@ impl Folders {
             let parent = self.id(parent);
             self.check(parent);
         }
-        let inode = fs::statat(CWD, parent, AtFlags::empty()).ok().map(|stat| stat.st_ino);
+        let inode = disk::status_of_target(parent).map(|status| disk::stamp(&status).inode);
         for folder in self.table.known_as(parent, inode) {
             let path = path::join(&self.table[folder].path, name);
             if self.table.iter().any(|known| path::is_at_or_below(&known.path, &path)) {
@@ -227,6 +225,8 @@ impl Folders {
         };
         let Some(names) = self.names(id) else { return Probe::Unknown };
         match (names.find(first), rest) {
+            // Case folding of other letters is the file system's own.
+            (None, _) if cfg!(windows) && !first.is_ascii() => Probe::Unknown,
             (None, _) | (Some(NameKind::File), Some(_)) => Probe::Absent,
             (Some(NameKind::File), None) => Probe::File,
             (Some(_), None) => Probe::Present,
@@ -298,7 +298,7 @@ impl Folders {
         // Five calls: open, fstat, two getdents, close.
         self.lookups += 5;
         folder.read_ns = now_ns();
-        let (stamp, names): (Stamp, _) = read_folder(&folder.path)?;
+        let (stamp, names): (Stamp, _) = disk::read_folder(&folder.path)?;
         folder.stamp = stamp;
         listing::encode(names)
     }

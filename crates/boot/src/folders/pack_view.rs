@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use rustix::fs::{self, AtFlags, CWD, Stat};
 use thruway_pack::{Entry, Pack};
 
 use super::changes::Changes;
+use crate::disk::{self, Status};
 use crate::{kind, rights};
 
 #[derive(Debug)]
@@ -51,11 +51,11 @@ impl PackView {
     /// Returns the other paths by which the pack knows the file at a path without links. A folder or a file
     /// may be mounted in several places.
     pub(super) fn other_names(&mut self, path: &[u8]) -> Vec<&'static [u8]> {
-        let stat = |path: &[u8]| fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok();
-        let Some(here) = stat(path) else { return Vec::new() };
-        let is_it = |there: Stat| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino);
-        let names = self.inodes().get(&here.st_ino).into_iter().flatten().copied();
-        names.filter(|name| *name != path && stat(name).is_some_and(is_it)).collect()
+        let Ok(here) = disk::status(path) else { return Vec::new() };
+        let is_it = |there: Status| disk::is_same_file(&there, &here);
+        let inode = disk::stamp(&here).inode;
+        let names = self.inodes().get(&inode).into_iter().flatten().copied();
+        names.filter(|name| *name != path && disk::status(name).is_ok_and(is_it)).collect()
     }
 
     fn inodes(&mut self) -> &HashMap<u64, Vec<&'static [u8]>> {

@@ -1,13 +1,17 @@
 //! Steady folders: those of a Ruby installation and of a gem's release, which change only when something is
 //! installed. The root is treated alike, because it is above all others and changes as rarely.
 
+use crate::path;
+
 /// Whether a clean path is a steady folder, or lies below one.
 pub(super) fn is_steady(path: &[u8]) -> bool {
     let components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     let pairs = || components.windows(2).map(|pair| (pair[0], pair[1]));
     let is_of_a_gem = pairs().any(|(above, name)| above == b"gems" && is_release(name));
     let is_of_ruby = pairs().any(|(above, name)| above == b"ruby" && is_of_ruby(name));
-    path == b"/" || is_of_a_gem || is_of_ruby && !components.contains(&&b"site_ruby"[..])
+    path::split(path).is_none()
+        || is_of_a_gem
+        || is_of_ruby && !components.contains(&&b"site_ruby"[..])
 }
 
 /// Matches `rack-3.0.8`, `nokogiri-1.16.0-x86_64-linux`, and Bundler's `rack-0123456789ab`.
@@ -26,6 +30,7 @@ fn is_version(part: &[u8]) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(not(windows))]
 mod tests {
     use super::is_steady;
 

@@ -1,13 +1,11 @@
 //! Walks a path through links, component by component, as the kernel does.
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Stat};
-use rustix::io::Errno;
-use thruway_pack::Stamp;
-
 use super::observer::{DiskQuery, Observer};
 use super::pack_view::PackView;
 use super::table::{FolderId, FolderTable, Names, State};
 use super::validity::Validity;
+use crate::disk::{self, NoStatus, Status};
+use crate::listing::NameKind;
 use crate::{kind, path, rights};
 
 /// The most links that the kernel follows in one path (`MAXSYMLINKS`).
@@ -62,21 +60,21 @@ impl Walk<'_> {
         let path = self.table[id].path.clone();
         *self.lookups += 1;
         self.observer.iter().for_each(|observe| observe(&path, DiskQuery::Folder));
-        let stat = match fs::statat(CWD, &*path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT | Errno::NOTDIR) => return State::Missing,
-            Err(_) => return State::Unknown,
+        let status = match disk::status(&path) {
+            Ok(status) => status,
+            Err(NoStatus::Missing) => return State::Missing,
+            Err(NoStatus::Unknown) => return State::Unknown,
         };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => self.state_of_folder(id, &path, &stat, links),
-            FileType::Symlink if links < LINKS_MAX => self.follow(&path, links + 1),
+        match disk::kind(&status) {
+            NameKind::Folder => self.state_of_folder(id, &path, &status, links),
+            NameKind::Link if links < LINKS_MAX => self.follow(&path, links + 1),
             _ => State::Unknown,
         }
     }
 
     /// Returns the state of a folder that is not a link itself, but may lie below one.
-    fn state_of_folder(&mut self, id: FolderId, path: &[u8], stat: &Stat, links: u32) -> State {
-        if let Some((parent, name)) = path::split(path) {
+    fn state_of_folder(&mut self, id: FolderId, path: &[u8], status: &Status, links: u32) -> State {
+        if let Some((parent, name)) = path::split(path).filter(|_| !disk::is_at_its_path(status)) {
             let parent = self.table.id(parent);
             self.check(parent, links);
             match self.table[parent].state {
@@ -88,9 +86,9 @@ impl Walk<'_> {
                 other => return other,
             }
         }
-        let stamp = Stamp::of(stat);
+        let stamp = disk::stamp(status);
         let folder = &mut self.table[id];
-        folder.is_open = rights::is_open_folder(stat);
+        folder.is_open = rights::is_open_folder(status);
         // Names that were read just after a change may lack the next change, which leaves the same stamp.
         let may_lack = matches!(folder.names, Names::Read(_)) && stamp.is_racy(folder.read_ns);
         if folder.stamp != stamp || may_lack {
@@ -103,11 +101,11 @@ impl Walk<'_> {
     /// Returns the state of the target of the link at `path`.
     fn follow(&mut self, path: &[u8], links: u32) -> State {
         *self.lookups += 1;
-        let Ok(target) = fs::readlink(path, Vec::new()) else { return State::Unknown };
+        let Some(target) = disk::read_link(path) else { return State::Unknown };
         let Some((parent, _)) = path::split(path) else { return State::Unknown };
-        let start = if target.as_bytes().starts_with(b"/") { b"/" } else { parent };
+        let start = if target.starts_with(b"/") { b"/" } else { parent };
         let mut state = self.state_at(start, links);
-        for component in target.as_bytes().split(|byte| *byte == b'/') {
+        for component in target.split(|byte| *byte == b'/') {
             let State::Folder(real) = state else { return state };
             let here = self.table[real].path.clone();
             state = match component {

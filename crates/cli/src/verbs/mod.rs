@@ -1,11 +1,9 @@
-//! The verbs, one file each. Windows has the verbs that find names; other systems than Linux have these and the verbs
-//! that boot Ruby.
+//! The verbs, one file each. Other systems than Linux have the verbs that find names and those that boot Ruby.
 
 #[cfg(target_os = "linux")]
 mod certificates;
 #[cfg(target_os = "linux")]
 mod ctl;
-#[cfg(target_os = "linux")]
 mod doctor;
 mod expand;
 #[cfg(target_os = "linux")]
@@ -15,14 +13,12 @@ mod load;
 mod manual;
 #[cfg(target_os = "linux")]
 pub(crate) mod mount;
-#[cfg(unix)]
 mod pack;
 #[cfg(target_os = "linux")]
 mod preload;
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(not(target_os = "linux"))]
 #[path = "preload/none.rs"]
 mod preload;
-#[cfg(unix)]
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;
@@ -36,6 +32,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory, Parser, Subcommand};
 
 use crate::output::Answer;
+#[cfg(not(target_os = "linux"))]
+use crate::output::Failure;
 
 /// From a name to its bytes with no stops.
 ///
@@ -66,15 +64,12 @@ enum Verb {
     Which(which::Which),
     #[cfg(target_os = "linux")]
     Load(Box<load::Load>),
-    #[cfg(unix)]
     Run(run::Run),
-    #[cfg(unix)]
     Pack(pack::Pack),
     #[cfg(target_os = "linux")]
     Preload(preload::Preload),
     #[cfg(target_os = "linux")]
     Init(init::Init),
-    #[cfg(target_os = "linux")]
     Doctor(doctor::Doctor),
     Completions(manual::Completions),
     Man(manual::Man),
@@ -87,7 +82,6 @@ enum Verb {
 }
 
 /// The command line of `thruway run`. It is typed all day, and the options of all verbs take 1.3 MB more.
-#[cfg(unix)]
 #[derive(Debug, Parser)]
 #[command(name = "thruway", version, max_term_width = 100)]
 struct OnlyRun {
@@ -95,10 +89,21 @@ struct OnlyRun {
     verb: RunVerb,
 }
 
-#[cfg(unix)]
 #[derive(Debug, Subcommand)]
 enum RunVerb {
     Run(run::Run),
+}
+
+/// The verbs that only Linux has.
+#[cfg(not(target_os = "linux"))]
+const OF_LINUX: [&str; 9] =
+    ["mount", "unmount", "serve", "ctl", "certificates", "trace", "load", "preload", "init"];
+
+/// Returns the failure of a command line whose verb only Linux has.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn refusal_of(words: &[OsString]) -> Option<Failure> {
+    let verb = words.get(1).filter(|word| OF_LINUX.iter().any(|verb| word == verb))?;
+    Some(Failure::new(format_args!("{} works on Linux only", verb.display())))
 }
 
 impl Thruway {
@@ -107,7 +112,6 @@ impl Thruway {
     /// # Errors
     /// The words are not a valid command, or ask for help.
     pub(crate) fn parsed(words: Vec<OsString>) -> Result<Self, clap::Error> {
-        #[cfg(unix)]
         if words.get(1).is_some_and(|verb| verb == "run") {
             let RunVerb::Run(run) = OnlyRun::try_parse_from(words)?.verb;
             return Ok(Self { verb: Verb::Run(run) });
@@ -137,15 +141,12 @@ impl Thruway {
             Verb::Which(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Load(verb) => verb.run(),
-            #[cfg(unix)]
             Verb::Run(verb) => verb.run(),
-            #[cfg(unix)]
             Verb::Pack(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Preload(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Init(verb) => verb.run(),
-            #[cfg(target_os = "linux")]
             Verb::Doctor(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(offered()),
             Verb::Man(verb) => verb.run(Thruway::command()),

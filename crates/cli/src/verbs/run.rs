@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 use thruway_boot::{Environment, Options, Part, Trust};
-use thruway_spawn::Command;
+use thruway_spawn::{Command, Error};
 
 use super::preload;
 use crate::command::of_words;
@@ -98,10 +99,32 @@ impl Run {
                 ControlFlow::Continue(as_always) => as_always,
             };
         }
-        let error = command.replace();
+        let error = match take_place(&command) {
+            Ok(never) => return Ok(never),
+            Err(error) => error,
+        };
         let status = if error.is_not_found() { NOT_THERE } else { CANNOT_RUN };
         Err(Failure::new(error).status(status))
     }
+}
+
+/// Replaces this process by the command. Returns only on failure.
+#[cfg(unix)]
+fn take_place(command: &Command) -> Result<ExitCode, Error> {
+    Err(command.replace())
+}
+
+/// Runs the command, and ends this process as the command ended: Windows cannot replace a process.
+#[cfg(windows)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an exit status has 32 bits here, and an ExitCode eight"
+)]
+fn take_place(command: &Command) -> Result<ExitCode, Error> {
+    // A program without a console has no Ctrl-C.
+    let _ = thruway_sys::console::leave_interrupts_to_others();
+    let status = command.status()?;
+    std::process::exit(status.code().unwrap_or(i32::from(CANNOT_RUN)))
 }
 
 impl BootOptions {

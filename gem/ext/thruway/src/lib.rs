@@ -4,8 +4,17 @@
 //! lives across a call that can raise, since Ruby unwinds by `longjmp`; and Ruby objects are used only with the
 //! interpreter lock held. [`ruby`] has a proof for each rule.
 #![expect(unsafe_code, reason = "Ruby's C API: see ARCHITECTURE.md")]
+#![cfg_attr(
+    windows,
+    expect(
+        clippy::missing_const_for_thread_local,
+        reason = "the initializers are const there too"
+    )
+)]
 
+#[cfg_attr(windows, expect(dead_code, reason = "no call of libruby's is answered there"))]
 mod boot;
+#[cfg(unix)]
 mod interpose;
 mod names;
 #[cfg(target_os = "linux")]

@@ -3,11 +3,9 @@
 //! The rules are those of `thruway_resolve`. Ruby decides which objects are paths, which folders are home and
 //! current, and which encodings are compatible.
 
-use std::os::unix::ffi::OsStrExt;
-
 use rb_sys::VALUE;
 use thruway_resolve::expand::ruby::{Surroundings, expand_path};
-use thruway_resolve::{Error, Flavour};
+use thruway_resolve::{Error, Flavour, native};
 
 use crate::ruby::call::call;
 use crate::ruby::define::{self, Method};
@@ -37,7 +35,8 @@ fn expand_windows(ruby: Protected, _thruway: VALUE, name: VALUE, base: VALUE) ->
 
 fn windows(gvl: Gvl, name: RString, base: Option<RString>) -> Result<RString, RString> {
     let home = std::env::var_os("HOME");
-    let home = home.as_ref().map(|home| home.as_bytes());
+    let home = home.as_ref().map(|home| native::bytes(home));
+    let home = home.as_deref();
     let is_based = base.is_some();
     let answer = read_all(gvl, [name, base.unwrap_or(name)], |[name, base]| {
         let surroundings = Surroundings { home, ..Surroundings::new(br"C:\") };
@@ -114,7 +113,7 @@ fn home(ruby: Protected, name: RString) -> RString {
 /// The variable HOME. Ruby's ENV writes to the process's environment.
 fn own_home(gvl: Gvl) -> Option<RString> {
     let home = std::env::var_os("HOME")?;
-    Some(Encoding::of_file_names(gvl).string(gvl, home.as_bytes()))
+    Some(Encoding::of_file_names(gvl).string(gvl, &native::bytes(&home)))
 }
 
 /// `Dir.home`: the home of a user according to the system. Raises Ruby's own errors.

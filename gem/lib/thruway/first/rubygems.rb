@@ -17,7 +17,7 @@ start = lambda do
   next false if in_boxes
 
   version = RUBY_VERSION[/\A\d+\.\d+/]
-  folders = ENV.fetch("THRUWAY_EXTENSIONS", File.dirname(__dir__)).split(":")
+  folders = ENV.fetch("THRUWAY_EXTENSIONS", File.dirname(__dir__)).split(File::PATH_SEPARATOR)
   suffix = RUBY_PLATFORM.include?("darwin") ? "bundle" : "so"
   extensions = folders.map { |folder| "#{folder}/#{version}/thruway.#{suffix}" }
   extension = extensions.find { |path| File.file?(path) }

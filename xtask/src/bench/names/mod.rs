@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::{Contender, Series, interleave, wall};
 use crate::bench::table::{Table, at_least, at_most, ratio};
-use crate::windows::Wine;
+use crate::wine::Wine;
 use program::Program;
 
 /// Where the program that is looked for lies.

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Contender;
-use crate::windows::Wine;
+use crate::wine::Wine;
 
 /// A running program, pinned to one processor.
 pub(super) struct Program {

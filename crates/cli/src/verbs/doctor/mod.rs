@@ -1,8 +1,14 @@
 //! `thruway doctor`: what works on this machine, and the cure for what does not.
 
+#[cfg(target_os = "linux")]
 mod application;
+#[cfg(target_os = "linux")]
 mod certificates;
 mod checks;
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(not(target_os = "linux"))]
+#[path = "kernel/none.rs"]
 mod kernel;
 mod ruby;
 
@@ -28,7 +34,9 @@ impl Doctor {
     pub(crate) fn run(self) -> Answer {
         let mut found = ruby::checks();
         found.extend(kernel::checks());
+        #[cfg(target_os = "linux")]
         found.extend(certificates::checks());
+        #[cfg(target_os = "linux")]
         found.extend(application::checks());
         match self.json {
             true => print(document(&found).as_bytes())?,

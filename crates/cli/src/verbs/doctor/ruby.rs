@@ -58,7 +58,8 @@ fn version() -> Option<(String, String)> {
     let output = ruby.args(["--disable=gems", "-e", script]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let (version, description) = text.trim_end().split_once('\n')?;
-    Some((version.to_owned(), description.to_owned()))
+    // On Windows, Ruby ends its lines by CR and LF.
+    Some((version.trim_end().to_owned(), description.to_owned()))
 }
 
 fn number(version: &str) -> (u32, u32) {

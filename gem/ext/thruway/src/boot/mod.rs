@@ -7,16 +7,20 @@
 //! 3. [`answers`]: calls into libc that Ruby still makes are answered.
 //! 4. [`code`]: compiled code is supplied or learned.
 
+#[cfg(unix)]
 mod allocations;
+#[cfg(unix)]
 pub(crate) mod answers;
 mod called_names;
 mod code;
+#[cfg(unix)]
 mod collector;
 mod compiler_output;
 pub(crate) mod current;
 mod dependencies;
 mod documents;
 mod feature_path;
+#[cfg(unix)]
 mod features;
 mod gems;
 mod iseq;
@@ -26,6 +30,7 @@ mod load_path;
 mod method;
 mod objects;
 mod originals;
+#[cfg(unix)]
 pub(crate) mod outside;
 mod require;
 mod search;
@@ -35,10 +40,9 @@ mod values;
 mod vm;
 pub(crate) mod writes;
 
-use std::os::unix::ffi::OsStrExt;
-
 use rb_sys::VALUE;
 use thruway_boot::Boot;
+use thruway_resolve::native;
 
 use crate::ruby::define::{self, Method};
 use crate::ruby::{NIL, PinnedObject, Protected, RModule, RString, boolean};
@@ -105,7 +109,13 @@ fn is_running(_ruby: Protected, _module: VALUE) -> VALUE {
 /// `Thruway::Boot.pack`: returns the path of the pack, whether the file exists or not.
 fn pack(ruby: Protected, _module: VALUE) -> VALUE {
     match current::boot().and_then(Boot::pack_path) {
-        Some(path) => RString::new(ruby.gvl(), path.as_os_str().as_bytes()).value(),
+        Some(path) => {
+            let mut path = native::bytes(path.as_os_str()).into_owned();
+            if cfg!(windows) {
+                path.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+            }
+            RString::new(ruby.gvl(), &path).value()
+        }
         None => NIL,
     }
 }

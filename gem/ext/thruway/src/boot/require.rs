@@ -131,7 +131,8 @@ pub(super) fn path_in_load_path(gvl: Gvl, name: RString) -> RString {
 /// The boot, if Ruby looks up that name in the load path and the boot answers look-ups.
 fn searched(gvl: Gvl, name: RString) -> Option<&'static Boot> {
     let is_elsewhere = name.read(gvl, |name| {
-        matches!(name.first(), None | Some(b'/' | b'.' | b'~')) || name.contains(&0)
+        let is_on_drive = cfg!(windows) && name.get(1) == Some(&b':');
+        matches!(name.first(), None | Some(b'/' | b'.' | b'~')) || name.contains(&0) || is_on_drive
     });
     if is_elsewhere { None } else { answers() }
 }

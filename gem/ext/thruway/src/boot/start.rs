@@ -1,16 +1,19 @@
 //! The start of a boot and its end.
 
-use std::ffi::OsStr;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
 use thruway_boot::{Boot, Environment, Options, Part};
+use thruway_resolve::native;
+#[cfg(unix)]
 use thruway_sys::imports::Object;
 
-use super::{code, collector, current, documents, feature_path, features, gems, iseq, require, vm};
+use super::{code, current, documents, feature_path, gems, iseq, require, vm};
+#[cfg(unix)]
+use super::{collector, features};
+#[cfg(unix)]
 use crate::interpose::calls;
 use crate::preload;
 use crate::ruby::Gvl;
@@ -37,11 +40,10 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     ractor::mark_main(gvl);
     let identity = identity(gvl);
     let environment = Environment::from_environment(variable);
-    let folder = Path::new(OsStr::from_bytes(folder));
-    let libruby = rb_sys::rb_f_require as *const ();
-    options.portable = options.portable || calls::interpose_libruby(libruby).is_err();
+    let folder = PathBuf::from(native::os_string(folder.to_vec()));
+    options.portable = options.portable || !interpose_libruby();
     let named = options.pack.clone();
-    let own = || environment.cache_path(&environment.application(folder), &identity);
+    let own = || environment.cache_path(&environment.application(&folder), &identity);
     let (boot, note) = Boot::start(options, &identity, named.or_else(own));
     if let Some(note) = note {
         say(&note);
@@ -53,6 +55,18 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
         preload::watch();
     }
     is_first
+}
+
+/// Lets the boot answer libruby's calls. Returns whether that is possible.
+#[cfg(unix)]
+fn interpose_libruby() -> bool {
+    calls::interpose_libruby(rb_sys::rb_f_require as *const ()).is_ok()
+}
+
+/// Windows is always in the portable mode.
+#[cfg(windows)]
+fn interpose_libruby() -> bool {
+    false
 }
 
 /// Limits the report to the Ruby that the user started, excluding those that it starts in turn. The reporting process
@@ -68,6 +82,7 @@ fn keep_report(gvl: Gvl, options: &mut Options) {
 
 fn install(gvl: Gvl) {
     let Some(boot) = current::boot() else { return };
+    #[cfg(unix)]
     if !boot.options.portable {
         // Where this is not possible, Ruby goes on copying its features.
         let _ = features::grow_in_place(gvl, rb_sys::rb_f_require as *const ());
@@ -94,11 +109,29 @@ fn identity(gvl: Gvl) -> Vec<u8> {
         identity.extend(line.map_or_else(Vec::new, |line| line.to_vec(gvl)));
         identity.push(b'\n');
     }
+    identity.extend_from_slice(format!("build {}", libruby_build()).as_bytes());
+    identity
+}
+
+/// Returns a text that differs between builds of libruby.
+#[cfg(unix)]
+fn libruby_build() -> String {
     let object = Object::containing(rb_sys::rb_f_require as *const ());
     let build = object.and_then(|object| object.build_id()).unwrap_or_default();
-    let build: String = build.iter().map(|byte| format!("{byte:02x}")).collect();
-    identity.extend_from_slice(format!("build {build}").as_bytes());
-    identity
+    build.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns a text that differs between builds of libruby: DLLs have no build id, so the file's name, size and time
+/// stand for it.
+#[cfg(windows)]
+fn libruby_build() -> String {
+    let file = thruway_sys::loaded_module::file_of(rb_sys::rb_f_require as *const ());
+    let Ok(file) = file else { return String::new() };
+    let metadata = std::fs::metadata(&file).ok();
+    let size = metadata.as_ref().map_or(0, std::fs::Metadata::len);
+    let changed = metadata.and_then(|metadata| metadata.modified().ok());
+    let changed = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    format!("{} {size} {}", file.display(), changed.unwrap_or_default().as_nanos())
 }
 
 /// Writes everything that was learned, and the report if one was requested.

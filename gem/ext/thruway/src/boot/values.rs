@@ -8,6 +8,7 @@ use thruway_boot::document::Token;
 use super::{originals, vm};
 use crate::ruby::call::{ask, send};
 use crate::ruby::constants::constant_at;
+use crate::ruby::number;
 use crate::ruby::symbol::is_symbol;
 use crate::ruby::value::{has_type, is_exactly};
 use crate::ruby::{FALSE, Gvl, NIL, RArray, RHash, RString, Symbol, TRUE};
@@ -20,9 +21,8 @@ pub(super) fn simple_token<'a>(gvl: Gvl, object: VALUE) -> Option<Token<'a>> {
         FALSE => return Some(Token::False),
         _ => {}
     }
-    if rb_sys::FIXNUM_P(object) {
-        // SAFETY: the value is a Fixnum.
-        return Some(Token::Integer(unsafe { rb_sys::FIX2LONG(object) }));
+    if let Some(number) = number::small(object) {
+        return Some(Token::Integer(number));
     }
     // SAFETY: any live object may be asked for its type.
     if unsafe { rb_sys::RB_FLOAT_TYPE_P(object) } {

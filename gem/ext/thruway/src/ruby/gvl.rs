@@ -58,8 +58,7 @@ impl Gvl {
             let number = unsafe { rb_sys::rb_ivar_get(error, name) };
             // The number is a small integer, whose lowest bit is a tag.
             let number = i32::try_from(number >> 1).unwrap_or(0);
-            // SAFETY: `kill` has no preconditions. Sending a signal to the own process does not fail.
-            unsafe { libc::kill(std::process::id().cast_signed(), number) };
+            send_to_self(number);
         }
     }
 
@@ -213,4 +212,18 @@ impl Protected {
         // SAFETY: both functions get back the addresses that they expect.
         unsafe { rb_sys::rb_ensure(Some(run::<F>), body_at, Some(end), after_at) }
     }
+}
+
+/// Sends a signal to this process.
+fn send_to_self(signal: c_int) {
+    #[cfg(unix)]
+    // SAFETY: `kill` has no preconditions. Sending a signal to the own process does not fail.
+    unsafe {
+        libc::kill(std::process::id().cast_signed(), signal)
+    };
+    #[cfg(windows)]
+    // SAFETY: `raise` has no preconditions. Ruby has handlers for the signals that it raises as exceptions.
+    unsafe {
+        libc::raise(signal)
+    };
 }

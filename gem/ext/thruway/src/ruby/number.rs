@@ -5,9 +5,10 @@ use rb_sys::VALUE;
 use super::gvl::{Gvl, Protected};
 
 /// Converts an object to a number, as Ruby converts arguments.
+#[cfg_attr(not(windows), expect(clippy::useless_conversion, reason = "a long has 32 bits there"))]
 pub(crate) fn to_i64(_: Protected, value: VALUE) -> i64 {
     // SAFETY: a live object; exceptions are caught further up.
-    unsafe { rb_sys::rb_num2long(value) }
+    unsafe { rb_sys::rb_num2long(value) }.into()
 }
 
 /// Converts an object to an unsigned number, as Ruby converts arguments.
@@ -24,8 +25,8 @@ pub(crate) fn to_f64(_: Protected, value: VALUE) -> f64 {
 
 /// The value of an Integer that is encoded in its VALUE; `None` for other objects and for large numbers.
 pub(crate) fn small(value: VALUE) -> Option<i64> {
-    // SAFETY: the value is a Fixnum.
-    rb_sys::FIXNUM_P(value).then(|| unsafe { rb_sys::FIX2LONG(value) })
+    // The lowest bit is the tag of such Integers.
+    rb_sys::FIXNUM_P(value).then(|| value.cast_signed() >> 1)
 }
 
 /// As [`small`], for an index or a count; zero for other objects.

@@ -1,0 +1,95 @@
+//! Files of packs on POSIX: whom they belong to, and how they are opened and locked.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::Error;
+use crate::error::Kind;
+use crate::identity::Inode;
+
+/// The mode of a folder created for a pack, as for a user's cache (XDG Base Directory Specification).
+const FOLDER_MODE: u32 = 0o700;
+
+/// The flags with which a file of any kind can be opened without waiting.
+const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Opens a pack that must be trusted.
+pub(crate) fn open_trusted(path: &Path) -> Result<(File, Inode), Error> {
+    let file = fs::openat(CWD, path, OPEN, Mode::empty())
+        .map_err(|errno| Error::system(path, "open", errno))?;
+    let stat = fs::fstat(&file).map_err(|errno| Error::system(path, "stat", errno))?;
+    trust(&stat).map_err(|kind| Error::new(path, kind))?;
+    #[expect(clippy::useless_conversion, reason = "macOS has a signed type of 32 bits")]
+    let device = stat.st_dev.try_into().unwrap_or(u64::MAX);
+    Ok((File::from(file), (device, stat.st_ino)))
+}
+
+fn trust(stat: &Stat) -> Result<(), Kind> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Kind::NotAFile);
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if stat.st_uid != user && stat.st_uid != 0 {
+        return Err(Kind::OwnedByAnother { uid: stat.st_uid });
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return Err(Kind::WritableByOthers { mode: stat.st_mode });
+    }
+    Ok(())
+}
+
+/// Opens whatever is at the path of a pack that is to be written; `None` if there is nothing.
+pub(crate) fn open_to_check(path: &Path) -> Result<Option<File>, Error> {
+    let file = match fs::openat(CWD, path, OPEN, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        opened => opened.map_err(|errno| Error::system(path, "open", errno))?,
+    };
+    let stat = fs::fstat(&file).map_err(|errno| Error::system(path, "stat", errno))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Error::new(path, Kind::NotAFile));
+    }
+    Ok(Some(File::from(file)))
+}
+
+/// Opens and locks the partial file; `None` if another process has it locked.
+pub(crate) fn lock(partial: &Path, may_create: bool) -> io::Result<Option<File>> {
+    let create = if may_create { OFlags::CREATE } else { OFlags::empty() };
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
+    let file = fs::openat(CWD, partial, flags, Mode::RUSR | Mode::WUSR)?;
+    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    // Between opening and locking, the previous owner may have moved the file into place.
+    let (locked, named) = (fs::fstat(&file)?, fs::lstat(partial));
+    let is_same = named.is_ok_and(|named| named.st_ino == locked.st_ino);
+    Ok(is_same.then(|| File::from(file)))
+}
+
+pub(crate) fn for_this_user_alone(builder: &mut DirBuilder) {
+    builder.mode(FOLDER_MODE);
+}
+
+/// Lets nobody edit the file in place.
+pub(crate) fn forbid_writing(file: &File) -> io::Result<()> {
+    Ok(fs::fchmod(file, Mode::RUSR | Mode::RGRP | Mode::ROTH)?)
+}
+
+/// Moves the locked partial file to the path of the pack. Returns whether that was possible.
+pub(crate) fn move_into_place(locked: File, partial: &Path, path: &Path) -> io::Result<bool> {
+    let moved = std::fs::rename(partial, path);
+    drop(locked);
+    moved.map(|()| true)
+}
+
+/// Returns the path of the newest pack.
+pub(crate) fn newest(path: &Path) -> PathBuf {
+    path.to_owned()
+}
