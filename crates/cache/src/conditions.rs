@@ -26,7 +26,7 @@ pub struct Validators<'a> {
 }
 
 impl Conditions<'_> {
-    /// Whether the client has this response already: it gets a 304.
+    /// Whether the client already has the response and gets a 304.
     #[must_use]
     pub fn is_known(&self, stored: Validators<'_>) -> bool {
         if let Some(tags) = self.if_none_match {
@@ -40,13 +40,13 @@ impl Conditions<'_> {
         modified.and_then(date::parse).is_some_and(|modified_s| modified_s <= since_s)
     }
 
-    /// Whether a range of the client is one of this response.
+    /// Whether the client's range applies to the stored response.
     #[must_use]
     pub fn allows_range(&self, stored: Validators<'_>) -> bool {
         match self.if_range.map(<[u8]>::trim_ascii) {
             None => true,
             Some(tag) if tag.starts_with(b"\"") => stored.etag == Some(tag),
-            // A weak tag is no date either.
+            // A weak tag is not a date either.
             Some(text) => {
                 let asked_s = date::parse(text);
                 asked_s.is_some() && asked_s == stored.last_modified.and_then(date::parse)

@@ -1,22 +1,22 @@
-//! The figures of a cache, which all processes add to.
+//! The figures of a cache, shared by all processes.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 use thruway_sys::shared_memory::Anonymous;
 
-/// One event that is counted.
+/// A counted event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
     /// A fresh response was sent.
     Hits,
-    /// Nothing stored answered a request that could have been answered from the cache.
+    /// No stored response answered a request that the cache could have answered.
     Misses,
     /// A stale response was sent.
     Stale,
-    /// The application said that a stored response is still right.
+    /// The application confirmed a stored response.
     Revalidated,
-    /// A request waited for the response to another one.
+    /// A request waited for the response to another request.
     Collapsed,
     /// A response was stored.
     Stored,
@@ -24,29 +24,29 @@ pub enum Counter {
     Evicted,
     /// A response was removed by a purge.
     Purged,
-    /// A page was invalidated by a request that may have changed it.
+    /// A stored page was invalidated by a request that may have changed it.
     Invalidated,
 }
 
-/// How many counters there are.
+/// The number of counters.
 const COUNTERS: usize = 9;
 
-/// Words from one counter to the next: each has a cache line of its own.
+/// The words from one counter to the next: each has its own cache line.
 const STRIDE: usize = 8;
 
 /// The counters.
 #[derive(Debug)]
 pub(crate) struct Counters(Anonymous);
 
-/// All counters, and what the cache holds.
+/// All counters, and the contents of the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     pub(crate) counts: [u64; COUNTERS],
-    /// Responses that are stored.
+    /// The number of stored responses.
     pub items: u64,
-    /// Their bytes.
+    /// The bytes of stored responses.
     pub bytes: u64,
-    /// Bytes that the cache may hold.
+    /// The capacity of the cache in bytes.
     pub bytes_max: u64,
 }
 

@@ -1,6 +1,6 @@
 //! `Cache-Control` (RFC 9111, section 5.2).
 
-/// The longest time in seconds that is told apart: 68 years.
+/// The longest time that is distinguished, in seconds: 68 years.
 pub const SECONDS_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// The directives of a response.
@@ -63,7 +63,7 @@ impl ResponseDirectives {
             } else if is(b"must-understand") {
                 self.must_understand = true;
             } else if is(b"s-maxage") {
-                // Of several values, the shortest time is the safe one.
+                // The shortest of several values is the safe one.
                 self.s_maxage = Some(lower(self.s_maxage, seconds(argument).unwrap_or(0)));
             } else if is(b"max-age") {
                 self.max_age = Some(lower(self.max_age, seconds(argument).unwrap_or(0)));

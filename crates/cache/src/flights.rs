@@ -1,11 +1,11 @@
-//! Requests that are on their way to the application, so that others for the same page wait for their response.
+//! Requests on their way to the application, for whose responses other requests for the same page wait.
 //!
-//! A flight is an entry in shared memory. It ends when its guard is dropped, when its worker is dead, or when it is too
-//! old. A request never depends on it: it waits for a limited time, and then asks the application itself.
+//! A flight is an entry in shared memory. The flight ends when its guard is dropped, when its worker is dead, or when
+//! it is too old. No request depends on a flight: it waits for a limited time, and then asks the application itself.
 //!
-//! Workers depart without a lock. Each notes the count of departures of the set, looks for a flight, takes an entry,
-//! and departs only if it can raise the count that it noted. So one of those that look at once departs; the others
-//! look again, and then see its entry.
+//! Workers depart without a lock. Each reads the set's count of departures, looks for a flight, takes an entry, and
+//! departs only if it can raise the count that it read. So of several workers that look at once, one departs; the
+//! others look again, and then see its entry.
 
 use std::io;
 use std::sync::Arc;
@@ -14,57 +14,57 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use thruway_sys::shared_memory::Anonymous;
 
-/// Flights that may be found under one hash.
+/// The most flights under one hash.
 const WAYS: usize = 8;
 
-/// Sets of entries.
+/// The number of sets of entries.
 const SETS: usize = 128;
 
 /// Words of an entry: the tag, and the claim, which is zero while the entry is free.
 const WORDS: usize = 2;
 
-/// Bits of a claim: a number, the worker, and the time in the rest.
+/// The bits of a claim: a number, the worker, and the time in the remaining bits.
 const NUMBER_BITS: u32 = 12;
 const WORKER_BITS: u32 = 12;
 const WORKER_MASK: u64 = (1 << WORKER_BITS) - 1;
 const TIME_SHIFT: u32 = NUMBER_BITS + WORKER_BITS;
 
-/// A request looks so often for a flight before it asks the application alone. Each look but the first follows the
+/// How often a request looks for a flight before it asks the application alone. Each look after the first follows a
 /// departure of another request from the same set.
 const LOOKS_MAX: usize = 64;
 
-/// A flight that has lasted longer is not waited for.
+/// The age of a flight beyond which no request waits for it.
 const FLIGHT_MS_MAX: u64 = 30_000;
 
-/// Entries for names whose responses cannot be shared.
+/// The number of entries for names whose responses cannot be shared.
 const UNSHARED: usize = 1 << 13;
 
-/// For so long, requests for such a name do not wait for each other.
+/// How long requests for such a name do not wait for each other.
 const UNSHARED_S: u64 = 120;
 
 /// The flights of all workers.
 #[derive(Debug)]
 pub(crate) struct Flights {
     entries: Anonymous,
-    /// Departures from each set.
+    /// The number of departures from each set.
     departures: Anonymous,
-    /// The upper half of a tag, and until when it is valid in seconds.
+    /// The upper half of a tag, and the second until which the entry is valid.
     unshared: Anonymous,
     next: AtomicU64,
 }
 
-/// The result of a request's wish to ask the application.
+/// The outcome for a request that wants to ask the application.
 #[derive(Debug)]
 pub enum Departure {
     /// The request asks the application, and others wait for it.
     Lead(Flight),
-    /// Another request asks already.
+    /// Another request is already asking the application.
     Wait,
     /// The request asks the application, and no other request waits for it.
     Alone,
 }
 
-/// The right to ask the application for a page. Others wait until it is dropped.
+/// The right to ask the application for a page. Other requests wait until the flight is dropped.
 #[derive(Debug)]
 pub struct Flight {
     flights: Arc<Flights>,
@@ -82,7 +82,7 @@ impl Flights {
         })
     }
 
-    /// Whether another request asks for the page with this tag.
+    /// Whether another request is asking for the page with the tag.
     pub(crate) fn is_flying(&self, tag: u64, now_ms: u64) -> bool {
         ways(tag).any(|at| self.is_at(at, tag, now_ms))
     }
@@ -92,7 +92,7 @@ impl Flights {
             && is_valid(self.entries[at + 1].load(Acquire), now_ms)
     }
 
-    /// Departs for the page with this tag, for worker `worker`.
+    /// Departs for the page with the tag, on behalf of `worker`.
     pub(crate) fn depart(self: &Arc<Self>, tag: u64, worker: usize, now_ms: u64) -> Departure {
         if self.is_unshared(tag, now_ms) {
             return Departure::Alone;
@@ -100,7 +100,7 @@ impl Flights {
         self.reserve(tag, worker, now_ms)
     }
 
-    /// The same, whatever is known of earlier responses to this name.
+    /// Departs like [`depart`](Self::depart), even if earlier responses to the name could not be shared.
     pub(crate) fn reserve(self: &Arc<Self>, tag: u64, worker: usize, now_ms: u64) -> Departure {
         let departures = &self.departures[set(tag)];
         for _ in 0..LOOKS_MAX {
@@ -117,7 +117,7 @@ impl Flights {
         Departure::Alone
     }
 
-    /// Takes a free entry of the tag's set.
+    /// Takes an entry of the tag's set that is free or too old.
     fn take_entry(self: &Arc<Self>, tag: u64, worker: usize, now_ms: u64) -> Option<Flight> {
         let claim = claim(now_ms, worker, self.next.fetch_add(1, Relaxed));
         for at in ways(tag) {
@@ -134,7 +134,7 @@ impl Flights {
         None
     }
 
-    /// Ends the flights of a worker that is dead.
+    /// Ends the flights of a dead worker.
     pub(crate) fn release_worker(&self, worker: usize) {
         for at in (0..SETS * WAYS).map(|entry| entry * WORDS) {
             let claim = self.entries[at + 1].load(Acquire);
@@ -144,7 +144,7 @@ impl Flights {
         }
     }
 
-    /// Notes that responses to this name cannot be shared: for some time, requests for it do not wait.
+    /// Records that responses to the name cannot be shared: for some time, requests for it do not wait.
     pub(crate) fn note_unshared(&self, tag: u64, now_ms: u64) {
         let until_s = (now_ms / 1000 + UNSHARED_S) & 0xffff_ffff;
         self.unshared[bucket(tag)].store(tag & !0xffff_ffff | until_s, Relaxed);
@@ -158,24 +158,24 @@ impl Flights {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        // If another worker has taken the entry, it is not this flight's any more.
+        // If another worker has taken the entry, it no longer belongs to this flight.
         let claim = &self.flights.entries[self.at + 1];
         let _ = claim.compare_exchange(self.claim, 0, AcqRel, Acquire);
     }
 }
 
-/// The time of departure in milliseconds, the worker and a number, in one word.
+/// Packs the time of departure in milliseconds, the worker and a number into one word.
 fn claim(now_ms: u64, worker: usize, number: u64) -> u64 {
     let numbers = (worker as u64 & WORKER_MASK) << NUMBER_BITS | number & ((1 << NUMBER_BITS) - 1);
     now_ms << TIME_SHIFT | numbers
 }
 
-/// Whether a claim is one of a flight that is still waited for.
+/// Whether requests still wait for the flight of a claim.
 fn is_valid(claim: u64, now_ms: u64) -> bool {
     claim != 0 && now_ms < (claim >> TIME_SHIFT) + FLIGHT_MS_MAX
 }
 
-/// The places of the entries that a tag may have.
+/// The positions of the entries for a tag.
 fn ways(tag: u64) -> impl Iterator<Item = usize> {
     (0..WAYS).map(move |way| (set(tag) * WAYS + way) * WORDS)
 }
@@ -211,7 +211,7 @@ mod tests {
         const ROUNDS: u64 = 100_000;
         let flights = Arc::new(Flights::new().unwrap());
         let arrivals = AtomicU64::new(0);
-        // Turns in place of sleep, so that both depart within nanoseconds of each other.
+        // Spins instead of sleeping, so that both depart within nanoseconds of each other.
         let meet = |meeting: u64| {
             arrivals.fetch_add(1, AcqRel);
             while arrivals.load(Acquire) < meeting * RIVALS {

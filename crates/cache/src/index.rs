@@ -1,7 +1,7 @@
-//! The table that finds records: sets of entries, each a tag and the place of a record.
+//! The table that finds records: sets of entries, each with a tag and the place of a record.
 //!
-//! The tag is the hash of a record's name. An entry may name any record for a moment, such as while another worker
-//! writes it. So a reader compares the name in the record, and trusts no entry.
+//! The tag is the hash of a record's name. An entry may briefly point to any record, for example while another worker
+//! writes the entry. So a reader compares the name in the record, and trusts no entry.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -11,16 +11,16 @@ use thruway_sys::shared_memory::Anonymous;
 
 use crate::ring::Place;
 
-/// Entries of a set.
+/// The number of entries in a set.
 const WAYS: usize = 8;
 
-/// Words of an entry.
+/// The number of words in an entry.
 const WORDS: usize = 2;
 
-/// Bytes of an entry.
+/// The number of bytes in an entry.
 pub(crate) const ENTRY_BYTES: usize = WORDS * size_of::<u64>();
 
-/// Bits of the generation in a link.
+/// The number of bits of the generation in a link.
 const GENERATION_BITS: u32 = 16;
 
 /// The table.
@@ -30,11 +30,11 @@ pub(crate) struct Index {
     sets: u64,
 }
 
-/// The place of a record, and the generation in which it was last found right, in one word.
+/// The place of a record, and the generation in which the record was last confirmed, in one word.
 ///
-/// A purge by prefix begins a generation. It looks at each entry, and gives those that it spares the new generation. A
-/// record that was written meanwhile has an older one, so that it is not used: nobody knows whether the purge has seen
-/// it.
+/// A purge by prefix begins a generation. The purge visits each entry, and confirms the entries that it spares in the
+/// new generation. A record that was written in the meantime has an older generation and is not used, because it is
+/// unknown whether the purge has seen it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link(u64);
 
@@ -52,7 +52,7 @@ impl Link {
         Self::new(place, self.0)
     }
 
-    /// The same record, found right in another generation.
+    /// The same record, confirmed in another generation.
     pub(crate) fn certified(self, generation: u64) -> Self {
         Self::new(self.place(), generation)
     }
@@ -68,14 +68,15 @@ impl Index {
         Ok(Self { words: Anonymous::new(sets * WAYS * WORDS)?, sets: sets as u64 })
     }
 
-    /// The link of the record with this tag.
+    /// The link of the record with the tag.
     pub(crate) fn find(&self, tag: u64) -> Option<Link> {
         let at = self.ways(tag).find(|at| self.words[*at].load(Acquire) == tag)?;
         self.link(at)
     }
 
-    /// Links a record. The entry that has its place so far is that of the same name, a free one, or the one that is
-    /// oldest. Returns the link that was removed, or whose record was overwritten: none that a new record replaces.
+    /// Links a record. The link goes to the entry of the same name, a free entry, or the oldest entry of the set.
+    /// Returns the evicted link, including that of a record which was overwritten already; none if the new record
+    /// replaces one of the same name.
     pub(crate) fn insert(
         &self,
         tag: u64,
@@ -93,7 +94,7 @@ impl Index {
         removed
     }
 
-    /// Exchanges the link of an entry, unless another one was set meanwhile.
+    /// Replaces the link of an entry, unless the link has changed in the meantime.
     pub(crate) fn exchange(&self, tag: u64, from: Link, to: Option<Link>) -> bool {
         self.ways(tag)
             .any(|at| self.words[at].load(Acquire) == tag && self.exchange_at(at, from, to))
@@ -110,7 +111,7 @@ impl Index {
         Some(Link(self.words[at + 1].load(Acquire))).filter(|link| link.0 != 0)
     }
 
-    /// Exchanges the link of the entry at `at`, unless another one was set meanwhile.
+    /// Replaces the link of the entry at `at`, unless the link has changed in the meantime.
     pub(crate) fn exchange_at(&self, at: usize, from: Link, to: Option<Link>) -> bool {
         let to = to.map_or(0, |link| link.0);
         self.words[at + 1].compare_exchange(from.0, to, AcqRel, Relaxed).is_ok()

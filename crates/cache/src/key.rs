@@ -1,12 +1,12 @@
 //! The name under which a response is stored.
 //!
-//! A name is the URL, the fields by which frameworks change the URL that they see, and the fields that `Vary` names.
+//! A name consists of the URL, the fields by which frameworks change the URL that they see, and the fields in `Vary`.
 //! Records hold whole names, which are compared: a hash alone never finds a response.
 
 use thruway_http1::field::members;
 
-/// Fields from which frameworks take the host, the scheme or the path of a request in the place of its own. Without
-/// them in the name, one client could have pages stored for all others that link to a host of its choice.
+/// Fields from which frameworks take the host, the scheme or the path of a request instead of its own. If the name
+/// lacked them, one client could have pages stored for all others that link to a host of its choice.
 const ROUTING: [&[u8]; 10] = [
     b"x-forwarded-host",
     b"x-forwarded-port",
@@ -20,7 +20,7 @@ const ROUTING: [&[u8]; 10] = [
     b"x-http-method-override",
 ];
 
-/// The members of `Forwarded` that say the same.
+/// The members of `Forwarded` with the same meaning.
 const FORWARDED: [&[u8]; 2] = [b"host=", b"proto="];
 
 /// The parts of a name that the request alone determines.
@@ -76,7 +76,7 @@ impl Key {
         &self.bytes
     }
 
-    /// Writes the name of the variant for a request with these fields. `vary` is the result of [`vary_list`].
+    /// Returns the name of the variant for a request with the fields. `vary` is the result of [`vary_list`].
     pub fn variant<'a>(
         &self,
         vary: &[u8],
@@ -88,7 +88,7 @@ impl Key {
             name.extend_from_slice(wanted);
             for (_, value) in fields.clone().filter(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
                 name.push(b':');
-                // Space between members means nothing.
+                // Whitespace between members has no meaning.
                 for member in members(value) {
                     name.extend_from_slice(member);
                     name.push(b',');
@@ -150,7 +150,7 @@ fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(b'\n');
 }
 
-/// Returns a URL as names hold it: scheme and host in lower case, and a path. `None` if it is no absolute URL of HTTP.
+/// Returns a URL as in names: scheme and host in lower case, and a path. `None` for anything but an absolute HTTP URL.
 #[must_use]
 pub fn normal_url(url: &[u8]) -> Option<Vec<u8>> {
     let start = url.windows(3).position(|three| three == b"://")? + 3;
@@ -171,7 +171,7 @@ pub fn normal_url(url: &[u8]) -> Option<Vec<u8>> {
     (!host.is_empty()).then_some(normal)
 }
 
-/// Returns the names of all `Vary` fields: in lower case, sorted, each once, joined by commas. Empty without the field.
+/// Returns the names in all `Vary` fields: in lower case, sorted, each once, joined by commas. Empty without the field.
 pub fn vary_list<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
     let lines = fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"vary"));
     let mut names: Vec<_> =

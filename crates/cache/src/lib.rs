@@ -6,9 +6,9 @@
 //!    long each is fresh. [`reuse`]: whether a stored response answers a request. [`conditions`]: `If-None-Match` and
 //!    its relatives. All of these are pure.
 //! 2. [`key`]: the name under which a response is stored, and `Vary`.
-//! 3. [`record`]: a response as bytes. `ring` and `index`: the shared memory that holds records, and the table that
-//!    finds them. [`store`]: both together, with invalidation.
-//! 4. [`flights`]: which process is asking the application for a response. [`counters`]: the figures for metrics.
+//! 3. [`record`]: a response as bytes. `ring` and `index`: the shared memory of records, and the table that finds them.
+//!    [`store`]: both together, with invalidation.
+//! 4. [`flights`]: the requests that are asking the application for a response. [`counters`]: the figures for metrics.
 #![forbid(unsafe_code)]
 
 pub mod conditions;

@@ -1,4 +1,4 @@
-//! Which responses may be stored, and for how long each is fresh (RFC 9111, sections 3 and 4.2).
+//! Decides which responses may be stored, and how long each is fresh (RFC 9111, sections 3 and 4.2).
 
 use thruway_http1::response::reason;
 use thruway_http1::{date, field};
@@ -8,30 +8,30 @@ use crate::directives::{ResponseDirectives, SECONDS_MAX, seconds};
 /// The facts about a request that decide whether its response may be stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestFacts {
-    /// The method is GET.
+    /// Whether the method is GET.
     pub is_get: bool,
-    /// There is an `Authorization` field.
+    /// Whether the request has an `Authorization` field.
     pub has_authorization: bool,
-    /// There is a `Cookie` field.
+    /// Whether the request has a `Cookie` field.
     pub has_cookie: bool,
     /// `Cache-Control: no-store`
     pub no_store: bool,
 }
 
-/// The times that a stored response carries.
+/// The times of a stored response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Freshness {
-    /// Seconds from the response's generation for which it is fresh.
+    /// Seconds after the response's generation for which it is fresh.
     pub lifetime_s: u32,
-    /// Seconds since its generation when it arrived.
+    /// The age of the response in seconds when it arrived.
     pub initial_age_s: u32,
-    /// Seconds for which it may be used stale while another request revalidates it.
+    /// Seconds for which the stale response may be used while another request revalidates it.
     pub stale_while_revalidate_s: u32,
-    /// Seconds for which it may be used stale after an error of the application.
+    /// Seconds for which the stale response may be used after an error of the application.
     pub stale_if_error_s: u32,
-    /// It is not used without validation.
+    /// Whether the response is not used without validation.
     pub no_cache: bool,
-    /// It is not used stale on the client's word.
+    /// Whether a client's `max-stale` does not apply to the response.
     pub must_revalidate: bool,
 }
 
@@ -48,13 +48,13 @@ pub enum Refusal {
     Private,
     /// `Vary: *`
     VaryAny,
-    /// The response does not say how long it is fresh, or it can be neither fresh nor revalidated.
+    /// The response has no lifetime, or can be neither fresh nor revalidated.
     NoLifetime,
     /// The body has a transfer coding, so its bytes are not the content.
     Coding,
 }
 
-/// The fields of a response that decide about its storage.
+/// The fields of a response that decide whether it is stored.
 #[derive(Debug, Default)]
 struct Facts {
     directives: ResponseDirectives,
@@ -63,16 +63,16 @@ struct Facts {
     has_validator: bool,
     is_coded: bool,
     date_s: Option<u64>,
-    /// `None` without the field; an invalid date has expired.
+    /// `None` without the field; an invalid or repeated date counts as expired.
     expires_s: Option<Option<u64>>,
     age_s: Option<u32>,
 }
 
-/// Returns how long a response stays fresh, if a shared cache may store it. `now_s` is the time of its arrival in
-/// seconds since 1970.
+/// Returns how long a response stays fresh, if a shared cache may store the response. `now_s` is the time of its
+/// arrival in seconds since 1970.
 ///
 /// # Errors
-/// The reason why it may not.
+/// The reason why the response may not be stored.
 pub fn judge<'a>(
     request: RequestFacts,
     status: u16,
@@ -94,7 +94,7 @@ pub fn judge<'a>(
         return Err(Refusal::Private);
     }
     if request.has_cookie && !directives.public && directives.s_maxage.is_none() {
-        // The page may be that user's own, and its application does not know of this cache.
+        // The page may be the user's own, and the application does not know of the cache.
         return Err(Refusal::Private);
     }
     if facts.varies_by_any {
@@ -106,7 +106,7 @@ pub fn judge<'a>(
     facts.freshness(now_s)
 }
 
-/// Whether a status is final, whole and known.
+/// Whether a status is final, complete and known.
 fn is_storable_status(status: u16) -> bool {
     (200..=599).contains(&status)
         && !matches!(status, 206 | 304 | 401 | 407)
@@ -182,7 +182,7 @@ impl Freshness {
     }
 }
 
-/// The first value of an `Age` field; a malformed one is not believed.
+/// The first value of an `Age` field; a malformed value counts as zero.
 fn age(value: &[u8]) -> u32 {
     let first = field::members(value).next();
     seconds(first).unwrap_or(0)

@@ -9,7 +9,7 @@ use crate::policy::Freshness;
 
 const WORD: usize = size_of::<u64>();
 
-/// Words before the name.
+/// The number of words before the name.
 const HEADER_WORDS: usize = 7;
 const HEADER_BYTES: usize = HEADER_WORDS * WORD;
 
@@ -17,11 +17,11 @@ const HEADER_BYTES: usize = HEADER_WORDS * WORD;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Response,
-    /// The names of the fields by which the responses to a URL differ.
+    /// The names of the fields by which the responses to a URL vary.
     VaryList,
 }
 
-/// The parts of a record that is written.
+/// The parts of a record to be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) kind: Kind,
@@ -30,7 +30,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) url_bytes: usize,
     pub(crate) status: u16,
     pub(crate) freshness: Freshness,
-    /// When the request for it was begun, in the order of invalidations.
+    /// The moment at which the request began, in the order of invalidations.
     pub(crate) sequence: u64,
     pub(crate) stored_ms: u64,
     /// Field lines, each with its line break.
@@ -71,7 +71,7 @@ impl Parts<'_> {
 }
 
 impl StoredResponse {
-    /// A record from its bytes; `None` if they are none.
+    /// Parses the bytes of a record; `None` if they are malformed.
     pub(crate) fn new(bytes: Vec<u8>) -> Option<Self> {
         let record = Self { bytes };
         let is_whole = record.bytes.len() >= HEADER_BYTES
@@ -80,7 +80,7 @@ impl StoredResponse {
         is_whole.then_some(record)
     }
 
-    /// Returns the same response with another head, stored at `now_ms`.
+    /// Returns the response with another head, stored at `now_ms`.
     #[must_use]
     pub fn with_head(&self, lines: &[u8], freshness: Freshness, now_ms: u64) -> Self {
         let parts = Parts {
@@ -97,7 +97,7 @@ impl StoredResponse {
         Self { bytes: parts.to_bytes() }
     }
 
-    /// Returns the memory for the next record.
+    /// Returns the memory, which the next record can use.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
@@ -109,7 +109,7 @@ impl StoredResponse {
         u16::try_from(self.low(4)).unwrap_or(0)
     }
 
-    /// Returns the times that the response carries.
+    /// Returns the times of the response.
     #[must_use]
     pub fn freshness(&self) -> Freshness {
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -200,7 +200,7 @@ impl StoredResponse {
     }
 }
 
-/// The URL, and whether the record is a response, from the first bytes of a record, which may be those of any record.
+/// The URL in the first bytes of a record, and whether the record is a response. The bytes may be those of any record.
 pub(crate) fn peeked(bytes: &[u8]) -> Option<(&[u8], bool)> {
     let word = |at: usize| {
         let bytes = bytes.get(at * WORD..(at + 1) * WORD)?;
@@ -226,8 +226,8 @@ pub fn push_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Fields that are of one connection or message, and not of the content (RFC 9110, section 7.6.1; RFC 9111, section
-/// 3.1).
+/// Fields that belong to one connection or message rather than to the content (RFC 9110, section 7.6.1; RFC 9111,
+/// section 3.1).
 const NOT_STORED: [&[u8]; 13] = [
     b"connection",
     b"keep-alive",
@@ -244,8 +244,8 @@ const NOT_STORED: [&[u8]; 13] = [
     b"proxy-authorization",
 ];
 
-/// Writes the fields of a response that are stored: all but those of the connection, and those that `Connection` names.
-/// The date comes first.
+/// Writes the fields of a response that are stored: all except those of the connection, and those that `Connection`
+/// names. The date comes first.
 pub fn stored_lines<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Vec<u8> {
     let connection = fields.clone().filter(|(name, _)| name.eq_ignore_ascii_case(b"connection"));
     let named: Vec<_> = connection.flat_map(|(_, value)| members(value)).collect();
@@ -272,7 +272,7 @@ fn dated_first<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -
 const NOT_UPDATED: [&[u8]; 4] =
     [b"content-encoding", b"content-type", b"content-range", b"content-length"];
 
-/// Writes the fields of a stored response after a 304: those of the 304 take the place of those with the same names.
+/// Writes the fields of a stored response after a 304, whose fields replace those with the same names.
 pub fn updated_lines<'a>(
     stored: &[u8],
     news: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,

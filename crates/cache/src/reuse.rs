@@ -1,4 +1,4 @@
-//! Whether a stored response answers a request (RFC 9111, section 4).
+//! Decides whether a stored response answers a request (RFC 9111, section 4).
 
 use crate::directives::RequestDirectives;
 use crate::policy::Freshness;
@@ -6,21 +6,22 @@ use crate::policy::Freshness;
 /// The decision about a stored response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
-    /// It answers the request.
+    /// The response answers the request.
     Fresh {
-        /// Its age in seconds.
+        /// The age of the response in seconds.
         age_s: u32,
     },
-    /// It answers the request, and one request should revalidate it meanwhile.
+    /// The response answers the request, and one request should revalidate it in the meantime.
     StaleWhileRevalidating {
-        /// Its age in seconds.
+        /// The age of the response in seconds.
         age_s: u32,
     },
-    /// It answers the request only after validation, or after an error if `stale_if_error` is set.
+    /// The response answers the request only after validation, or after an error if
+    /// `stale_if_error` is set.
     Revalidate {
-        /// Its age in seconds.
+        /// The age of the response in seconds.
         age_s: u32,
-        /// It may be used if the application fails.
+        /// Whether the response may be used if the application fails.
         stale_if_error: bool,
     },
 }

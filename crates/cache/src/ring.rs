@@ -1,9 +1,9 @@
-//! The memory that holds records: a ring, written from one end to the other and then again from its start.
+//! The memory of records: a ring, which is written from one end to the other and then again from its start.
 //!
-//! A writer reserves a piece by one atomic step, and copies its record there. It holds no lock, so a process that is
-//! killed at any moment leaves nothing behind but a piece that no entry of the index names. A reader copies a record
-//! out and checks it afterwards: its place, its length and its checksum. The check fails for a record that was
-//! overwritten meanwhile, also by a writer that was suspended until the ring had come round to its piece.
+//! A writer reserves a piece in one atomic step, and copies its record there. Writers hold no lock, so a process that
+//! is killed at any moment leaves behind nothing but a piece that no entry of the index names. A reader copies a record
+//! out and then checks it: its place, its length and its checksum. The check fails for a record that was overwritten in
+//! the meantime, even by a writer that was suspended until the ring had come round to its piece.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thruway_sys::shared_memory::Anonymous;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Words of a unit, in which places are counted: a cache line.
+/// The words of a unit, in which places are counted: a cache line.
 pub(crate) const UNIT_WORDS: usize = 8;
 
 const WORD: usize = size_of::<u64>();
 
-/// The place, the length in bytes and the checksum come before each record.
+/// The bytes before each record: the place, the length in bytes and the checksum.
 pub(crate) const PREFIX_BYTES: usize = 3 * WORD;
 
 /// The ring.
@@ -25,11 +25,12 @@ pub(crate) const PREFIX_BYTES: usize = 3 * WORD;
 pub(crate) struct Ring {
     words: Anonymous,
     units: u64,
-    /// One word: how many units were ever reserved.
+    /// One word: the number of units that were ever reserved.
     head: Anonymous,
 }
 
-/// Where a record begins: units since the ring was new. The first one is 1, so that zero names nothing.
+/// The start of a record, in units since the ring was new. The ring's first place is not zero, so that zero names no
+/// record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(pub(crate) u64);
 
@@ -47,7 +48,7 @@ impl Ring {
         self.words.len() * WORD
     }
 
-    /// Writes a record. `None` if it is longer than a quarter of the ring.
+    /// Writes a record. `None` if the record is longer than a quarter of the ring, or was overwritten at once.
     pub(crate) fn write(&self, record: &[u8]) -> Option<Place> {
         let length = PREFIX_BYTES + record.len();
         let units = units_of(length);
@@ -73,18 +74,18 @@ impl Ring {
         self.holds(place, units).then_some(place)
     }
 
-    /// Copies the record at `place` to `out`. False if it is not there any more.
+    /// Copies the record at `place` to `out`. False if the record is gone.
     pub(crate) fn read(&self, place: Place, out: &mut Vec<u8>) -> bool {
         self.copy(place, usize::MAX, out)
             .is_some_and(|checksum| xxh3_64_with_seed(out, place.0) == checksum)
     }
 
-    /// Copies at most `most` bytes of the start of a record, unchecked: they may be those of any record.
+    /// Copies at most `most` bytes of the start of a record, unchecked: the bytes may be those of any record.
     pub(crate) fn peek(&self, place: Place, most: usize, out: &mut Vec<u8>) -> bool {
         self.copy(place, most, out).is_some()
     }
 
-    /// The length of the record at `place` in bytes, with its prefix; `None` if it is not there any more.
+    /// The length of the record at `place` in bytes, with its prefix; `None` if the record is gone.
     pub(crate) fn length_at(&self, place: Place) -> Option<usize> {
         let prefix = self.words_at(place, 1)?;
         if prefix[0].load(Relaxed) != place.0 {
@@ -94,7 +95,7 @@ impl Ring {
         (length >= PREFIX_BYTES && self.holds(place, units_of(length))).then_some(length)
     }
 
-    /// How much of the ring was written since the record, as a share of its size. One and more: it is overwritten.
+    /// The amount written since the record, as a share of the ring's size. From one on, the record is overwritten.
     pub(crate) fn age(&self, place: Place) -> f64 {
         let head = self.head[0].load(Relaxed);
         head.saturating_sub(place.0) as f64 / self.units as f64
@@ -118,7 +119,7 @@ impl Ring {
         Some(checksum)
     }
 
-    /// Reserves consecutive units, and leaves out those at the end of the ring if they are too few.
+    /// Reserves consecutive units, and skips those at the end of the ring if they are too few.
     fn reserve(&self, units: u64) -> Place {
         let mut head = self.head[0].load(Relaxed);
         loop {
@@ -132,7 +133,7 @@ impl Ring {
         }
     }
 
-    /// Whether nothing of the piece was reserved again.
+    /// Whether no part of the piece was reserved again.
     fn holds(&self, place: Place, units: u64) -> bool {
         let head = self.head[0].load(Ordering::Acquire);
         place.0 + units <= head && head <= place.0 + self.units

@@ -1,7 +1,7 @@
-//! The store: records in a ring, an index over them, and the rules by which a record is still valid.
+//! The store: records in a ring, an index over them, and the rules for the validity of a record.
 //!
-//! Every invalidation has a number, higher than the one before. A record carries the number that was current when the
-//! request for it began. It is valid if no invalidation of its URL, or of everything, is younger. So a response that
+//! Every invalidation has a number, higher than the one before. A record carries the number that was current when its
+//! request began. The record is valid if no invalidation of its URL, or of everything, is younger. So a response that
 //! was on its way while its page was purged or changed is never used, whenever it is stored.
 
 use std::hash::{BuildHasher, RandomState};
@@ -20,16 +20,16 @@ use crate::policy::Freshness;
 use crate::record::{self, Kind, Parts, StoredResponse};
 use crate::ring::Ring;
 
-/// The index has one entry for so many bytes.
+/// The bytes of the cache for each entry of the index.
 const BYTES_PER_ENTRY: usize = 1024;
 
-/// URLs whose hashes share one of so many words are invalidated together.
+/// The number of words for invalidations. URLs whose hashes share a word are invalidated together.
 const INVALIDATIONS: usize = 1 << 12;
 
-/// The share of the ring that is written before a record that is used is written anew, so that it is kept.
+/// The age, as a share of the ring, at which a record in use is written again to keep it.
 const KEPT_AGE: f64 = 0.7;
 
-/// Bytes of a record that are read to learn its name: names are as long as request heads at most.
+/// The bytes of a record that are read to learn its name: names are at most as long as request heads.
 const NAME_BYTES_MAX: usize = 64 << 10;
 
 /// The smallest cache, in bytes.
@@ -38,13 +38,13 @@ pub const BYTES_MIN: usize = 1 << 20;
 /// The limits of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The memory of the cache with its index, in bytes.
+    /// The memory of the cache including its index, in bytes.
     pub bytes_max: usize,
-    /// The longest body that is stored, in bytes. A quarter of the cache is the limit in any case.
+    /// The longest body that is stored, in bytes, at most a quarter of the cache.
     pub item_bytes_max: usize,
 }
 
-/// A cache that the processes share that are forked after it was made.
+/// A cache that is shared by the processes forked after its creation.
 #[derive(Debug)]
 pub struct Store {
     seed: u64,
@@ -53,7 +53,8 @@ pub struct Store {
     index: Index,
     /// By the hash of a URL: the number of its last invalidation.
     invalidations: Marks,
-    /// The number of the last invalidation, that of everything, and the generation of the index.
+    /// The number of the last invalidation, the number of the last purge of everything, and the generation of the
+    /// index.
     control: Anonymous,
     flights: Arc<Flights>,
     counters: Counters,
@@ -74,7 +75,7 @@ pub struct Moment {
 /// A response to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct NewResponse<'a> {
-    /// When the request for it began.
+    /// The moment at which the request began.
     pub moment: Moment,
     /// The status.
     pub status: u16,
@@ -82,7 +83,7 @@ pub struct NewResponse<'a> {
     pub lines: &'a [u8],
     /// The body.
     pub body: &'a [u8],
-    /// The times that it carries.
+    /// The times of the response.
     pub freshness: Freshness,
     /// The time of the monotonic clock.
     pub now_ms: u64,
@@ -95,20 +96,20 @@ pub enum Purge<'a> {
     All,
     /// One URL, in all variants.
     Url(&'a [u8]),
-    /// All URLs that begin so.
+    /// All URLs with a prefix.
     Prefix(&'a [u8]),
     /// One path with its query, at all hosts.
     Path(&'a [u8]),
-    /// All paths that begin so, at all hosts.
+    /// All paths with a prefix, at all hosts.
     PathPrefix(&'a [u8]),
 }
 
 impl<'a> Purge<'a> {
-    /// Reads a pattern: `*` for everything, a URL, or a path that is meant at all hosts. One that ends in `*` is a
-    /// prefix. `normal` holds the URL as names hold it.
+    /// Parses a pattern: `*` for everything, a URL, or a path, which applies to all hosts. A pattern that ends in `*`
+    /// is a prefix. `normal` holds the URL in the form of names.
     ///
     /// # Errors
-    /// A description of what a pattern is.
+    /// A description of valid patterns.
     pub fn parse(pattern: &'a [u8], normal: &'a mut Vec<u8>) -> Result<Self, &'static str> {
         let prefix = pattern.strip_suffix(b"*");
         let text = prefix.unwrap_or(pattern);
@@ -125,7 +126,7 @@ impl<'a> Purge<'a> {
 }
 
 impl Store {
-    /// Makes an empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
     /// The system has no memory left.
@@ -157,14 +158,15 @@ impl Store {
         self.counters.add(counter, 1);
     }
 
-    /// Returns the moment for a request that begins now.
+    /// Returns the moment of a request that begins now.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let word = |at: usize| self.control[at].load(Acquire);
         Moment { generation: word(GENERATION), sequence: word(SEQUENCE) }
     }
 
-    /// Finds the response for a request with these fields. Uses `buffer` for it, or leaves it.
+    /// Finds the response to a request with the fields. The response uses `buffer`, which otherwise stays with the
+    /// caller.
     pub fn find<'a>(
         &self,
         key: &Key,
@@ -180,7 +182,7 @@ impl Store {
         self.read(&name, key.url(), buffer).filter(|found| found.kind() == Kind::Response)
     }
 
-    /// Stores a response to a request with these fields. False if it is too long.
+    /// Stores the response to a request with the fields. False if the response is too long.
     pub fn put<'a>(
         &self,
         key: &Key,
@@ -216,13 +218,14 @@ impl Store {
         is_stored
     }
 
-    /// Removes the responses to a URL: a request may have changed the page.
+    /// Invalidates the responses to a URL, because a request may have changed the page.
     pub fn invalidate(&self, url: &[u8]) {
         self.invalidations.raise(self.tag(url), self.next_sequence());
         self.count(Counter::Invalidated);
     }
 
-    /// Removes responses. Returns how many were removed. A response that is on its way meanwhile is not stored.
+    /// Removes responses and returns their number. Responses to the purged URLs whose requests began before the purge
+    /// are not used, even if they are stored later.
     pub fn purge(&self, purge: Purge<'_>) -> usize {
         let sequence = self.next_sequence();
         let removed = match purge {
@@ -244,7 +247,7 @@ impl Store {
         removed
     }
 
-    /// Returns the counters, and what is stored. Looks at each entry of the index.
+    /// Returns the counters and the contents of the cache. Visits each entry of the index.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let (mut items, mut bytes) = (0, 0);
@@ -265,34 +268,34 @@ impl Store {
         Totals { items, bytes, bytes_max, ..self.counters.read() }
     }
 
-    /// Departs to ask the application for the response to a request with these fields, for worker `worker`.
+    /// Departs to ask the application for the response with the tag, on behalf of `worker`.
     pub fn depart(&self, tag: u64, worker: usize, now_ms: u64) -> Departure {
         self.flights.depart(tag, worker, now_ms)
     }
 
-    /// Departs to renew a response that is sent stale meanwhile.
+    /// Departs to renew a response that is served stale in the meantime.
     pub fn depart_to_renew(&self, tag: u64, worker: usize, now_ms: u64) -> Departure {
         self.flights.reserve(tag, worker, now_ms)
     }
 
-    /// Whether another request asks the application for the same.
+    /// Whether another request asks the application for the same response.
     #[must_use]
     pub fn is_flying(&self, tag: u64, now_ms: u64) -> bool {
         self.flights.is_flying(tag, now_ms)
     }
 
-    /// Notes that a response cannot be shared, so that requests for it do not wait for each other.
+    /// Records that a response cannot be shared, so that requests for it do not wait for each other.
     pub fn note_unshared(&self, tag: u64, now_ms: u64) {
         self.flights.note_unshared(tag, now_ms);
     }
 
-    /// Ends the flights of a worker that is dead.
+    /// Ends the flights of a dead worker.
     pub fn release_worker(&self, worker: usize) {
         self.flights.release_worker(worker);
     }
 
     /// Returns the tag by which requests for the same response wait for each other. Requests that may get different
-    /// variants have different tags, as far as that is known.
+    /// variants have different tags, as far as the variants are known.
     pub fn flight_tag<'a>(
         &self,
         key: &Key,
@@ -315,7 +318,7 @@ impl Store {
         self.control[SEQUENCE].fetch_add(1, AcqRel) + 1
     }
 
-    /// Reads the valid record with this name.
+    /// Reads the valid record with the name.
     fn read(&self, name: &[u8], url: &[u8], buffer: &mut Vec<u8>) -> Option<StoredResponse> {
         let tag = self.tag(name);
         let link = self.index.find(tag)?;
@@ -338,7 +341,7 @@ impl Store {
         Some(record)
     }
 
-    /// Writes a record anew that is used and would soon be overwritten.
+    /// Writes a record in use again before it is overwritten.
     fn keep(&self, tag: u64, link: Link, record: &StoredResponse) {
         if self.ring.age(link.place()) < KEPT_AGE {
             return;
@@ -357,7 +360,7 @@ impl Store {
         true
     }
 
-    /// Writes the list of fields by which responses vary, unless the same one is there.
+    /// Writes the list of fields by which responses vary, unless the same list is stored.
     fn write_vary_list(&self, parts: Parts<'_>, vary: &[u8], moment: Moment) -> bool {
         let mut buffer = Vec::new();
         let url = &parts.name[..parts.url_bytes];
@@ -374,7 +377,7 @@ impl Store {
         self.sweep(matches, Some(generation))
     }
 
-    /// Removes the records whose URLs match, and gives all others the generation, if there is a new one.
+    /// Removes the records whose URLs match, and confirms all others in the new generation, if there is one.
     fn sweep(&self, matches: impl Fn(&[u8]) -> bool, generation: Option<u64>) -> usize {
         let mut removed = 0;
         let mut buffer = Vec::new();
@@ -382,7 +385,7 @@ impl Store {
         for (at, mut link) in entries {
             loop {
                 if generation.is_some_and(|generation| !link.is_of(generation.wrapping_sub(1))) {
-                    // It was written during an older purge, or is of the new generation already.
+                    // The record was written during an older purge, or already has the new generation.
                     let is_new = generation.is_some_and(|generation| link.is_of(generation));
                     if is_new || self.index.exchange_at(at, link, None) {
                         break;

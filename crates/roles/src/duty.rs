@@ -1,9 +1,9 @@
-//! The standby's duty: when it stands in at the engine for a leader that is in the application.
+//! The duty of the standby thread, which stands in at the engine for a leader in the application.
 //!
 //! The standby is on duty while no Ruby thread is at the engine: the leader is in a long call of the application, or
-//! waits for the interpreter lock. The leader summons the standby before a call that may be long, and dismisses it
-//! before it waits for events itself. While calls are short the standby dozes: now and then it looks whether one call
-//! lasts. Without calls it sleeps.
+//! waits for the interpreter lock. The leader summons the standby before a call that may be long, and dismisses the
+//! standby before it waits for events itself. During short calls the standby dozes, and checks now and then whether one
+//! call lasts. Without calls it sleeps.
 //!
 //! ```text
 //!            call of the application            same call lasts, or `Summon`
@@ -16,18 +16,18 @@ use std::time::Duration;
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// The time between two looks of a dozing standby. A call that lasts from one to the next is long.
+/// The time between two looks of a dozing standby. A call that lasts from one look to the next is long.
 const DOZE: Duration = Duration::from_millis(5);
 
-/// Looks at a leader that is in no call before the standby sleeps.
+/// The looks without a call after which a dozing standby falls asleep.
 const DOZES_BEFORE_SLEEP: u32 = 4;
 
-/// The doorbell of the standby. It is sticky: a ring that nobody waits for ends the next wait.
+/// The doorbell of the standby. Rings are sticky: a ring during no wait ends the next wait.
 pub trait Bell {
     /// Ends the standby's wait, now or as soon as it begins.
     fn ring(&self);
 
-    /// Waits until the bell rings, or for `timeout`. Clears the rings so far if it rang.
+    /// Waits until the bell rings, or for `timeout`. A ring also clears all rings so far.
     fn wait(&self, timeout: Option<Duration>);
 
     /// Clears the rings so far.
@@ -38,28 +38,28 @@ pub trait Bell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum DutyState {
-    /// It sleeps until the leader calls the application.
+    /// The standby sleeps until the leader calls the application.
     Asleep,
-    /// It looks now and then whether one call lasts.
+    /// The standby checks now and then whether one call lasts.
     Dozing,
-    /// It stands in at the engine.
+    /// The standby stands in at the engine.
     On,
-    /// The server is gone.
+    /// The server has ended.
     Ended,
 }
 
 /// Events that change the standby's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DutyEvent {
-    /// Somebody wants it at the engine.
+    /// A thread needs the standby at the engine.
     Summon,
-    /// A Ruby thread is back at the engine, and relieves the standby.
+    /// A Ruby thread is back at the engine and relieves the standby.
     Dismiss,
     /// The leader calls the application.
     Call,
-    /// A dozing standby has seen the same call twice.
+    /// The dozing standby has seen the same call twice.
     CallLasts,
-    /// A dozing standby has seen no call for a while.
+    /// The dozing standby has seen no call for a while.
     Quiet,
     /// The server ends.
     End,
@@ -87,13 +87,13 @@ impl DutyState {
 }
 
 impl DutyEvent {
-    /// Whether the standby has to be woken to see the change. It makes its own changes itself.
+    /// Whether the standby has to be woken to see the change. The standby makes the other changes itself.
     fn rings(self) -> bool {
         !matches!(self, Self::CallLasts | Self::Quiet)
     }
 }
 
-/// The standby's state, as every thread sees it, and its bell.
+/// The standby's state, visible to every thread, and its bell.
 #[derive(Debug)]
 pub(crate) struct Duty<B> {
     state: AtomicU8,
@@ -105,7 +105,7 @@ impl<B: Bell> Duty<B> {
         Self { state: AtomicU8::new(DutyState::Asleep as u8), bell }
     }
 
-    /// Applies an event, and wakes the standby if it has to know.
+    /// Applies an event, and wakes the standby if the change concerns it.
     pub(crate) fn apply(&self, event: DutyEvent) {
         // Most events change nothing: a load is cheaper than a read-modify-write.
         if self.state().after(event).is_none() {
@@ -119,7 +119,7 @@ impl<B: Bell> Duty<B> {
         }
     }
 
-    /// Makes the standby look at the engine at once, whatever it does.
+    /// Makes the standby look at the engine at once, whatever its state.
     pub(crate) fn nudge(&self) {
         if self.is_on() { self.bell.ring() } else { self.apply(DutyEvent::Summon) }
     }
@@ -132,8 +132,8 @@ impl<B: Bell> Duty<B> {
         &self.bell
     }
 
-    /// The wait of a standby that is off duty: until it is on duty (true) or at the end (false). `calls` counts the
-    /// leader's calls of the application, and is odd during one.
+    /// Waits off duty; returns true on duty, and false at the end. `calls` returns the number of the leader's calls of
+    /// the application, which is odd during a call.
     pub(crate) fn wait(&self, calls: impl Fn() -> u64) -> bool {
         let mut quiet = 0;
         loop {
@@ -156,8 +156,9 @@ impl<B: Bell> Duty<B> {
         }
     }
 
-    /// Falls asleep unless the leader calls the application meanwhile. The leader counts a call first and looks at the
-    /// state then, and the standby does the reverse, so one of the two sees the other.
+    /// Falls asleep, unless the leader has called the application in the meantime. The leader first counts a call and
+    /// then reads the state; the standby first changes the state and then reads the count. So one of the two sees the
+    /// other.
     fn fall_asleep(&self, before: u64, calls: impl Fn() -> u64) {
         self.apply(DutyEvent::Quiet);
         if calls() != before {

@@ -1,8 +1,9 @@
-//! The fibers of one thread: which of them runs, which are ready, and what each of the others waits for.
+//! The fibers of one thread: the running one, the ready ones, and the waits of the others.
 //!
-//! A task is a request, or whatever else runs in fibers of its own. One fiber of a task runs at a time. A fiber that
-//! has to wait suspends its task. The task is ready again as soon as its wait ends: by a descriptor, by its deadline,
-//! by another fiber or thread, or by an interruption. Ready tasks go on in the order in which they became ready.
+//! A task is a request, or any other work that runs in fibers of its own. One fiber of a task runs at a time. A fiber
+//! that has to wait suspends its task. The task is ready again as soon as its wait ends: by a descriptor, by its
+//! deadline, by another fiber or thread, or by an interruption. Ready tasks continue in the order in which they became
+//! ready.
 //!
 //! The table knows neither Ruby nor the system. A handle `F` stands for a fiber or an exception.
 
@@ -12,7 +13,7 @@ use std::hash::Hash;
 
 use crate::waits::{AwaitedEvent, DeadlineId, Wake};
 
-/// Wakes of fibers that were not waiting, which are kept. A wake that is dropped was of a fiber that has ended.
+/// The most wakes kept for fibers that were not waiting. A dropped wake belonged to a fiber that has ended.
 const PERMITS_MAX: usize = 1024;
 
 /// A task of a [`FiberTable`]. No two tasks of a table are equal, even if one has ended.
@@ -24,11 +25,11 @@ pub struct TaskId {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TaskState<F> {
-    /// It runs, or has not begun.
+    /// The task runs, or has not begun.
     Running,
     Waiting {
         awaited: AwaitedEvent,
-        /// Tells this wait from others of the task.
+        /// The number of the wait, which no other wait of the table has.
         number: u64,
     },
     Ready(Wake<F>),
@@ -37,12 +38,12 @@ enum TaskState<F> {
 #[derive(Debug)]
 struct Task<F> {
     generation: u64,
-    /// The fiber to go on with.
+    /// The fiber that continues the task.
     fiber: F,
     state: TaskState<F>,
-    /// The deadlines that it has set, and that are neither over nor cancelled.
+    /// The number of deadlines that the task has set and that have neither passed nor been cancelled.
     deadlines: u32,
-    /// Interruptions behind the one with which it goes on. Each of them ends a later wait.
+    /// Interruptions after the one with which the task continues. Each of them ends a later wait.
     pending: VecDeque<Wake<F>>,
 }
 
@@ -60,12 +61,12 @@ struct TimerEntry {
     generation: u64,
 }
 
-/// A task that can go on.
+/// A task that can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadyTask<F> {
     /// The task.
     pub task: TaskId,
-    /// The fiber to go on with.
+    /// The fiber that continues the task.
     pub fiber: F,
 }
 
@@ -75,12 +76,12 @@ pub struct FiberTable<F> {
     tasks: Vec<Option<Task<F>>>,
     free: Vec<usize>,
     count: usize,
-    /// Numbers given so far, to tasks, waits and deadlines.
+    /// The last number given to a task, a wait or a deadline.
     numbers: u64,
     current: Option<TaskId>,
     ready: VecDeque<(TaskId, u64)>,
     timers: BinaryHeap<Reverse<TimerEntry>>,
-    /// Timers whose wait or deadline is over.
+    /// The number of timers whose wait or deadline is over.
     stale_timers: usize,
     deadlines: HashMap<u64, TaskId>,
     io: HashMap<i32, Vec<(TaskId, u32)>>,
@@ -108,7 +109,7 @@ impl<F> Default for FiberTable<F> {
 }
 
 impl<F: Copy + Eq + Hash> FiberTable<F> {
-    /// Begins a task with `fiber`, which runs from now on.
+    /// Begins a task with `fiber`, and makes it the running task.
     pub fn begin(&mut self, fiber: F) -> TaskId {
         let generation = self.next_number();
         let task = Some(Task {
@@ -156,13 +157,13 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         self.count
     }
 
-    /// The number of tasks that can go on.
+    /// The number of tasks that can continue.
     #[must_use]
     pub fn ready_count(&self) -> usize {
         self.ready.len()
     }
 
-    /// The task that runs.
+    /// The running task.
     #[must_use]
     pub fn current(&self) -> Option<TaskId> {
         self.current
@@ -191,7 +192,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
     }
 
     /// Suspends the running task, whose running fiber is `fiber`, until `awaited` happens or until `due_us`. Returns
-    /// false if no task runs. A wake that came early ends the wait at once: then the task is ready.
+    /// false if no task runs. A wake that came early ends the wait at once, and the task is ready.
     pub fn suspend(
         &mut self,
         fiber: F,
@@ -238,8 +239,8 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         is_suspended
     }
 
-    /// Notes that `id` goes on out of turn, because other code has switched to its fiber: its wait has ended. The task
-    /// that ran before is ready.
+    /// Continues `id` out of turn, because other code has switched to its fiber: its wait has ended. The task that ran
+    /// before becomes ready.
     pub fn preempt(&mut self, id: TaskId, now_us: u64) {
         if self.current == Some(id) || self.task(id).is_none() {
             return;
@@ -257,25 +258,25 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         }
     }
 
-    /// The time since which the oldest ready task is ready.
+    /// The time at which the oldest ready task became ready.
     #[must_use]
     pub fn ready_since_us(&self) -> Option<u64> {
         self.ready.front().map(|(_, since_us)| *since_us)
     }
 
-    /// Takes the task that became ready first. It runs from now on.
+    /// Takes the task that became ready first, and makes it the running task.
     pub fn take_ready(&mut self) -> Option<ReadyTask<F>> {
         let (id, _) = self.ready.pop_front()?;
         self.current = Some(id);
         self.task(id).map(|task| ReadyTask { task: id, fiber: task.fiber })
     }
 
-    /// The end of the wait of `id`, which runs again.
+    /// Takes the end of the wait of `id`, which runs again.
     pub fn take_wake(&mut self, id: TaskId) -> Wake<F> {
         let Some(task) = self.task_mut(id) else { return Wake::Unblocked };
         match std::mem::replace(&mut task.state, TaskState::Running) {
             TaskState::Ready(wake) => wake,
-            // Somebody else has gone on with the fiber.
+            // Other code has continued the fiber.
             TaskState::Waiting { .. } | TaskState::Running => Wake::Unblocked,
         }
     }
@@ -304,9 +305,8 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         !self.io.is_empty()
     }
 
-    /// Ends the wait of a fiber that is blocked or sleeps, as one does that waits for a condition variable. If it is
-    /// neither, the next time that it is blocked ends at once. Returns whether a task
-    /// became ready.
+    /// Ends the wait of a fiber that is blocked or asleep, as in a wait for a condition variable. If the fiber does not
+    /// wait, its next blocking wait ends at once. Returns whether a task became ready.
     pub fn unblock(&mut self, fiber: F, now_us: u64) -> bool {
         if let Some(id) = self.blocked.get(&fiber).copied() {
             return self.wake(id, Wake::Unblocked, now_us);
@@ -323,7 +323,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         self.interrupt_with(id, Wake::Error(error), now_us)
     }
 
-    /// The waiting or ready task that goes on with `fiber`.
+    /// The waiting or ready task that `fiber` continues.
     #[must_use]
     pub fn task_of(&self, fiber: F) -> Option<TaskId> {
         self.tasks().find(|id| {
@@ -331,7 +331,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         })
     }
 
-    /// Sets a deadline for the running task, which interrupts its wait then. None if no task runs.
+    /// Sets a deadline of the running task, at which its wait is interrupted. None if no task runs.
     pub fn set_deadline(&mut self, due_us: u64) -> Option<DeadlineId> {
         let id = self.current?;
         let number = self.next_number();
@@ -404,7 +404,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         self.timers.push(Reverse(TimerEntry { due_us, timer, index, generation }));
     }
 
-    /// Takes out a deadline. Returns whether it was neither over nor cancelled.
+    /// Takes out a deadline. Returns whether the deadline was still pending.
     fn take_deadline(&mut self, number: u64) -> bool {
         let Some(id) = self.deadlines.remove(&number) else { return false };
         if let Some(task) = self.task_mut(id) {
@@ -413,7 +413,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         true
     }
 
-    /// Keeps the heap from growing by timers of waits that ended early.
+    /// Keeps the heap from filling up with timers of waits that ended early.
     fn drop_stale_timers(&mut self) {
         if self.stale_timers <= self.timers.len() / 2 {
             return;
@@ -454,7 +454,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
         true
     }
 
-    /// Takes a task out of what it waits for. Returns whether it waited.
+    /// Removes a task from the waiters of its event. Returns whether the task waited.
     fn end_wait(&mut self, id: TaskId) -> bool {
         let Some(task) = self.task(id) else { return false };
         let TaskState::Waiting { awaited, .. } = task.state else { return false };
@@ -472,7 +472,7 @@ impl<F: Copy + Eq + Hash> FiberTable<F> {
                 }
             }
         }
-        // The wait may have a timer, which is stale now unless it has just ended the wait.
+        // The timer of the wait, if there is one, is stale now unless it has just ended the wait.
         self.stale_timers += 1;
         self.drop_stale_timers();
         true
@@ -486,7 +486,7 @@ mod tests {
     const READ: u32 = 1;
     const WRITE: u32 = 4;
 
-    /// A table whose tasks, each with the fiber of its number, wait for `awaited`.
+    /// A table whose tasks wait for `awaited`; the fiber of each task is its number.
     fn waiting(waits: &[(AwaitedEvent, Option<u64>)]) -> (FiberTable<u32>, Vec<TaskId>) {
         let mut table = FiberTable::default();
         let tasks = (0..).zip(waits).map(|(fiber, (awaited, due_us))| {

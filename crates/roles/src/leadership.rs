@@ -1,13 +1,13 @@
-//! Which thread leads: the Leader/Followers pattern.
+//! The choice of the leading thread: the Leader/Followers pattern.
 //!
-//! One thread of a process leads: it waits for events, reads, calls the application and writes. It hands nothing to
-//! another thread, because a hand-off costs more than a short request. The others follow: they wait without the
-//! interpreter lock. A follower takes over only while the leader is blocked in the application, or has computed there
-//! for long. The old leader finishes its request and follows.
+//! One thread of a process leads: it waits for events, reads, calls the application and writes. The leader hands
+//! nothing to another thread, because a hand-off costs more than a short request. The others follow: they wait without
+//! the interpreter lock. A follower takes over only while the leader is blocked in the application, or has computed
+//! there for long. The old leader finishes its request and follows.
 //!
-//! The standby notices that the leader blocks while requests wait, and calls a follower. Where applications block all
-//! the time, that would delay each request. So the leader then calls a follower *before* it enters the application. The
-//! follower queues for the lock, and has it as soon as the leader releases it.
+//! The standby notices that the leader blocks while requests wait, and calls a follower. With applications that block
+//! all the time, this detection would delay each request. So the leader then calls a follower *before* it enters the
+//! application. The follower queues for the lock, and gets the lock as soon as the leader releases it.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,28 +15,28 @@ use crate::duty::Bell;
 use crate::load::{Activity, LoadObserver};
 use crate::shared::SharedRoles;
 
-/// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before each.
+/// The share of blocking calls, in thousandths, above which the leader calls a follower before each call.
 const CALLS_AHEAD_PERMILLE: i32 = 250;
 
-/// A new call weighs one part in so many in the moving averages.
+/// The inverse weight of a new call in the moving averages.
 const MEMORY_CALLS: i32 = 16;
 
-/// Where calls take no longer than this on average, responses of HTTP/2 leave together.
+/// The mean length of calls up to which responses of an HTTP/2 connection are sent together.
 const SHORT_CALL_US: i32 = 100;
 
-/// Where calls take longer than this on average, the standby stands in during each.
+/// The mean length of calls above which the standby stands in during each call.
 const LONG_CALL_US: i32 = 1_000;
 
-/// A longer call counts as one of this length.
+/// The length to which a longer call is limited in the average.
 const CALL_US_MAX: i32 = 10_000;
 
 /// The number of a thread in its server, from 0.
 pub type ThreadNumber = usize;
 
-/// The leader, and where it is.
+/// The leader and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lead {
-    /// No thread leads: the next that asks does.
+    /// No thread leads: the next thread that asks for its role does.
     Vacant,
     /// The leader is at the engine, or between the engine and the application.
     AtEngine(ThreadNumber),
@@ -47,9 +47,9 @@ enum Lead {
 /// The role of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It serves: it waits for events, reads, and calls the application.
+    /// The thread serves: it waits for events, reads, and calls the application.
     Lead,
-    /// It waits until it is called.
+    /// The thread waits until it is called.
     Follow,
 }
 
@@ -58,11 +58,11 @@ pub enum Role {
 pub enum Decision {
     /// The thread has this role.
     Role(Role),
-    /// The thread finds out whether the leader is blocked, and asks again by [`Leadership::role_after_look`].
+    /// The thread checks whether the leader is blocked, and asks again with [`Leadership::role_after_look`].
     Look(LookAtLeader),
 }
 
-/// A leader in the application, to be looked at.
+/// A leader in the application that is to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookAtLeader {
     /// The leader's number.
@@ -71,16 +71,16 @@ pub struct LookAtLeader {
     call: u64,
 }
 
-/// The thread that leads, and the threads that it has left behind in the application. It is used with the interpreter
-/// lock held.
+/// The thread that leads, and the threads left behind in the application. The value is used with the interpreter lock
+/// held.
 #[derive(Debug)]
 pub struct Leadership {
     lead: Cell<Lead>,
-    /// Threads in the application that lead no more.
+    /// The number of threads in the application that no longer lead.
     superseded: Cell<usize>,
     /// Those of them that computed when another thread took the lead.
     computing: RefCell<Vec<ThreadNumber>>,
-    /// The last request began while other threads waited for the lock.
+    /// Whether the last request began while other threads waited for the lock.
     has_kept_lock: Cell<bool>,
     blocking_permille: Cell<i32>,
     /// The moving average of a call's length.
@@ -121,8 +121,8 @@ impl Leadership {
         }
     }
 
-    /// Returns the role of thread `me`, which has found out whether the leader is blocked. None if other threads ran
-    /// meanwhile, so that the leader may be back or gone: then the thread asks anew.
+    /// Returns the role of thread `me`, which has checked whether the leader is blocked. None if other threads ran in
+    /// the meantime, so that the leader may be back or gone: the thread then asks again.
     pub fn role_after_look<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -162,12 +162,12 @@ impl Leadership {
         matches!(self.lead.get(), Lead::AtEngine(leader) | Lead::InApplication(leader) if leader == me)
     }
 
-    /// Whether a call takes no longer on average than a response may wait for others of its connection.
+    /// Whether the mean length of a call is within the time that a response may wait for others of its connection.
     pub fn calls_are_short(&self) -> bool {
         self.call_us.get() <= SHORT_CALL_US
     }
 
-    /// Gives up the lead, and calls a follower to take it.
+    /// Gives up the lead, and calls a follower to take over.
     pub fn release<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>, me: ThreadNumber) {
         if self.leads(me) {
             self.lead.set(Lead::Vacant);
@@ -176,14 +176,14 @@ impl Leadership {
         }
     }
 
-    /// Thread `me` ends early: another follower is called in its place.
+    /// Replaces thread `me`, which ends early, by another follower.
     pub fn resign<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>, me: ThreadNumber) {
         self.release(shared, me);
         shared.forget_coming();
         shared.call_successor();
     }
 
-    /// The leader is about to call the application, while something else `waits` at the engine or not.
+    /// Records that the leader is about to call the application. `waits` is whether anything else waits at the engine.
     pub fn enter_application<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -200,7 +200,7 @@ impl Leadership {
         }
     }
 
-    /// The application has returned to `me` after `took_us`. `me` may lead no more.
+    /// Records that the application has returned to `me` after `took_us`. Thread `me` may have lost the lead.
     pub fn leave_application<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -223,7 +223,8 @@ impl Leadership {
         }
     }
 
-    /// Thread `me`, which follows, goes on with a request of its own that had waited. It computes beside the leader.
+    /// Records that thread `me`, a follower, continues a request of its own that had waited. The thread computes beside
+    /// the leader.
     pub fn enter_beside<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -233,7 +234,7 @@ impl Leadership {
         shared.load.enter_beside(activity);
     }
 
-    /// The thread that has called [`enter_beside`](Self::enter_beside) is back.
+    /// Records that the thread that called [`enter_beside`](Self::enter_beside) is back.
     pub fn leave_beside<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -266,7 +267,7 @@ impl Leadership {
         self.leads(me) && self.superseded.get() + 1 < shared.threads() as usize
     }
 
-    /// Whether the lock is passed on between two requests: every second time, the threads that wait for it in the
+    /// Whether the lock is passed on between two requests: every second time, the threads that wait for the lock in the
     /// application go first. If they always went first, fewer requests would start, and fewer waits would overlap.
     pub fn passes_lock<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>) -> bool {
         let load = &shared.load;
@@ -310,7 +311,7 @@ mod tests {
     }
 
     impl Server {
-        /// Thread 0 leads, and has called the application.
+        /// Creates roles in which thread 0 leads and has called the application.
         fn calling() -> Self {
             let server = Self {
                 leadership: Leadership::default(),
@@ -330,7 +331,7 @@ mod tests {
             self.leadership.leave_application(&self.shared, &self.activity, 0, 10);
         }
 
-        /// The role of thread 1, if `event` happens while it looks at the leader.
+        /// Returns the role of thread 1, if `event` happens while the thread looks at the leader.
         fn role_if(&self, is_blocked: bool, event: impl FnOnce()) -> Option<Role> {
             let look = match self.leadership.role(&self.shared, 1, 11) {
                 Decision::Role(role) => return Some(role),
@@ -342,7 +343,7 @@ mod tests {
         }
     }
 
-    /// Atomics of the tests work within an exploration only.
+    /// Runs a test in one exploration, outside which the atomics do not work.
     fn check(test: impl Fn() + Send + Sync + 'static) {
         shuttle::check_random(test, 1);
     }
@@ -433,7 +434,7 @@ mod tests {
             let _ = leadership.role(&shared, 0, 10);
             leadership.enter_application(&shared, &activities[0], true);
             assert!(order_behind_blocked_leader());
-            // The leader has got the interpreter lock back when the ordered thread looks.
+            // The leader has regained the interpreter lock when the ordered thread looks.
             shared.note_long_call(shared.calls());
             let Decision::Look(look) = leadership.role(&shared, 1, 11) else {
                 panic!("a thread leads");

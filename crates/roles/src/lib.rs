@@ -1,17 +1,17 @@
 //! The roles of a server's threads, as a state machine without Ruby.
 //!
-//! A worker has Ruby threads, of which one leads and the others follow, and one thread that Ruby does not know, the
-//! standby. Leading, following, standing in, and calling one another are one protocol. All of its states and
-//! transitions are here. Its user supplies the interpreter lock, the engine and the clock.
+//! A worker has Ruby threads, one of which leads while the others follow, and one thread unknown to Ruby, the standby.
+//! Leading, following, standing in and calling one another are one protocol, and this crate has all of its states and
+//! transitions. Its user supplies the interpreter lock, the engine and the clock.
 //!
 //! Reading order:
 //!
-//! 1. `leadership`: who leads. It is used with the interpreter lock held.
-//! 2. `shared`: what is seen and changed without that lock, and in which order. `roster`: the threads that follow, and
-//!    how many there may be. `load`: how many compute and how many wait.
-//! 3. `duty` and `lookout`: when the standby stands in, and what it looks out for.
+//! 1. `leadership`: the leading thread. It is used with the interpreter lock held.
+//! 2. `shared`: the state that is read and changed without that lock, and the order of these steps. `roster`: the
+//!    threads that follow, and their permitted number. `load`: the numbers of computing and of waiting threads.
+//! 3. `duty` and `lookout`: the times at which the standby stands in, and the conditions that it looks out for.
 //! 4. `waits`, `fibers`: the requests of one thread that wait in fibers.
-//! 5. `model` (tests): all of it under a scheduler that explores interleavings.
+//! 5. `model` (tests): the whole protocol under a scheduler that explores interleavings.
 #![forbid(unsafe_code)]
 
 mod duty;

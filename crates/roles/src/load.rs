@@ -1,22 +1,23 @@
-//! How many threads are in the application, and how many of these compute.
+//! The numbers of threads in the application, and of computing threads among them.
 //!
-//! Ruby 3.2 and later report when a thread releases the interpreter lock and when it wants it back, so that each thread
-//! counts itself. Earlier Rubies report nothing: the leader counts as computing until it is found blocked, and a thread
-//! that another one superseded while it computed counts until it is back.
+//! Ruby 3.2 and later report when a thread releases the interpreter lock and when the thread wants it back, so each
+//! thread counts itself. Earlier Rubies report nothing: the leader counts as computing until it is found blocked, and a
+//! thread that was superseded while computing counts until it is back.
 
 use std::cell::Cell;
 
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
-/// The number of computing threads where it would have to be looked up.
+/// The number of computing threads if determining it has a cost.
 pub const UNSURE: u32 = u32::MAX;
 
-/// Receives the counts as they change. It is called by threads without the interpreter lock, too.
+/// Receives the counts as they change, also from threads without the interpreter lock.
 pub trait LoadObserver {
-    /// So many threads compute, or wait for the interpreter lock; [`UNSURE`] if that is not known.
+    /// Receives the number of threads that compute or wait for the interpreter lock; [`UNSURE`] if the number is not
+    /// known.
     fn computing(&self, threads: u32);
 
-    /// So many threads are in the application.
+    /// Receives the number of threads in the application.
     fn in_application(&self, threads: u32);
 }
 
@@ -26,29 +27,29 @@ impl LoadObserver for () {
     fn in_application(&self, _threads: u32) {}
 }
 
-/// The activity of one thread. It belongs to that thread alone.
+/// The activity of one thread, for that thread alone.
 #[derive(Debug, Default)]
 pub struct Activity(Cell<ActivityState>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum ActivityState {
-    /// It is in no request.
+    /// The thread has no request.
     #[default]
     Nothing,
-    /// It holds the interpreter lock in the application, or waits for it.
+    /// The thread holds the interpreter lock in the application, or waits for the lock.
     Computing,
-    /// It waits in the application.
+    /// The thread waits in the application.
     Waiting,
 }
 
 impl Activity {
-    /// A thread that is in no request.
+    /// The activity of a thread without a request.
     #[must_use]
     pub const fn new() -> Self {
         Self(Cell::new(ActivityState::Nothing))
     }
 
-    /// Whether the thread is in a request.
+    /// Whether the thread has a request.
     #[must_use]
     pub fn is_in_request(&self) -> bool {
         self.0.get() != ActivityState::Nothing
@@ -61,7 +62,7 @@ pub struct Load<O> {
     observer: O,
     in_application: AtomicU32,
     computing: AtomicU32,
-    /// Threads that were superseded while they computed, where Ruby reports nothing: each counts until it is back.
+    /// Threads that were superseded while they computed, if Ruby reports nothing: each counts until it is back.
     superseded: AtomicU32,
     /// The superseded threads that led: whether they still compute is unknown. The others run beside a leader for one
     /// turn of a fiber, in which they compute.
@@ -71,7 +72,7 @@ pub struct Load<O> {
 }
 
 impl<O: LoadObserver> Load<O> {
-    /// A server whose threads are all free.
+    /// The counts of a server whose threads are all free.
     pub fn new(observer: O) -> Self {
         observer.in_application(0);
         Self {
@@ -89,7 +90,7 @@ impl<O: LoadObserver> Load<O> {
         &self.observer
     }
 
-    /// Ruby reports suspensions from now on.
+    /// Records that Ruby reports suspensions from now on.
     pub fn set_reported(&self) {
         self.is_reported.store(true, Ordering::Relaxed);
     }
@@ -99,7 +100,7 @@ impl<O: LoadObserver> Load<O> {
         self.is_reported.load(Ordering::Relaxed)
     }
 
-    /// The calling thread, which leads, is about to call the application.
+    /// Counts the calling thread, which leads and is about to call the application.
     pub(crate) fn enter(&self, thread: &Activity) {
         self.observer.in_application(self.in_application.fetch_add(1, Ordering::SeqCst) + 1);
         if self.is_reported() {
@@ -111,7 +112,8 @@ impl<O: LoadObserver> Load<O> {
         }
     }
 
-    /// The calling thread is back from the application. It `leads` unless another thread has taken the lead meanwhile.
+    /// Records the return of the calling thread from the application. `leads` is false if another thread has taken the
+    /// lead since.
     pub(crate) fn leave(&self, thread: &Activity, leads: bool) {
         self.observer.in_application(self.in_application.fetch_sub(1, Ordering::SeqCst) - 1);
         if self.is_reported() {
@@ -122,7 +124,7 @@ impl<O: LoadObserver> Load<O> {
         }
     }
 
-    /// The calling thread, which does not lead, goes on in the application with a request of its own.
+    /// Counts the calling thread, which does not lead and continues a request of its own in the application.
     pub(crate) fn enter_beside(&self, thread: &Activity) {
         self.observer.in_application(self.in_application.fetch_add(1, Ordering::SeqCst) + 1);
         if self.is_reported() {
@@ -135,35 +137,35 @@ impl<O: LoadObserver> Load<O> {
         }
     }
 
-    /// The calling thread is back from [`enter_beside`](Self::enter_beside).
+    /// Records the return from [`enter_beside`](Self::enter_beside).
     pub(crate) fn leave_beside(&self, thread: &Activity) {
         self.leave(thread, false);
         self.forget_beside();
     }
 
-    /// Whether it is unknown if the leader computes.
+    /// Whether the leader may or may not compute.
     pub fn is_unsure(&self) -> bool {
         !self.is_reported() && self.computing() > self.superseded()
     }
 
-    /// The leader is found blocked.
+    /// Records that the leader was found blocked.
     pub(crate) fn note_blocked(&self) {
         if !self.is_reported() {
             self.set_computing(0);
         }
     }
 
-    /// Another thread leads from now on, though the leader computes.
+    /// Records that another thread leads from now on, although the leader computes.
     pub(crate) fn note_superseded(&self) {
         if !self.is_reported() {
             self.superseded.fetch_add(1, Ordering::SeqCst);
             self.set_computing(0);
-            // Last here and first on return: no thread counts as one that waits and is not in the application.
+            // This count is raised last and lowered first: no thread ever counts as waiting outside the application.
             self.superseded_leaders.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// A superseded leader is back. The new one may be in the application or not.
+    /// Records the return of a superseded leader. The new leader may or may not be in the application.
     pub(crate) fn forget_superseded(&self) {
         if !self.is_reported() {
             self.superseded_leaders.fetch_sub(1, Ordering::SeqCst);
@@ -183,7 +185,7 @@ impl<O: LoadObserver> Load<O> {
         self.observer.computing(if self.is_unsure() { UNSURE } else { self.superseded() });
     }
 
-    /// The calling thread holds the interpreter lock or waits for it (true), or has released it.
+    /// Records that the calling thread holds the interpreter lock or waits for it (true), or has released it.
     pub(crate) fn note(&self, thread: &Activity, is_computing: bool) {
         match (thread.0.get(), is_computing) {
             (ActivityState::Waiting, true) => {
@@ -198,18 +200,18 @@ impl<O: LoadObserver> Load<O> {
         }
     }
 
-    /// Threads in the application that hold the lock, or wait for it.
+    /// The number of threads in the application that hold the lock or wait for it.
     pub fn computing(&self) -> u32 {
         self.computing.load(Ordering::SeqCst)
     }
 
-    /// Threads that wait in the application, for anything but the lock; superseded leaders, where it is unknown whether
-    /// they wait, included.
+    /// The number of threads in the application that wait for anything but the lock, including superseded leaders,
+    /// which may or may not wait.
     pub(crate) fn waiting(&self) -> u32 {
         self.count_waiting(self.computing())
     }
 
-    /// The same, with a leader that may wait where that is unknown.
+    /// The number of waiting threads, including a leader that may or may not wait.
     pub(crate) fn maybe_waiting(&self) -> u32 {
         self.count_waiting(if self.is_unsure() { self.superseded() } else { self.computing() })
     }
@@ -223,7 +225,7 @@ impl<O: LoadObserver> Load<O> {
         self.superseded.load(Ordering::SeqCst)
     }
 
-    /// Sets how many threads compute beside those that were superseded.
+    /// Sets the number of computing threads besides the superseded ones.
     fn set_computing(&self, threads: u32) {
         let threads = threads + self.superseded();
         self.computing.store(threads, Ordering::SeqCst);
@@ -235,7 +237,7 @@ impl<O: LoadObserver> Load<O> {
 mod tests {
     use super::*;
 
-    /// Atomics of the tests work within an exploration only.
+    /// Runs a test in one exploration, outside which the atomics do not work.
     fn check(test: impl Fn() + Send + Sync + 'static) {
         shuttle::check_random(test, 1);
     }

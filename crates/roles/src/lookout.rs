@@ -1,6 +1,6 @@
 //! The standby's look-out for a leader that blocks, or computes for long, while requests wait.
 //!
-//! It decides from the shared counts and the time alone, and calls a successor where one is wanted.
+//! The look-out decides from the shared counts and the time alone, and calls a successor where one is wanted.
 
 use std::time::Duration;
 
@@ -8,36 +8,37 @@ use crate::duty::Bell;
 use crate::load::LoadObserver;
 use crate::shared::SharedRoles;
 
-/// From one look at a leader that runs to the next, while requests wait. Ruby releases the lock for each `stat` and
-/// each line of a log: reporting each release would cost more.
+/// The time between two looks at a running leader while requests wait. Ruby releases the lock for each `stat` and each
+/// line of a log: reporting each release would cost more.
 const WATCH: Duration = Duration::from_millis(1);
 
-/// From the first look at a leader to the second, where Ruby does not report whether it waits.
+/// The time from the first look at a leader to the second, if Ruby does not report waits.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The longest time between two looks at a leader that computes in one call; it doubles from look to look. The leader's
-/// wait is noticed that late at most.
+/// The longest time between two looks at a leader that computes in one call; the time doubles from look to look. A wait
+/// of the leader is noticed at most this late.
 const LOOK_MAX: Duration = Duration::from_millis(8);
 
-/// How long one call may keep what waits from the other threads while it computes. It is ten of Ruby's quanta: a call
-/// of usual length is over sooner. Calls that take turns at the lock each take longer.
+/// How long one computing call may hold back waiting requests from other threads. The time is ten of Ruby's quanta, and
+/// a call of usual length is over sooner. Calls that take turns at the lock each take longer.
 const LONG_CALL: Duration = Duration::from_secs(1);
 
-/// What the standby remembers of the leader from look to look.
+/// The standby's memory of the leader from look to look.
 #[derive(Debug, Default)]
 pub struct Lookout {
-    /// The call in which the leader was seen, and since when, in microseconds.
+    /// The call in which the leader was last seen, and since when, in microseconds.
     call: u64,
     since_us: Option<u64>,
-    /// The call in which it was looked at, where Ruby reports nothing.
+    /// The call in which the leader's thread was last looked at, if Ruby reports nothing.
     looked_at: u64,
     /// The time until the next such look.
     pause: Duration,
 }
 
 impl Lookout {
-    /// Calls a successor if one is wanted, and the leader is blocked or has computed for long; the time until the next
-    /// look. `sleeps` finds out whether a thread, as the system numbers it, sleeps. `now_us` is a monotonic clock.
+    /// Calls a successor if one is wanted and the leader is blocked or has computed for long. Returns the time until
+    /// the next look. `sleeps` returns whether a thread, by its number in the system, sleeps. `now_us` is a monotonic
+    /// clock.
     pub fn look<B: Bell, O: LoadObserver>(
         &mut self,
         shared: &SharedRoles<B, O>,
@@ -63,7 +64,7 @@ impl Lookout {
         sleeps: impl FnOnce(u32) -> bool,
     ) -> Option<Duration> {
         if !shared.load.is_reported() {
-            // Without a successor to call, it looks for siblings that could give something.
+            // Without a successor to call, the look is for siblings that could give a request away.
             let looks = is_wanted || shared.load.is_unsure() && shared.has_followers();
             return (looks && self.look_at_thread(shared, sleeps)).then_some(self.pause);
         }
@@ -80,7 +81,7 @@ impl Lookout {
         Some(WATCH)
     }
 
-    /// Looks whether the leader's thread sleeps; true if it is to be looked at again.
+    /// Checks whether the leader's thread sleeps; returns whether another look is needed.
     fn look_at_thread<B: Bell, O: LoadObserver>(
         &mut self,
         shared: &SharedRoles<B, O>,
@@ -100,7 +101,7 @@ impl Lookout {
         !is_known || shared.wants_successor()
     }
 
-    /// Notes which call the leader is in; the time since it was first seen there.
+    /// Records the leader's current call; returns the time since the call was first seen.
     fn note_call(&mut self, call: u64, now_us: u64) -> Duration {
         if std::mem::replace(&mut self.call, call) != call {
             self.since_us = None;

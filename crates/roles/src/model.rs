@@ -1,10 +1,10 @@
-//! A worker in small: the protocol's own code with an interpreter lock, an engine and an application of a few lines,
-//! under a scheduler that explores interleavings.
+//! A model of a worker: the code of the protocol, with an interpreter lock, an engine and an application of a few
+//! lines, under a scheduler that explores interleavings.
 //!
-//! Time has no meaning here: a wait with a limit may end at once, and each look at the clock moves it. No order of
-//! steps may leave a request unanswered while a thread is free. Requests that wait are answered only after those that
-//! do not, so a server that stops at one of them deadlocks, or turns in circles, and the scheduler reports both.
-//! `THRUWAY_MODEL_SCHEDULES` sets how many schedules each test explores.
+//! Time has no meaning in the model: a wait with a limit may end at once, and each look at the clock advances it. No
+//! order of steps may leave a request unanswered while a thread is free. Requests that wait are answered only after
+//! those that do not, so a server that stops at one of them deadlocks or loops, and the scheduler reports both.
+//! `THRUWAY_MODEL_SCHEDULES` sets the number of schedules that each test explores.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,26 +21,27 @@ use crate::{
     WaitOutcome,
 };
 
-/// A schedule that takes more steps goes in circles.
+/// The number of steps after which a schedule counts as a loop.
 const STEPS_MAX: usize = 200_000;
 
-/// Schedules with few preemptions find what a long row of random choices hardly ever does.
+/// The most preemptions of a schedule. Schedules with few preemptions find faults that a long row of random choices
+/// hardly ever finds.
 const PREEMPTIONS_MAX: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Short,
-    /// It releases the interpreter lock until every short request is answered.
+    /// The request releases the interpreter lock until every short request is answered.
     Waits,
-    /// It releases the interpreter lock for a moment.
+    /// The request releases the interpreter lock for a moment.
     Pauses,
-    /// It ends its thread, in whose place another one begins. So does the next follower.
+    /// The request ends its thread, which another thread replaces, and the next follower.
     Kills,
-    /// It says that it waits, and does so.
+    /// The request is marked as waiting, and waits.
     Marked,
 }
 
-/// Events that the kernel has for whoever waits for them.
+/// The kernel's events for any thread that waits for them.
 #[derive(Default)]
 struct Kernel {
     arrived: VecDeque<Request>,
@@ -87,7 +88,7 @@ impl Bell for Poller {
     }
 }
 
-/// What the interpreter lock protects.
+/// The state under the interpreter lock.
 #[derive(Default)]
 struct Interpreter {
     leadership: Leadership,
@@ -106,17 +107,17 @@ struct Worker {
     shorts_over: Condvar,
     left: AtomicU32,
     is_led: AtomicBool,
-    /// The next follower that is called ends instead.
+    /// Whether the next called follower ends instead.
     kills_follower: AtomicBool,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     /// Numbers of threads that have ended.
     free: Mutex<Vec<usize>>,
 }
 
-/// The interpreter lock, and the thread that has it.
+/// The interpreter lock, with the thread that holds it.
 type Gvl<'a> = MutexGuard<'a, Interpreter>;
 
-/// How a thread's turns end.
+/// The reason for which a thread's turns end.
 #[derive(PartialEq, Eq)]
 enum End {
     Stopped,
@@ -162,7 +163,7 @@ impl Worker {
         self.interpreter.lock().unwrap()
     }
 
-    /// A thread of Ruby's from its start to its end.
+    /// Runs a Ruby thread from its start to its end.
     fn serve(self: &Arc<Self>, me: usize) {
         loop {
             let mut gvl = Some(self.gvl());
@@ -220,7 +221,7 @@ impl Worker {
         }
     }
 
-    /// Whether that thread waits. Where Ruby does not report waits, it is asked, and other threads may run meanwhile.
+    /// Whether the thread waits. If Ruby does not report waits, the check lets other threads run.
     fn is_blocked<'a>(&'a self, gvl: &mut Option<Gvl<'a>>, thread: u32) -> bool {
         if self.shared.load.is_reported() {
             return self.shared.is_leader_blocked();
@@ -322,7 +323,7 @@ impl Worker {
         }
     }
 
-    /// Releases the interpreter lock. Ruby reports that before or after, by its version.
+    /// Releases the interpreter lock. Ruby reports the release before or after it, depending on its version.
     fn release<'a>(&'a self, gvl: &mut Option<Gvl<'a>>, activity: &Activity, thread: u32) {
         let is_late = shuttle::rand::thread_rng().gen_bool(0.5);
         if is_late {
@@ -351,7 +352,7 @@ impl Worker {
         self.shared.call_all_followers();
     }
 
-    /// The standby from its start to its end.
+    /// Runs the standby from its start to its end.
     fn stand_by(&self) {
         let mut lookout = Lookout::default();
         while self.shared.wait_for_duty() {
@@ -388,7 +389,7 @@ impl Worker {
         self.threads.lock().unwrap().push(thread::spawn(move || worker.serve(me)));
     }
 
-    /// Starts the threads that are ordered.
+    /// Starts the ordered threads.
     fn take_orders(self: &Arc<Self>) {
         while self.shared.wait_for_order(&AtomicFlag::default()) {
             let free = self.free.lock().unwrap().pop();
@@ -403,7 +404,7 @@ impl Worker {
     }
 }
 
-/// Serves the requests from start to stop.
+/// Runs a worker from its start to its stop.
 fn serve(limits: Limits, requests: &[Request], is_reported: bool) {
     let worker = Worker::new(limits, requests, is_reported);
     let [standby, starter] = {
@@ -430,7 +431,7 @@ fn next(worker: &Worker) -> Option<thread::JoinHandle<()>> {
     worker.threads.lock().unwrap().pop()
 }
 
-/// Runs `serve` under random schedules and under those that preempt rarely.
+/// Runs `serve` under random schedules, and under schedules with few preemptions.
 fn explore(limits: Limits, requests: &'static [Request], is_reported: bool) {
     let mut config = shuttle::Config::new();
     config.max_steps = shuttle::MaxSteps::FailAfter(STEPS_MAX);

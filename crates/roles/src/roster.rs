@@ -1,7 +1,7 @@
-//! The roster of a server's threads: how many exist, how many follow, and how many of these are called.
+//! The roster of a server's threads: the numbers of existing threads, of followers, and of called followers.
 //!
-//! All counts change together, in one atomic word, so no reader sees a follower that was called and has gone. A call
-//! that no follower can answer orders a thread, where the server may have more.
+//! All counts change together, in one atomic word, so no reader sees a called follower that has gone. A call that no
+//! follower can answer orders a new thread, if the server may have more.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 /// How long a thread beyond the minimum has to be superfluous before it ends.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
 
-/// How many threads a server may have.
+/// The permitted numbers of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Threads that exist from the start, and always.
     pub threads_min: u32,
-    /// Threads that may exist whatever they do.
+    /// The most threads that may exist regardless of their state.
     pub threads_max: u32,
-    /// Threads beside these, one for each request that the application has marked as waiting for something else.
+    /// The most additional threads, one for each request that the application has marked as waiting.
     pub io_max: u32,
-    /// Threads beside these, one for each request that is found waiting.
+    /// The most additional threads, one for each request that is found waiting.
     pub waiting_max: u32,
 }
 
@@ -47,17 +47,17 @@ impl Limits {
 /// The roster's counts, as one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Counts {
-    /// Threads that exist, those that are ordered included.
+    /// Existing threads, including ordered ones.
     present: u16,
-    /// Threads that are ordered, and that do not run yet.
+    /// Ordered threads that do not run yet.
     ordered: u16,
-    /// Threads that follow: they wait, or were called and do not have the interpreter lock yet.
+    /// Followers: threads that wait, or were called and do not have the interpreter lock yet.
     following: u16,
-    /// Followers that are called, and still wait.
+    /// Followers that are called and still wait.
     called: u16,
 }
 
-/// A thread was called to lead, or ordered, and has not arrived. Until it has, no other one is called.
+/// A thread was called to lead, or ordered, and has yet to arrive. Until then, no other thread is called.
 const COMING: u64 = 1 << 63;
 
 impl Counts {
@@ -75,10 +75,10 @@ impl Counts {
     }
 }
 
-/// The answer to a call for a thread that is to lead.
+/// The answer to a call for a leading thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A follower comes, or one was on its way.
+    /// A follower or a new thread comes, or one was already on its way.
     Comes,
     /// No thread is free, and no more are allowed.
     Nobody,
@@ -87,13 +87,13 @@ pub(crate) enum Answer {
 /// The end of a follower's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitOutcome {
-    /// It was called, or interrupted: it has to look which role it has now.
+    /// The thread was called or interrupted, and has to ask for its role.
     Over,
-    /// The thread is superfluous, and ends.
+    /// The thread is superfluous and ends.
     Dismissed,
 }
 
-/// Wakes one follower that waits for more than calls.
+/// A bell for one follower that waits for more than calls.
 pub struct FollowerBell {
     /// The thread's number.
     pub number: usize,
@@ -111,7 +111,7 @@ impl fmt::Debug for FollowerBell {
 #[derive(Debug, Default)]
 struct Period {
     begun_us: u64,
-    /// The fewest followers that were left after a call: these were never needed.
+    /// The fewest followers left after a call: that number was never needed.
     spare: Option<u32>,
 }
 
@@ -126,9 +126,9 @@ pub(crate) struct Roster {
     called: Condvar,
     /// The bells of followers that do not wait for `called`.
     bells: Mutex<Vec<FollowerBell>>,
-    /// How many there are: most servers have none, and take no lock for them.
+    /// The number of bells: most servers have none, and take no lock for them.
     bell_count: AtomicU32,
-    /// The orders of threads, for whoever starts them.
+    /// Orders of threads, for the thread that starts them.
     orders: Mutex<Orders>,
     ordered: Condvar,
 }
@@ -140,7 +140,7 @@ struct Orders {
 }
 
 impl Roster {
-    /// The roster of a server that starts its minimum of threads by itself.
+    /// Creates the roster of a server that starts its minimum of threads by itself.
     pub(crate) fn new(limits: Limits) -> Self {
         let present = u16::try_from(limits.threads_min).unwrap_or(u16::MAX) & 0x7fff;
         Self {
@@ -160,8 +160,7 @@ impl Roster {
         &self.limits
     }
 
-    /// Whether a call would be answered, by a follower or by a new thread, while so many threads wait in the
-    /// application.
+    /// Whether a follower or a new thread would answer a call, while `waiting` threads wait in the application.
     pub(crate) fn has_successor(&self, waiting: u32) -> bool {
         let counts = self.counts();
         counts.following > 0 || self.may_order(counts, waiting)
@@ -171,8 +170,8 @@ impl Roster {
         self.counts().following > 0
     }
 
-    /// Calls one follower, or orders a thread if none follows and one more is allowed. While one is coming this changes
-    /// nothing.
+    /// Calls one follower, or orders a thread if none follows and one more is allowed. The call has no effect while a
+    /// thread is on its way.
     pub(crate) fn call(&self, waiting: u32) -> Answer {
         let mut word = self.word.load(Ordering::SeqCst);
         loop {
@@ -202,7 +201,7 @@ impl Roster {
         }
     }
 
-    /// Calls every follower: each looks which role it has.
+    /// Calls every follower, so that each asks for its role.
     pub(crate) fn call_all(&self) {
         self.change(|counts| counts.called = counts.following);
         let _period = self.lock_period();
@@ -226,24 +225,24 @@ impl Roster {
         self.bell_count.store(u32::try_from(bells.len()).unwrap_or(u32::MAX), Ordering::SeqCst);
     }
 
-    /// Any of the followers may take the call, so all of them look.
+    /// Rings all bells: any of the followers may take the call.
     fn ring_bells(&self) {
         if self.bell_count.load(Ordering::SeqCst) > 0 {
             lock(&self.bells).iter().for_each(|bell| (bell.ring)());
         }
     }
 
-    /// Nobody is coming any more: the thread that was called has arrived, or has ended.
+    /// Records that no thread is on its way any more: the called thread has arrived or ended.
     pub(crate) fn forget_coming(&self) {
         self.word.fetch_and(!COMING, Ordering::SeqCst);
     }
 
-    /// Counts a thread that begins to follow. It holds the interpreter lock, so a call from then on counts it.
+    /// Counts a thread that begins to follow. The thread holds the interpreter lock, so any later call counts it.
     pub(crate) fn add_follower(&self) {
         self.change(|counts| counts.following += 1);
     }
 
-    /// Counts out a thread that follows no more.
+    /// Stops counting a thread that no longer follows.
     pub(crate) fn remove_follower(&self) {
         self.change(|counts| {
             counts.following = counts.following.saturating_sub(1);
@@ -252,7 +251,7 @@ impl Roster {
         self.forget_coming();
     }
 
-    /// Notes that an ordered thread runs.
+    /// Records that an ordered thread runs.
     pub(crate) fn arrive(&self) {
         self.change(|counts| counts.ordered = counts.ordered.saturating_sub(1));
         self.forget_coming();
@@ -267,12 +266,12 @@ impl Roster {
         self.forget_coming();
     }
 
-    /// Takes a thread back that was dismissed.
+    /// Counts a dismissed thread again.
     pub(crate) fn readmit(&self) {
         self.change(|counts| counts.present += 1);
     }
 
-    /// Counts a request that the application has marked (true), or the end of one.
+    /// Counts a request that the application has marked (true), or the end of such a request.
     pub(crate) fn mark(&self, is_marked: bool) {
         if is_marked {
             self.marked.fetch_add(1, Ordering::SeqCst);
@@ -281,8 +280,8 @@ impl Roster {
         }
     }
 
-    /// A follower's wait, until it is called or `is_interrupted`, or until it is superfluous. `now_us` is a monotonic
-    /// clock.
+    /// Waits as a follower until a call, until `is_interrupted`, or until the thread is superfluous. `now_us` is a
+    /// monotonic clock.
     pub(crate) fn wait(
         &self,
         is_interrupted: impl Fn() -> bool,
@@ -304,15 +303,14 @@ impl Roster {
         }
     }
 
-    /// Makes the followers' waits look whether they are interrupted. `interrupt` marks one of them so.
+    /// Makes waiting followers check whether they are interrupted. `interrupt` marks one of them.
     pub(crate) fn interrupt(&self, interrupt: impl FnOnce()) {
         let _period = self.lock_period();
         interrupt();
         self.called.notify_all();
     }
 
-    /// The wait for the order of a thread: true with an order, false once the roster is closed, or if it
-    /// `is_interrupted`.
+    /// Waits for an order: true with an order, false once the roster is closed or the wait `is_interrupted`.
     pub(crate) fn wait_for_order(&self, is_interrupted: impl Fn() -> bool) -> bool {
         let mut orders = lock(&self.orders);
         loop {
@@ -327,7 +325,7 @@ impl Roster {
         }
     }
 
-    /// Makes the waits for orders look whether they are interrupted. `interrupt` marks one of them so.
+    /// Makes the waits for orders check whether they are interrupted. `interrupt` marks one of them.
     pub(crate) fn interrupt_order(&self, interrupt: impl FnOnce()) {
         let _orders = lock(&self.orders);
         interrupt();
@@ -376,7 +374,7 @@ impl Roster {
         self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
     }
 
-    /// Ends the calling follower if it, or another one, was needed by no call for a whole period.
+    /// Removes the calling follower if no call needed one of the followers for a whole period.
     fn ends_superfluous(&self, period: &mut Period, now_us: u64) -> bool {
         let age_us = now_us.saturating_sub(period.begun_us);
         if period.begun_us > 0 && u128::from(age_us) < IDLE.as_micros() {
@@ -391,7 +389,7 @@ impl Roster {
         true
     }
 
-    /// Takes the calling follower off the roster, unless it is called or among the minimum.
+    /// Takes the calling follower off the roster, unless a call is pending or the follower is among the minimum.
     fn remove_spare(&self) -> bool {
         let min = self.limits.threads_min;
         let remove = |word| {
@@ -433,7 +431,7 @@ fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, 
     condition.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Waits on `condition` for at most `timeout`. Under shuttle, whose time stands still, it may end at any time.
+/// Waits on `condition` for at most `timeout`. Under shuttle, whose time stands still, the wait may end at any time.
 fn wait_for<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,
@@ -453,7 +451,7 @@ mod tests {
         shuttle::check_random(test, 1);
     }
 
-    /// Orders as many threads as the roster allows while so many wait; how many there are then.
+    /// Orders as many threads as the roster allows while `waiting` threads wait, and returns the number of threads.
     fn fill(roster: &Roster, waiting: u32) -> u32 {
         while roster.call(waiting) == Answer::Comes {
             assert!(roster.wait_for_order(|| false));

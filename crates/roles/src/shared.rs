@@ -1,9 +1,9 @@
-//! The part of the protocol that works without the interpreter lock: what Ruby's thread events, the standby and
-//! waiting followers see of the leader, and how they call one another.
+//! The part of the protocol that works without the interpreter lock: the view that Ruby's thread events, the standby
+//! and waiting followers have of the leader, and the calls among them.
 //!
 //! # Ordering
-//! A wake-up is lost where two threads each change one thing and then read the other's, and both read the old value.
-//! There are three such pairs. Each of them is sequentially consistent on both sides (`SeqCst`), the change first:
+//! A wake-up is lost if two threads each change one value and then read the other's, and both read the old value. There
+//! are three such pairs. Each of them is sequentially consistent on both sides (`SeqCst`), with the change first:
 //!
 //! | one side | the other side |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | a thread notes a suspension or a follower, then reads `is_watched` | the standby clears `is_watched`, then looks |
 //! | a thread follows, then reads whether it is wanted | the standby notes waiting requests, then looks for followers |
 //!
-//! What is `Relaxed` is read by the thread that wrote it, or is a hint whose late arrival costs one more look.
+//! A `Relaxed` value is read by the thread that wrote it, or is a hint whose late arrival costs one more look.
 
 use crate::duty::{Bell, Duty, DutyEvent};
 use crate::load::{Activity, Load, LoadObserver};
@@ -21,11 +21,11 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// The leader is not suspended.
 const RUNS: u64 = 0;
 
-/// How long a leader may be without the lock before a follower is called, in microseconds. It is several times the
-/// length of a hand-off, so a short wait causes none.
+/// How long a leader may be without the lock before a follower is called, in microseconds. The time is several times
+/// that of a hand-off, so a short wait causes none.
 pub(crate) const PATIENCE_US: u64 = 300;
 
-/// How long a leader has to wait before a thread is started for what waits behind it, in microseconds. A thread costs
+/// How long a leader has to wait before a thread is started for the requests behind it, in microseconds. A thread costs
 /// more than a hand-off, and lasts longer.
 pub(crate) const START_PATIENCE_US: u64 = 2_000;
 
@@ -36,28 +36,28 @@ pub struct SharedRoles<B, O> {
     /// The threads in the application, by whether they compute or wait.
     pub load: Load<O>,
     pub(crate) roster: Roster,
-    /// Counts the leader's calls of the application; odd during one.
+    /// The number of the leader's calls and returns; odd during a call.
     calls: AtomicU64,
-    /// The call in which the leader computes for so long that another thread is to lead; zero if there is none.
+    /// The call in which the leader computes for too long, so that another thread is to lead; zero if there is none.
     long_call: AtomicU64,
-    /// The leader's thread, as the system numbers it.
+    /// The number of the leader's thread in the system.
     leader_thread: AtomicU32,
-    /// Since when the leader is without the lock in the application, where Ruby reports that.
+    /// When the leader released the lock in the application, if Ruby reports suspensions.
     suspended_us: AtomicU64,
-    /// How long its last wait in this call took, until it wanted the lock back.
+    /// How long the last wait in the current call took, until the leader wanted the lock back.
     waited_us: AtomicU64,
-    /// Requests wait, so that a follower is to lead as soon as the leader blocks.
+    /// Whether requests wait, so that a follower is to lead as soon as the leader blocks.
     is_awaited: AtomicBool,
-    /// The leader gathers a body, which a successor is to send if the leader blocks.
+    /// Whether the leader gathers a body, which a successor is to send if the leader blocks.
     is_gathering: AtomicBool,
-    /// The standby looks at the leader again soon, without being woken.
+    /// Whether the standby will soon look at the leader again without being woken.
     is_watched: AtomicBool,
-    /// A thread was wanted, and no more were allowed. It is for the log.
+    /// Whether a thread was wanted and no more were allowed, for the log.
     is_at_limit: AtomicBool,
 }
 
 impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
-    /// The roles of a server that has called nothing yet.
+    /// Creates the roles of a server that has not called the application yet.
     pub fn new(bell: B, observer: O, limits: Limits) -> Self {
         Self {
             duty: Duty::new(bell),
@@ -75,55 +75,55 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         }
     }
 
-    /// How many threads the server may have.
+    /// The permitted numbers of threads.
     pub fn limits(&self) -> &Limits {
         self.roster.limits()
     }
 
-    /// Threads that exist, those that are about to start included.
+    /// The number of existing threads, including those that are about to start.
     pub fn threads(&self) -> u32 {
         self.roster.present()
     }
 
-    /// Summons the standby: no Ruby thread is going to be at the engine for a while.
+    /// Summons the standby: no Ruby thread will be at the engine for a while.
     pub fn summon_standby(&self) {
         self.duty.apply(DutyEvent::Summon);
     }
 
-    /// Dismisses the standby: the calling thread is at the engine, and sees what comes.
+    /// Dismisses the standby: the calling thread is at the engine and sees all events.
     pub fn dismiss_standby(&self) {
         self.duty.apply(DutyEvent::Dismiss);
     }
 
-    /// Ends the standby, and the orders of threads.
+    /// Ends the standby and the orders of threads.
     pub fn end(&self) {
         self.duty.apply(DutyEvent::End);
         self.roster.close();
     }
 
-    /// Calls a follower to take the lead, or orders a thread, if the server may have one more.
+    /// Calls a follower to take the lead, or orders a thread if the server may have one more.
     pub fn call_successor(&self) {
         let waiting = if self.counts_waiting() { self.load.waiting() } else { 0 };
         self.roster.call(waiting);
     }
 
-    /// Whether a thread was wanted since the last call, and no more were allowed.
+    /// Whether a thread was wanted since the last call and no more were allowed.
     pub fn take_at_limit(&self) -> bool {
         // A load is cheaper than a swap, which is rarely needed.
         self.is_at_limit.load(Ordering::Relaxed) && self.is_at_limit.swap(false, Ordering::Relaxed)
     }
 
-    /// Calls every follower, so that each looks which role it has.
+    /// Calls every follower, so that each asks for its role.
     pub fn call_all_followers(&self) {
         self.roster.call_all();
     }
 
-    /// Lets the next call of a successor call one, since the thread that was called last has ended.
+    /// Lets the next call of a successor call one, because the last called thread has ended.
     pub(crate) fn forget_coming(&self) {
         self.roster.forget_coming();
     }
 
-    /// Waits for the order of a thread; false once the server has ended, or the wait.
+    /// Waits for the order of a thread; false once the server or the wait has ended.
     pub fn wait_for_order(&self, is_ended: &AtomicFlag) -> bool {
         self.roster.wait_for_order(|| is_ended.0.load(Ordering::Relaxed))
     }
@@ -133,22 +133,22 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.roster.interrupt_order(|| is_ended.0.store(true, Ordering::Relaxed));
     }
 
-    /// Counts a dismissed thread again, which something else has ended, so that it is replaced.
+    /// Counts a dismissed thread again that has ended for another reason, so that it is replaced.
     pub fn readmit(&self) {
         self.roster.readmit();
     }
 
-    /// An ordered thread runs.
+    /// Records that an ordered thread runs.
     pub fn arrive(&self) {
         self.roster.arrive();
     }
 
-    /// An ordered thread could not be started.
+    /// Records that an ordered thread could not be started.
     pub fn cancel_order(&self) {
         self.roster.cancel_order();
     }
 
-    /// The request of the calling thread is marked as one that waits (true), or such a request is over.
+    /// Records that the request of the calling thread is marked as waiting (true), or that such a request is over.
     pub fn mark_waiting(&self, is_marked: bool) {
         self.roster.mark(is_marked);
         if is_marked && self.wants_successor() {
@@ -156,8 +156,8 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         }
     }
 
-    /// A thread begins to follow: before it releases the lock, so that calls from then on count it. The standby, which
-    /// does not watch a leader without successors, is woken if this one is wanted.
+    /// Counts a thread that begins to follow. The caller still holds the interpreter lock, so any later call counts the
+    /// thread. The standby does not watch a leader without successors, so it is woken if the new follower is wanted.
     pub fn add_follower(&self) {
         self.roster.add_follower();
         if self.wants_successor() {
@@ -165,39 +165,39 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         }
     }
 
-    /// A thread follows no more.
+    /// Stops counting a thread that no longer follows.
     pub fn remove_follower(&self) {
         self.roster.remove_follower();
     }
 
-    /// A follower's wait without the interpreter lock. `now_us` is a monotonic clock.
+    /// Waits as a follower, without the interpreter lock. `now_us` is a monotonic clock.
     pub fn wait_as_follower(&self, is_ended: &AtomicFlag, now_us: impl Fn() -> u64) -> WaitOutcome {
         self.roster.wait(|| is_ended.0.load(Ordering::Relaxed), now_us)
     }
 
-    /// Ends one follower's wait.
+    /// Ends the wait of one follower.
     pub fn end_wait(&self, is_ended: &AtomicFlag) {
         self.roster.interrupt(|| is_ended.0.store(true, Ordering::Relaxed));
     }
 
     /// Takes a call for a follower, if there is one. A follower that waits for more than calls, such as for its own
-    /// fibers, uses this instead of [`wait_as_follower`](Self::wait_as_follower).
+    /// fibers, uses this function instead of [`wait_as_follower`](Self::wait_as_follower).
     pub fn take_call(&self) -> bool {
         self.roster.take_call()
     }
 
-    /// Makes every call of a follower ring `bell`, too. The thread that it wakes uses [`take_call`](Self::take_call).
+    /// Makes every call of a follower ring `bell`, too. The thread behind the bell uses [`take_call`](Self::take_call).
     pub fn add_bell(&self, bell: FollowerBell) {
         self.roster.add_bell(bell);
     }
 
-    /// Undoes [`add_bell`](Self::add_bell) for the bell with this number.
+    /// Removes the bell with the number, which [`add_bell`](Self::add_bell) added.
     pub fn remove_bell(&self, number: usize) {
         self.roster.remove_bell(number);
     }
 
-    /// The calling thread, which the system knows as `thread`, leads from now on. The call that its predecessor may be
-    /// in is no call of the leader's.
+    /// Makes the calling thread, which the system knows as `thread`, the leader. A call that its predecessor is in is
+    /// no longer a call of the leader.
     pub(crate) fn note_leader(&self, thread: u32) {
         if self.is_calling() {
             self.calls.fetch_add(1, Ordering::SeqCst);
@@ -207,10 +207,11 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.leader_thread.store(thread, Ordering::Relaxed);
     }
 
-    /// The leader is about to call the application. If something `waits` at the engine, no further event reports it.
+    /// Records that the leader is about to call the application. Requests that wait at the engine (`waits`) raise no
+    /// further event.
     pub(crate) fn note_call(&self, is_long: bool, waits: bool) {
         self.waited_us.store(0, Ordering::Relaxed);
-        // First the count, then the standby's state: see the table of pairs.
+        // The count changes before the standby's state: see the table of pairs.
         self.calls.fetch_add(1, Ordering::SeqCst);
         match (is_long, waits) {
             (true, true) => self.nudge(),
@@ -222,13 +223,13 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         }
     }
 
-    /// The leader is back from the application.
+    /// Records that the leader is back from the application.
     pub(crate) fn note_return(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.is_gathering.store(false, Ordering::Relaxed);
     }
 
-    /// The leader's calls so far; odd during one.
+    /// The number of the leader's calls and returns so far; odd during a call.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
@@ -237,33 +238,33 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         !self.calls().is_multiple_of(2)
     }
 
-    /// The leader's call of that number lasts for too long.
+    /// Records that the leader's call with the number lasts too long.
     pub(crate) fn note_long_call(&self, call: u64) {
         self.long_call.store(call, Ordering::SeqCst);
     }
 
-    /// Whether the leader is in a call that lasts for too long.
+    /// Whether the leader is in a call that lasts too long.
     pub(crate) fn is_in_long_call(&self) -> bool {
         let call = self.calls();
         !call.is_multiple_of(2) && self.long_call.load(Ordering::SeqCst) == call
     }
 
-    /// Whether some thread follows.
+    /// Whether any thread follows.
     pub fn has_followers(&self) -> bool {
         self.roster.has_followers()
     }
 
-    /// The leader's thread, as the system numbers it.
+    /// The number of the leader's thread in the system.
     pub fn leader_thread(&self) -> u32 {
         self.leader_thread.load(Ordering::Relaxed)
     }
 
-    /// Notes whether requests wait while no thread serves them.
+    /// Records whether requests wait while no thread serves them.
     pub fn set_awaited(&self, is_awaited: bool) {
         self.is_awaited.store(is_awaited, Ordering::SeqCst);
     }
 
-    /// The leader gathers a body. If it blocks, another thread has to send that.
+    /// Records that the leader gathers a body, which another thread has to send if the leader blocks.
     pub fn note_gathering(&self) {
         self.is_gathering.store(true, Ordering::SeqCst);
         if !self.load.is_reported() {
@@ -271,7 +272,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         }
     }
 
-    /// Whether another thread is to lead as soon as the leader blocks in the application, and one can.
+    /// Whether another thread should and can lead as soon as the leader blocks in the application.
     pub fn wants_successor(&self) -> bool {
         let is_wanted =
             self.is_awaited.load(Ordering::SeqCst) || self.is_gathering.load(Ordering::SeqCst);
@@ -285,7 +286,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         has_successor
     }
 
-    /// A thread is wanted, and no more are allowed. That is worth a line of the log if all others wait.
+    /// Records that a thread was wanted and no more are allowed. The log mentions the limit if all other threads wait.
     fn note_limit(&self) {
         if self.load.maybe_waiting() >= self.threads() {
             self.is_at_limit.store(true, Ordering::Relaxed);
@@ -297,21 +298,21 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         if self.has_followers() { PATIENCE_US } else { START_PATIENCE_US }
     }
 
-    /// For how long the leader has been without the lock in the application, where Ruby reports that.
+    /// How long the leader has been without the lock in the application, if Ruby reports suspensions.
     pub fn suspended_for_us(&self, now_us: impl FnOnce() -> u64) -> Option<u64> {
         let since = self.suspended_us.load(Ordering::SeqCst);
         (since != RUNS).then(|| now_us().saturating_sub(since))
     }
 
-    /// Whether the leader waits in the application, or wants the lock back after a wait that was not short. Known where
+    /// Whether the leader waits in the application, or wants the lock back after a wait that was not short. Valid if
     /// Ruby reports suspensions.
     pub fn is_leader_blocked(&self) -> bool {
         self.suspended_us.load(Ordering::SeqCst) != RUNS
             || self.waited_us.load(Ordering::Relaxed) >= PATIENCE_US
     }
 
-    /// The calling thread, which the system knows as `thread`, releases the lock (true), or wants it back. Nothing of
-    /// Ruby's is touched.
+    /// Records that the calling thread, which the system knows as `thread`, releases the lock (true), or wants it back.
+    /// The function touches no Ruby object.
     pub fn note_suspension(
         &self,
         is_suspended: bool,
@@ -333,13 +334,13 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         }
     }
 
-    /// Notes whether the standby looks again soon, by itself. It does not as it begins a look: that may miss what
-    /// changes from then on.
+    /// Records whether the standby will soon look again by itself. The record is cleared as a look begins, because the
+    /// look may miss later changes.
     pub(crate) fn set_watched(&self, is_watched: bool) {
         self.is_watched.store(is_watched, Ordering::SeqCst);
     }
 
-    /// The standby's wait while it is off duty; false at the end.
+    /// Waits as the standby off duty; false at the end.
     pub fn wait_for_duty(&self) -> bool {
         self.duty.wait(|| self.calls())
     }
@@ -349,7 +350,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.duty.is_on()
     }
 
-    /// The standby begins a look at the engine, which covers all calls so far.
+    /// Begins a look of the standby at the engine, which covers all calls so far.
     pub fn begin_look(&self) {
         self.duty.bell().silence();
         self.set_watched(false);
@@ -360,24 +361,24 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.duty.bell()
     }
 
-    /// Makes the standby look at once, unless it looks soon by itself.
+    /// Makes the standby look at once, unless it will soon look by itself.
     fn nudge(&self) {
         if !self.is_watched() {
             self.duty.nudge();
         }
     }
 
-    /// Whether the standby looks soon by itself. It does not after it was dismissed.
+    /// Whether the standby will soon look by itself, which it does not after its dismissal.
     fn is_watched(&self) -> bool {
         self.is_on_duty() && self.is_watched.load(Ordering::SeqCst)
     }
 
-    /// Threads that wait in the application, with a leader that may.
+    /// The number of threads in the application that wait, including a leader that may.
     fn maybe_waiting(&self) -> u32 {
         if self.counts_waiting() { self.load.maybe_waiting() } else { 0 }
     }
 
-    /// Whether the number of threads depends on how many wait.
+    /// Whether the number of threads depends on the number of waiting threads.
     fn counts_waiting(&self) -> bool {
         self.limits().waiting_max > 0
     }

@@ -1,4 +1,4 @@
-//! The waits of a fiber: what it waits for, and how a wait ends.
+//! The waits of a fiber: the awaited events, and the ends of waits.
 
 /// A deadline that a task has set for a part of its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -7,9 +7,9 @@ pub struct DeadlineId(pub u64);
 /// The event that a task waits for, besides its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AwaitedEvent {
-    /// Nothing: the wait lasts until its deadline, or until somebody wakes the fiber meanwhile.
+    /// None: the wait lasts until its deadline, or until another fiber or thread wakes the fiber.
     Nothing,
-    /// One of these events of a descriptor, in the bits of `poll`.
+    /// One of the events of a descriptor, in the bits of `poll`.
     Io {
         /// The descriptor.
         descriptor: i32,
@@ -27,7 +27,7 @@ pub enum Wake<F> {
     Io(u32),
     /// The wait's deadline has passed.
     Expired,
-    /// Another fiber or thread has woken the fiber, or it had nothing to wait for.
+    /// Another fiber or thread has woken the fiber, or the fiber had nothing to wait for.
     Unblocked,
     /// A deadline of the task has passed, which interrupts the wait.
     Deadline(DeadlineId),

@@ -32,7 +32,7 @@
 //! 1. `engine` takes an event from `events::poller`. `store` marks the connection readable and queues it.
 //! 2. [`Engine::turn`] takes the connection with the lowest key out of `queue::run_queue`.
 //! 3. `exchange::reading` reads the socket and parses the head. `exchange::fairness` may park the request until its
-//!   client's turn, `exchange::admission` may refuse it.
+//!    client's turn, `exchange::admission` may refuse it.
 //! 4. The [`Handler`] gets the request with an [`Exchange`], and responds at once or keeps a [`Ticket`].
 //! 5. `exchange::response` writes head and body through `entry`, which sends them or keeps the rest in `output`.
 //! 6. `store` settles the connection: its next deadline, and its next turn if there is more to do.

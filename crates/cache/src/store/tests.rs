@@ -114,7 +114,7 @@ struct Pending {
     version: u64,
 }
 
-/// An application, the cache before it, and all that is known of both.
+/// An application, the cache before it, and the known state of both.
 struct Simulation {
     store: Store,
     random: Random,
@@ -123,7 +123,7 @@ struct Simulation {
     versions: [u64; URLS.len()],
     /// The step of each page's last invalidation.
     invalidated: [u64; URLS.len()],
-    /// The step of the last purge by prefix: what was on its way then may be lost.
+    /// The step of the last purge by prefix: responses that were on their way may be lost.
     swept: u64,
     pending: Vec<Pending>,
     known: HashMap<(usize, &'static str), Known>,
@@ -193,7 +193,7 @@ impl Simulation {
         }
     }
 
-    /// Whether another page is invalidated with this one.
+    /// Whether the invalidation of the page also invalidates another page.
     fn shares_word(&self, url: usize) -> bool {
         let word = |url: &str| self.store.tag(key(url).url()) % INVALIDATIONS as u64;
         (0..URLS.len()).any(|other| other != url && word(URLS[other]) == word(URLS[url]))

@@ -4,9 +4,9 @@
 //! worker. Two rules run every [`PERIOD_MS`]:
 //!
 //! 1. A worker that serves its connections more slowly than another sends its least served connection to the fastest
-//!   worker.
+//!    worker.
 //! 2. The fast worker sends its most served connection back, unless the slow worker is overloaded and the fast one
-//!   would still be no slower with one more connection: then the sizes change instead.
+//!    would still be no slower with one more connection: then the sizes change instead.
 //!
 //! Both rules compare rates divided by numbers of connections. Rates change slowly; a move changes the numbers at once.
 //! So a worker sees the effect of a move before it decides on the next one, and the sizes settle. Where rates stay
