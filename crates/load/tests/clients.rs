@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -51,9 +52,9 @@ fn ran(plan: &Plan) -> Report {
     run(plan, None, &mut |_| {}).expect("it runs")
 }
 
-/// Returns the report on `requests` requests over one connection, with a timeout of 200 ms.
+/// Returns the report on `requests` requests over one connection.
 fn report_on(server: &HttpServer, requests: u64) -> Report {
-    ran(&Plan { timeout: Duration::from_millis(200), ..plan(server, 1, requests) })
+    ran(&plan(server, 1, requests))
 }
 
 fn errors(report: &Report) -> Vec<(&str, u64)> {
@@ -205,7 +206,7 @@ fn classes_behave_as_they_are_called() {
             Class::new(ClientKind::Idle, 3),
         ],
         requests: None,
-        duration: Some(Duration::from_millis(300)),
+        duration: Some(Duration::from_secs(2)),
         ..plan(&server, 1, 0)
     });
     let [greedy, polite, trickle, idle] = report.classes.as_slice() else {
@@ -215,7 +216,7 @@ fn classes_behave_as_they_are_called() {
         [greedy.name, polite.name, trickle.name, idle.name],
         ["greedy", "polite", "trickle", "idle"]
     );
-    assert!((1..=7).contains(&polite.requests), "a pause of 50 ms in 300 ms: {}", polite.requests);
+    assert!((1..=41).contains(&polite.requests), "a pause of 50 ms in 2 s: {}", polite.requests);
     assert_eq!((trickle.requests, trickle.connects), (0, 1));
     assert_eq!((idle.requests, idle.connects), (3, 3));
     assert_eq!(report.total.fairness.starved, 0, "{report:#?}");
@@ -296,7 +297,8 @@ fn random_arrivals_are_all_asked() {
     let server = HttpServer::answering(HELLO);
     let report = ran(&Plan { classes: vec![Class::new(kind, 4)], ..plan(&server, 4, 300) });
     assert_eq!((report.total.requests, report.total.failed), (300, 0));
-    assert!(report.connections.iter().all(|one| one.requests > 30), "{report:#?}");
+    // After a pause of the machine all are due, and the kernel decides whose server thread runs.
+    assert!(report.connections.iter().all(|one| one.requests > 0), "{report:#?}");
 }
 
 #[test]
@@ -321,15 +323,15 @@ fn a_client_that_reads_slowly_is_not_given_up_while_it_reads() {
     const GAP: Duration = Duration::from_millis(100);
     const BYTES: usize = 1000;
     let server = HttpServer::new(|stream, _| {
-        let head = "HTTP/1.1 200 OK\r\nContent-Length: 15000\r\n\r\n".to_owned();
-        write(stream, &(head + &"x".repeat(15_000)))
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 35000\r\n\r\n".to_owned();
+        write(stream, &(head + &"x".repeat(35_000)))
     });
     let slow = Class::new(ClientKind::SlowRead { gap: GAP, bytes: BYTES }, 1);
-    let timeout = Duration::from_secs(1);
+    let timeout = Duration::from_secs(3);
     let report = ran(&Plan { classes: vec![slow], timeout, ..plan(&server, 1, 1) });
     assert_eq!((report.total.requests, report.total.failed), (1, 0), "{report:#?}");
     // A read for each thousand bytes, with an interval between two of them.
-    assert!(report.seconds >= 15.0 * GAP.as_secs_f64(), "{report:#?}");
+    assert!(report.seconds >= 35.0 * GAP.as_secs_f64(), "{report:#?}");
     assert!(report.total.fairness.index.is_none(), "it has no claim to a share");
 }
 
@@ -346,7 +348,8 @@ fn a_server_that_closes_on_a_slow_reader_is_counted() {
 
 #[test]
 fn a_server_that_never_answers_is_given_up() {
-    let report = report_on(&HttpServer::new(|_, _| Next::Hang), 2);
+    let server = HttpServer::new(|_, _| Next::Hang);
+    let report = ran(&Plan { timeout: Duration::from_millis(200), ..plan(&server, 1, 2) });
     assert_eq!((report.total.requests, report.total.failed), (0, 2));
     assert_eq!(errors(&report), [("timed_out", 2)]);
 }
@@ -367,7 +370,7 @@ fn a_length_that_is_not_kept_to_is_counted() {
     assert_eq!((report.total.requests, errors(&report)), (0, vec![("truncated", 3)]));
 
     let long = HttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello");
-    let report = ran(&Plan { duration: Some(Duration::from_millis(300)), ..plan(&long, 1, 3) });
+    let report = report_on(&long, 3);
     assert!(
         report.total.errors["unasked"] + report.total.errors.get("malformed").unwrap_or(&0) >= 2
     );
@@ -487,7 +490,7 @@ fn a_warm_up_does_not_count() {
         let is_early = count.fetch_add(1, Ordering::Relaxed) < 3;
         write(stream, if is_early { "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n" } else { HELLO })
     });
-    let warm_up = Duration::from_millis(200);
+    let warm_up = Duration::from_secs(1);
     let report = ran(&Plan { warm_up, ..plan(&server, 2, 50) });
     assert_eq!(report.total.statuses, [(200, 50)].into());
     assert!(served.load(Ordering::Relaxed) >= 53 && report.total.connects == 2);
@@ -497,6 +500,7 @@ fn a_warm_up_does_not_count() {
 fn clients_of_a_ramp_begin_one_after_another() {
     let (first, last) = (std::sync::Arc::new(AtomicU64::new(0)), AtomicU64::new(u64::MAX));
     let before = std::sync::Arc::clone(&first);
+    let (stop, stopper) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
     let server = HttpServer::new(move |stream, request| {
         match request.connection {
             0 => before.fetch_add(1, Ordering::SeqCst),
@@ -505,11 +509,14 @@ fn clients_of_a_ramp_begin_one_after_another() {
         };
         let body = last.load(Ordering::SeqCst);
         let text = if body == u64::MAX || body > 1 { HELLO } else { "HTTP/1.1 500 No\r\n\r\n" };
+        if request.connection == 1 && request.earlier == 10 {
+            let _ = (&stopper).write_all(b"!");
+        }
         write(stream, text)
     });
-    let duration = Some(Duration::from_millis(600));
-    let ramp = Duration::from_millis(400);
-    let report = ran(&Plan { ramp, duration, requests: None, ..plan(&server, 2, 1) });
+    let ramp = Duration::from_secs(2);
+    let plan = Plan { ramp, requests: None, ..plan(&server, 2, 1) };
+    let report = run(&plan, Some(stop.as_fd()), &mut |_| {}).expect("it runs");
     assert_eq!(report.total.statuses.keys().copied().collect::<Vec<_>>(), [200]);
     assert!(first.load(Ordering::SeqCst) > 1 && report.connections[1].requests > 0);
 }
