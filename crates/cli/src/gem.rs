@@ -1,4 +1,4 @@
-//! Finds the gem that belongs to this program. Ruby loads the gem's files below `thruway run`.
+//! Locates the gem that belongs to this program, and prepares Ruby to load it under `thruway run`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,7 +22,7 @@ const LIST_SEPARATOR: &str = if cfg!(windows) { ";" } else { ":" };
 pub(crate) struct Gem {
     /// The folder with `thruway/run.rb`.
     library: PathBuf,
-    /// Folders with a subfolder for each version of Ruby, in which the extension for that version is.
+    /// Folders with a subfolder for each version of Ruby that contains the extension for the version.
     extensions: Vec<PathBuf>,
 }
 
@@ -32,12 +32,12 @@ impl Gem {
         Self::around_this_program().or_else(Self::installed)
     }
 
-    /// In the checkout, package or gem that this program belongs to.
+    /// Finds the gem in the checkout, package or gem to which this program belongs.
     pub(crate) fn around_this_program() -> Option<Self> {
         Self::beside(&std::env::current_exe().ok()?)
     }
 
-    /// The folders in which Ruby finds the extension and the library.
+    /// Returns the folders in which Ruby finds the extension and the library.
     pub(crate) fn load_path(&self) -> Vec<&Path> {
         let mut folders: Vec<_> = self.extensions.iter().filter_map(|e| e.parent()).collect();
         folders.push(&self.library);
@@ -45,7 +45,8 @@ impl Gem {
         folders
     }
 
-    /// The checkout that this program was built in, if any: its gemspec serves a Gemfile.
+    /// Returns the checkout in which this program was built, if any. A Gemfile can name the checkout, because of its
+    /// gemspec.
     #[cfg(target_os = "linux")]
     pub(crate) fn checkout() -> Option<PathBuf> {
         let program = std::env::current_exe().ok()?;
@@ -54,7 +55,7 @@ impl Gem {
         (is_there("thruway.gemspec") && is_there("Cargo.toml")).then(|| root.to_owned())
     }
 
-    /// The gem's Ruby files.
+    /// Returns the folder of the gem's Ruby files.
     pub(crate) fn library(&self) -> &Path {
         &self.library
     }
@@ -80,8 +81,8 @@ impl Gem {
         Some(Self { library: find(has_library)?.clone(), extensions })
     }
 
-    /// Where RubyGems installs is a matter of Ruby's build and of the environment. The usual folders are
-    /// looked at; Ruby itself is asked only if none of them has the gem, since that takes a start of it.
+    /// Finds an installed gem. The folder depends on Ruby's build and on the environment, so the usual folders are
+    /// searched first. Ruby itself is asked only if none of them contains the gem, because a start of Ruby takes long.
     fn installed() -> Option<Self> {
         Self::in_homes(&usual_homes()).or_else(|| Self::in_homes(&homes_by_ruby()))
     }
@@ -106,10 +107,11 @@ impl Gem {
         (!extensions.is_empty()).then_some(Self { library: library(homes.first()?), extensions })
     }
 
-    /// The command in an environment in which Ruby loads the gem before anything else.
+    /// Sets an environment in which Ruby loads the gem before anything else.
     ///
-    /// `RUBYLIB` names the folder with our `rubygems.rb`, which also says why `run.rb` is required twice. `RUBYOPT`
-    /// ends a path at white space. Then the file is required by its name, and `RUBYLIB` has its folder.
+    /// `RUBYLIB` names the folder with the gem's `rubygems.rb`, in which a comment explains why `run.rb` is required
+    /// twice. `RUBYOPT` ends a path at white space. A path with white space is therefore replaced by the file's name,
+    /// and `RUBYLIB` gets the folder.
     pub(crate) fn preload(&self, command: Command) -> Command {
         let mut library = for_ruby(&self.library.join("thruway/first"));
         let mut file = for_ruby(&self.library.join("thruway/run.rb"));
@@ -153,14 +155,15 @@ fn has_library(place: &Path) -> bool {
     fs::metadata(place.join("thruway/run.rb")).is_ok()
 }
 
-/// Whether a folder holds an extension, for one Ruby or for each of several.
+/// Whether a folder contains an extension, for one Ruby or for each of several.
 fn has_extension(place: &Path) -> bool {
     let has = |folder: &Path| fs::metadata(folder.join(EXTENSION)).is_ok();
     let folder = place.join("thruway");
     has(&folder) || entries(&folder).iter().any(|version| has(version))
 }
 
-/// Candidates for RubyGems' folder: from the environment, of the user, of the system, and of the Ruby on `PATH`.
+/// Returns the candidates for RubyGems' folder: from the environment, of the user, of the system, and of the Ruby on
+/// `PATH`.
 fn usual_homes() -> Vec<PathBuf> {
     let list = |name| {
         let list = std::env::var_os(name).unwrap_or_default();
@@ -173,7 +176,7 @@ fn usual_homes() -> Vec<PathBuf> {
     let system = ["/var/lib/gems", "/usr/local/lib/ruby/gems"].map(PathBuf::from);
     let rubies = list("PATH").into_iter().filter_map(|folder| prefix(&folder.join(RUBY)));
     let rubies = rubies.map(|prefix| prefix.join("lib/ruby/gems"));
-    // Each holds a home for every version of Ruby.
+    // Each of these folders has a subfolder for every version of Ruby.
     let homes = user.chain(system).chain(rubies).flat_map(|folder| entries(&folder));
     list("GEM_HOME").into_iter().chain(list("GEM_PATH")).chain(homes).collect()
 }

@@ -1,7 +1,7 @@
 //! `thruway`: from a name to its bytes with no stops.
 //!
-//! The only crate that prints. Each verb is a file in `verbs/`: its arguments, and a function that
-//! runs it and answers with an exit status.
+//! This is the only crate that prints. Each verb is a file in `verbs/`: its arguments, and a function that runs the
+//! verb and returns an exit status.
 #![forbid(unsafe_code)]
 
 mod command;

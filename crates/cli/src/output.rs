@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use clap::error::{ContextKind, ContextValue};
 use thruway_sys::printable;
 
-/// Exit status of our own failure.
+/// The exit status of a failure of Thruway itself.
 const FAILED: u8 = 2;
 
 /// The result of a verb: an exit status, or the failure that prevented one.
@@ -23,14 +23,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// `message` is lower-case, without a full stop, and names what it is about. It becomes one line, whatever the
-    /// names in it hold.
+    /// Creates a failure. `message` is lower-case, without a full stop, and names its subject. Control characters are
+    /// escaped, so the message stays on one line.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         let message = printable::text(&message.to_string()).into_owned();
         Self { message, hint: None, status: FAILED }
     }
 
-    /// Adds a hint: what the user can do about the failure.
+    /// Adds a hint that tells the user how to cure the failure.
     pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(printable::text(&hint.to_string()).into_owned());
         self
@@ -42,13 +42,13 @@ impl Failure {
         self
     }
 
-    /// Writes the failure to stderr and gives its exit status.
+    /// Writes the failure to stderr and returns its exit status.
     pub(crate) fn report(&self) -> ExitCode {
         self.show();
         ExitCode::from(self.status)
     }
 
-    /// Writes it to stderr.
+    /// Writes the failure to stderr.
     pub(crate) fn show(&self) {
         let (red, bold) = if colourful(&io::stderr()) {
             (Style::new().fg_color(Some(AnsiColor::Red.into())).bold(), Style::new().bold())
@@ -118,7 +118,7 @@ pub(crate) fn print_report(text: &str) -> Result<(), Failure> {
     print(lines.collect::<String>().as_bytes())
 }
 
-/// Writes names to stdout, one a line: to a terminal as people can read them, and elsewhere byte for byte.
+/// Writes names to stdout, one per line: escaped for a terminal, and byte for byte otherwise.
 pub(crate) fn print_names(names: &[Vec<u8>]) -> Result<(), Failure> {
     let is_read_by_people = io::stdout().is_terminal();
     let mut lines = Vec::new();
@@ -137,16 +137,15 @@ pub(crate) fn print_error(bytes: &[u8]) {
     let _ = io::stderr().write_all(bytes);
 }
 
-/// Whether `stream` wants colour: it is a terminal that knows more than text (`TERM` is not `dumb`), and
-/// `NO_COLOR` is not set (no-color.org).
+/// Whether `stream` takes colour: a terminal whose `TERM` is not `dumb`, unless `NO_COLOR` is set (no-color.org).
 pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
     stream.is_terminal() && !refused && !is_dumb
 }
 
-/// Whether the locale says that a terminal shows ASCII only. Where nothing is said, it is taken to show UTF-8, as
-/// terminals of containers do.
+/// Whether the locale restricts the terminal to ASCII. Without a locale, the terminal counts as UTF-8, as the terminals
+/// of containers are.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
     let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable);

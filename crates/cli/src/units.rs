@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
-/// `1234567` is `1,234,567`.
+/// Formats a number with separators: `1234567` becomes `1,234,567`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -13,13 +13,13 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
-/// A rate or a count that is not whole, without its fraction.
+/// Formats a rate or a count, rounded to a whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is positive")]
 pub(crate) fn whole(number: f64) -> String {
     thousands(number.round() as u64)
 }
 
-/// Nanoseconds to three digits, in the unit that suits them.
+/// Formats nanoseconds with three digits, in a suitable unit.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn time(time_ns: u64) -> String {
     let time = time_ns as f64;
@@ -30,7 +30,7 @@ pub(crate) fn time(time_ns: u64) -> String {
     }
 }
 
-/// Bytes a second, in powers of ten.
+/// Formats bytes per second in powers of ten.
 pub(crate) fn throughput(bytes_per_second: f64) -> String {
     let units = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")];
     let fits = units.iter().find(|(size, _)| bytes_per_second >= *size);

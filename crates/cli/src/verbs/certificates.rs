@@ -1,4 +1,4 @@
-//! `thruway certificates`: what a storage of automatic certificates holds. Also the agent that keeps them for a server.
+//! `thruway certificates`: lists the contents of the storage of automatic certificates. Also the agent that renews them for a server.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const RETRY_VARIABLE: &str = "THRUWAY_ACME_RETRY_SECONDS";
 /// The variable with the key of an external account.
 const KEY_VARIABLE: &str = "THRUWAY_ACME_EAB_KEY";
 
-/// The permissions with which every user could read a key.
+/// The permission bits that let every user read or write a key.
 const FOR_ALL_USERS: u32 = 0o006;
 
 /// Show the automatic certificates of a storage
@@ -113,8 +113,8 @@ pub(crate) struct CertificateAgent {
 }
 
 impl CertificateAgent {
-    /// Checks the settings, prints the addresses to listen on and an empty line, waits for a line, and then works until
-    /// the server ends.
+    /// Checks the settings, prints the addresses to listen on and an empty line, waits for a line on stdin, and then
+    /// works until the server ends.
     pub(crate) fn run(mut self) -> Answer {
         end_with(self.parent)?;
         let addresses = self.acme.plain_addresses(&self.bind, self.port);
@@ -219,7 +219,7 @@ fn contact(text: &str) -> Result<String, Failure> {
     Ok(format!("mailto:{address}"))
 }
 
-/// Reads a key that others must not be able to read.
+/// Reads a key, and refuses a file that other users could read.
 fn secret(path: &Path) -> Result<String, Failure> {
     use std::os::unix::fs::PermissionsExt;
     let shown = printable::path(path);
@@ -233,7 +233,8 @@ fn secret(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(failed)
 }
 
-/// The folder of a storage: the given one, an application's, the one that systemd gives to a service, or the user's.
+/// Returns the folder of a storage: the given folder, or the application's, or the folder that systemd assigns to a
+/// service, or the user's.
 pub(super) fn storage_root(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given);
@@ -256,7 +257,7 @@ pub(super) fn storage_root(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Ends this process when the server has ended.
+/// Ends this process as soon as the server ends.
 #[expect(
     clippy::disallowed_methods,
     reason = "there is nothing to drop, and the other thread waits for the authority"
@@ -278,7 +279,7 @@ fn end_with(parent: i32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reports an event to the log of the server.
+/// Reports an event to the server's log.
 fn report(event: &Event<'_>) {
     match event {
         Event::Obtained { name, not_after_s } => {
@@ -286,7 +287,7 @@ fn report(event: &Event<'_>) {
                 "thruway: certificate for {name} obtained, valid until {}\n",
                 date(*not_after_s)
             );
-            // A log that cannot be written stops no renewal.
+            // A failure to write the log does not stop a renewal.
             let _ = io::stderr().write_all(text.as_bytes());
         }
         Event::Failed { name, error, pause_s } => {
@@ -306,7 +307,7 @@ pub(super) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Formats a time as people read it, in UTC.
+/// Formats a time for people, in UTC.
 pub(super) fn date(time_s: u64) -> String {
     thruway_acme::date(UNIX_EPOCH + Duration::from_secs(time_s))
 }

@@ -1,4 +1,4 @@
-//! `thruway ctl`: asks a running server, as `pumactl` does.
+//! `thruway ctl`: sends commands to a running server, as `pumactl` does.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,10 +13,11 @@ use thruway_sys::printable;
 
 use crate::output::{Answer, Failure, print};
 
-/// How long a server may take to respond.
+/// The longest time in which a server may respond.
 const RESPONSE_MAX: Duration = Duration::from_secs(30);
 
-/// Between the two interrupts that end a server at once: it has to see the first one.
+/// The pause between the two interrupts that halt a server. Without a pause, the kernel could merge both signals into
+/// one.
 const HALT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Ask a running server for its statistics, to restart or to stop
@@ -77,7 +78,7 @@ enum Command {
     Purge,
 }
 
-/// How a server is reached.
+/// The ways to reach a server.
 #[derive(Debug, Default)]
 struct Target {
     url: Option<String>,
@@ -104,7 +105,7 @@ impl Ctl {
         }
     }
 
-    /// Fails without a page to purge, and with a page that is not to be purged.
+    /// Fails if `purge` has no page, or if another command has one.
     fn check_page(&self) -> Result<(), Failure> {
         match (&self.page, self.command) {
             (None, Command::Purge) => {
@@ -141,7 +142,7 @@ impl Ctl {
 }
 
 impl Command {
-    /// The command's path at the control application, which equals its name on the command line.
+    /// Returns the command's path at the control application, which equals its name on the command line.
     fn path(self) -> &'static str {
         match self {
             Self::Status | Self::Stats => "stats",
@@ -158,7 +159,7 @@ impl Command {
         }
     }
 
-    /// The signals that mean the same.
+    /// Returns the signals with the same effect as the command.
     fn signals(self) -> &'static [Signal] {
         match self {
             Self::Stop => &[Signal::TERM],
@@ -188,7 +189,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(failed)
 }
 
-/// The lines of a state file that matter, `name: value` each.
+/// Reads the address, the token and the process number from a state file of `name: value` lines.
 fn read_state(path: &Path) -> Result<Target, Failure> {
     let mut target = Target::default();
     for (name, value) in read(path)?.lines().filter_map(|line| line.split_once(": ")) {
@@ -203,7 +204,7 @@ fn read_state(path: &Path) -> Result<Target, Failure> {
     Ok(target)
 }
 
-/// Asks the control application.
+/// Sends a command to the control application.
 fn ask(url: &str, token: Option<&str>, command: Command, page: Option<&str>) -> Answer {
     let token = token.map(|token| format!("token={token}"));
     let page = page.map(|page| format!("url={}", escaped(page)));
@@ -231,7 +232,7 @@ fn ask(url: &str, token: Option<&str>, command: Command, page: Option<&str>) -> 
     }
 }
 
-/// A value of a query parameter.
+/// Escapes the value of a query parameter.
 fn escaped(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:*".contains(&byte);
     let escape = |byte| {
@@ -256,7 +257,7 @@ fn exchange(url: &str, request: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-/// Sends the process the signals that mean the command.
+/// Sends the signals of a command to the process.
 fn tell(pid: i32, command: Command) -> Answer {
     let wrong = || Failure::new(format_args!("{pid} is not a process number"));
     let process = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! `thruway expand`: the absolute form of a name, without touching the disk.
+//! `thruway expand`: the absolute form of a name, computed without access to the disk.
 
 use std::ffi::OsString;
 use std::io;
@@ -113,7 +113,7 @@ impl ExpandContext {
         })
     }
 
-    /// The current folder. If it is gone, that matters only to a name that starts there.
+    /// Returns the current folder. If the folder has been removed, only names that start there fail.
     fn current(&self, name: &[u8]) -> Result<&[u8], Failure> {
         match &self.current {
             Ok(current) => Ok(current),
@@ -124,8 +124,7 @@ impl ExpandContext {
         }
     }
 
-    /// Whether `name` or the base is absolute, by the rules of POSIX: on Windows a current folder
-    /// cannot be removed.
+    /// Whether `name` or the base is absolute by the rules of POSIX. On Windows, a current folder cannot be removed.
     fn starts_elsewhere(&self, name: &[u8]) -> bool {
         let is_absolute =
             |path: &[u8]| path.starts_with(b"/") || (self.adds_ruby && path.starts_with(b"~"));
@@ -153,7 +152,7 @@ impl ExpandContext {
     }
 }
 
-/// The current folder; by another system's rules there is none, so its root.
+/// Returns the current folder, or the root if the names follow another system's rules.
 fn current(flavour: Flavour) -> io::Result<Vec<u8>> {
     if flavour != Flavour::HOST {
         let root: &[u8] = if flavour == Flavour::Windows { br"C:\" } else { b"/" };
@@ -163,7 +162,8 @@ fn current(flavour: Flavour) -> io::Result<Vec<u8>> {
     Ok(native::bytes(folder.as_os_str()).into_owned())
 }
 
-/// `HOME`; where it is not set, what Ruby takes: the home of this user's account, and on Windows other variables.
+/// Returns `HOME`. If the variable is not set, returns Ruby's substitute: the home of the user's account, or the value
+/// of other variables on Windows.
 fn home() -> Option<OsString> {
     let variable = std::env::var_os;
     let windows = || {
@@ -177,7 +177,7 @@ fn home() -> Option<OsString> {
     variable("HOME").or_else(|| if cfg!(windows) { windows() } else { account() })
 }
 
-/// The home of a user that the file of local accounts names.
+/// Returns the home of a user in the file of local accounts.
 fn home_of(user: &[u8]) -> Option<Vec<u8>> {
     let accounts = std::fs::read("/etc/passwd").ok()?;
     let mut accounts = accounts.split(|byte| *byte == b'\n');

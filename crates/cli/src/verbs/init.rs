@@ -1,4 +1,4 @@
-//! `thruway init`: the two lines that an application needs, and the way back.
+//! `thruway init`: adds the two lines that an application needs, and removes them again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ pub(crate) struct Init {
 
 /// The Gemfile's line for an installed gem.
 const GEM: &str = "gem \"thruway\", require: false";
-/// The beginning of the line for a checkout, which has the same end.
+/// The beginning of the line for a checkout; the end is the same as in [`GEM`].
 const GEM_OF_FOLDER: &str = "gem \"thruway\", path: ";
 const NO_REQUIRE: &str = ", require: false";
 const BOOT: &str = "require \"thruway/boot\"";
-/// Marks a line that is commented out as long as Thruway boots the application.
+/// The prefix of a line that is commented out while Thruway boots the application.
 const REST: &str = "# thruway init: ";
 
-/// A file to edit, and the function that edits it.
+/// A file to edit, and the functions that make and undo the edit.
 struct Edit {
     file: &'static str,
     done: fn(&str) -> Result<String, Failure>,
@@ -48,7 +48,7 @@ const EDITS: [Edit; 2] = [
 
 impl Init {
     pub(crate) fn run(self) -> Answer {
-        // All are read before one is written.
+        // All files are read before the first one is written.
         let texts = EDITS.iter().map(|edit| read(&self.folder.join(edit.file)));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
         let (mut told, mut replacements) = (String::new(), Vec::new());
@@ -62,7 +62,7 @@ impl Init {
             }
             told.push_str(&format!("{}: {change}\n", edit.file));
         }
-        // A full disk is met above, while both files are as they were.
+        // A full disk is reported above, before any file has changed.
         for replacement in replacements {
             replacement.take_place().map_err(Failure::new)?;
         }
@@ -90,7 +90,7 @@ fn replacement(path: &Path, text: &str) -> Result<Replacement, Failure> {
     })
 }
 
-/// The lines that differ.
+/// Returns the lines that differ.
 fn changes(before: &str, after: &str) -> String {
     let has = |text: &str, line: &str| text.lines().any(|own| own == line);
     let added = after.lines().filter(|line| !has(before, line)).map(|line| format!("+ {line}"));
@@ -98,8 +98,9 @@ fn changes(before: &str, after: &str) -> String {
     removed.chain(added).collect::<Vec<_>>().join("  ")
 }
 
-/// With a line for the gem that this program belongs to, or that is installed. Under its name alone, Bundler would
-/// install whatever somebody else releases: nothing is released.
+/// Adds a line for the checkout to which this program belongs, or for the installed gem. The bare name would not do for
+/// a gem that is not installed: the gem is not released, and Bundler would install whatever gem others release under
+/// this name.
 fn with_gem_found(text: &str) -> Result<String, Failure> {
     if names_gem(text) {
         return Ok(text.to_owned());
@@ -123,7 +124,7 @@ fn line_of_folder(folder: &Path) -> String {
     format!("{GEM_OF_FOLDER}\"{path}\"{NO_REQUIRE}")
 }
 
-/// Whether Ruby finds the gem of this version. Where RubyGems keeps gems is a matter of Ruby's build.
+/// Whether Ruby finds the gem of this version. Only Ruby knows where RubyGems keeps gems.
 fn is_installed() -> bool {
     let mut ruby = Command::new("ruby");
     let script = "exit Gem::Specification.find_all_by_name(\"thruway\", ARGV[0]).any?";
@@ -169,8 +170,8 @@ fn without_boot(text: &str) -> String {
     without(BOOT, &woken.collect::<String>())
 }
 
-/// The text with a line more, before the first that `is_first` finds; otherwise after what stands first: comments,
-/// empty lines, and where gems come from.
+/// Inserts a line before the first line that `is_first` accepts, or else after the opening lines: comments, empty
+/// lines, and the sources of gems.
 fn before_first(line: &str, text: &str, is_first: impl Fn(&str) -> bool) -> String {
     let lines: Vec<_> = text.split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.starts_with('#') && is_first(line);

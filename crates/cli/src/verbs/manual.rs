@@ -1,4 +1,4 @@
-//! `thruway completions` and `thruway man`: made from the one definition of the arguments.
+//! `thruway completions` and `thruway man`: generated from the single definition of the arguments.
 
 mod completions;
 mod page;
@@ -19,7 +19,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Of `thruway`, the command as it is offered to users.
+    /// Prints the completions of `thruway`, the command with the verbs that users see.
     pub(crate) fn run(self, mut thruway: Command) -> Answer {
         print(&completions::script(self.shell, &mut thruway))?;
         Ok(ExitCode::SUCCESS)
@@ -34,7 +34,7 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    /// Of `thruway`, the whole command.
+    /// Prints the manual of `thruway`, the whole command.
     pub(crate) fn run(self, thruway: Command) -> Answer {
         let command = command(thruway, self.verb.as_deref())?;
         let manual = page::render(command, self.verb.is_none())
@@ -52,7 +52,7 @@ fn command(mut thruway: Command, verb: Option<&str>) -> Result<Command, Failure>
     })
 }
 
-/// On Linux, which has all the verbs that the sections are for.
+/// Only Linux has every verb that has sections.
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::collections::BTreeSet;
@@ -62,7 +62,7 @@ mod tests {
     use super::sections;
     use crate::verbs::Thruway;
 
-    /// What `docs/reference/exit_status.md` says, a row a status: verb, status, when.
+    /// The page with the exit statuses: a row for each verb and status.
     const PAGE: &str = include_str!("../../../../docs/reference/exit_status.md");
 
     #[test]

@@ -158,7 +158,7 @@ impl Thruway {
     }
 }
 
-/// The command as shells complete it: without its hidden verbs, and with the names of all others for `man`.
+/// Returns the command as shells complete it: without hidden verbs, and with the names of all other verbs for `man`.
 fn offered() -> Command {
     let thruway = Thruway::command();
     let verbs: Vec<_> =

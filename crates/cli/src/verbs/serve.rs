@@ -27,7 +27,7 @@ impl Serve {
     }
 }
 
-/// Whether Ruby is to serve `target`: a file, a folder with a `config.ru`, or a path that would be one.
+/// Whether Ruby serves `target`: a file, a folder with a `config.ru`, or a path that ends in `.ru`.
 fn is_application(target: &Path) -> bool {
     let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| !metadata.is_dir());
     let is_rackup = target.extension().is_some_and(|suffix| suffix == "ru");

@@ -1,4 +1,5 @@
-//! `thruway which`: the file that a command starts, by the rules of the system or language that starts it.
+//! `thruway which`: finds the file that a command starts, by the rules of the operating system or language that starts
+//! it.
 
 use std::ffi::OsString;
 use std::io;
@@ -77,13 +78,13 @@ struct Outcome {
     name: Vec<u8>,
     found: Vec<Vec<u8>>,
     denied: Vec<Vec<u8>>,
-    /// The files that do not start because of their interpreters, each with the reason.
+    /// Files that do not start because of their interpreters, each with the reason.
     without_interpreter: Vec<(Vec<u8>, Obstacle)>,
     bases: usize,
     lookups: u64,
-    /// A file that was found in a relative folder, which ends the search of Go.
+    /// The file in a relative folder that ended a search by Go's rules.
     refused: Option<Vec<u8>>,
-    /// Whether the paths are those of this machine, and not of a tree.
+    /// Whether the paths are on this machine, and not in a tree.
     is_on_disk: bool,
 }
 
@@ -123,14 +124,14 @@ impl Which {
             Kind::Powershell => Rules::powershell(path_ext),
         };
         match self.rules.unwrap_or(default) {
-            // These have a fixed rule for the current folder.
+            // The rule for the current folder is fixed here.
             Kind::Exec | Kind::Zig | Kind::Rust | Kind::Powershell => rules,
             _ => rules.current_first(self.current && !refused),
         }
     }
 
-    /// Rust looks into the system's own folders first. (And into the folder of the program that starts
-    /// the command, which is another one each time.)
+    /// Returns the system's folders, which Rust searches before `PATH`. Rust also searches the folder of the program
+    /// that starts the command. This program cannot know that folder.
     fn folders_before_path(&self) -> Vec<Vec<u8>> {
         #[cfg(windows)]
         if matches!(self.rules, Some(Kind::Rust)) {
@@ -259,11 +260,11 @@ impl Outcome {
         })
     }
 
-    /// The failure to report if nothing was found.
+    /// Returns the failure to report if nothing was found.
     fn explain(&self) {
         let name = printable::bytes(&self.name);
         let mut obstacles = self.without_interpreter.iter();
-        // The last one is that which ended the search, if one did.
+        // If an obstacle ended the search, the obstacle is the last.
         let ended = obstacles.clone().next_back().filter(|(_, why)| !why.is_passed_over());
         match (ended.or(obstacles.next()), self.denied.first(), self.bases) {
             _ if self.name.is_empty() => Failure::new("an empty name is no command"),
@@ -288,8 +289,8 @@ impl Outcome {
     }
 }
 
-/// Whether the path of this command depends on the current folder, and its name contains no folder. Other rules on
-/// Windows take `c:name` and `\name` for absolute; Go does not, as they depend on a current folder or drive.
+/// Whether the path of the command found depends on the current folder, and `name` contains no folder. On Windows,
+/// other rules take `c:name` and `\name` for absolute. Go does not, because both depend on a current folder or drive.
 fn is_relative(path: &[u8], name: &[u8]) -> bool {
     let names_a_folder = name.iter().any(|byte| b":\\/".contains(byte));
     let is_absolute =
@@ -297,7 +298,7 @@ fn is_relative(path: &[u8], name: &[u8]) -> bool {
     !names_a_folder && !is_absolute
 }
 
-/// Says why a file may not be run, as the end of a sentence.
+/// Returns the reason why a file may not be run, as the end of a sentence.
 #[cfg(target_os = "linux")]
 fn why_denied(path: &[u8], is_on_disk: bool) -> &'static str {
     use rustix::fs::{Access, FileType, StatVfsMountFlags, access, stat, statvfs};
@@ -318,7 +319,7 @@ fn why_denied(_: &[u8], _: bool) -> &'static str {
     "may not be run"
 }
 
-/// The reason why an executable file does not start.
+/// Returns the failure of an executable file that does not start.
 fn not_started(path: &str, why: &Obstacle) -> Failure {
     match why {
         Obstacle::Missing(interpreter) => {

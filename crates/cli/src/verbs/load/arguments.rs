@@ -13,7 +13,7 @@ use super::number::{connections, duration, index, milliseconds, percentile, rate
 use super::tls::TlsOptions;
 use super::variables::VariableText;
 
-/// The duration of a visit in a comparison, without other limits.
+/// The duration of a visit in a comparison without other limits.
 pub(super) const VISIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Load a server and show each connection's share

@@ -2,13 +2,13 @@
 
 use thruway_load::Histogram;
 
-/// Steps of a decade, in percent of its start: few, and many.
+/// The steps of a decade, in percent of its start: a coarse and a fine series.
 const FEW: [u64; 3] = [100, 200, 500];
 const MANY: [u64; 10] = [100, 125, 160, 200, 250, 320, 400, 500, 630, 800];
-/// The number of bins for which the few steps are enough.
+/// The number of bins at which the coarse steps suffice.
 const BINS_ENOUGH: usize = 7;
 
-/// The requests with a latency below `to_ns`, and not below that of the bin before.
+/// The requests whose latency is below `to_ns`, and at least `from_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bin {
     pub(super) from_ns: u64,

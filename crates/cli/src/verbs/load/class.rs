@@ -1,4 +1,4 @@
-//! The text of a class of clients: `KIND=N`, and for `--class` its options.
+//! Parses a class of clients: `KIND=N`, and for `--class` also options.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use thruway_load::{Arrivals, Class, ClientKind};
 
 use super::number::{connections, milliseconds, rate, whole};
 
-/// How many requests a pipelined client has pending where nothing else is asked for.
+/// The default number of pending requests of a pipelined client.
 const DEPTH_DEFAULT: u32 = 16;
-/// How long a polite client rests by default.
+/// The default pause of a polite client.
 pub(super) const PAUSE_DEFAULT: Duration = Duration::from_millis(10);
-/// A slow client's time between two steps by default.
+/// The default time between two steps of a slow client.
 const GAP_DEFAULT: Duration = Duration::from_millis(100);
-/// How much a client that reads slowly takes at a time by default.
+/// The default number of bytes that a slowly reading client takes at a time.
 const BYTES_DEFAULT: u64 = 1024;
 
-/// Each kind, and the options that it knows beside `url`.
+/// Each kind, and its options besides `url`.
 const KINDS: [(&str, &[&str]); 7] = [
     ("greedy", &["depth"]),
     ("pipelined", &["depth"]),
@@ -27,7 +27,7 @@ const KINDS: [(&str, &[&str]); 7] = [
     ("idle", &[]),
 ];
 
-/// A class whose options, where none is given, are those of the whole run.
+/// A class whose missing options default to those of the whole run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ClassText {
     kind: &'static str,
@@ -39,11 +39,11 @@ pub(super) struct ClassText {
     pause: Option<Duration>,
     gap: Option<Duration>,
     bytes: Option<u64>,
-    /// Which of the run's URLs, from 1.
+    /// The number of the URL among the run's URLs, from 1.
     pub(super) url: Option<u32>,
 }
 
-/// The values for options that a class does not set.
+/// The values of the options that a class does not set.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Defaults {
     pub(super) depth: u32,
@@ -53,7 +53,7 @@ pub(super) struct Defaults {
 }
 
 impl ClassText {
-    /// The clients of `-c`: greedy, or scheduled with `--rate`.
+    /// Returns the class of the clients of `-c`: greedy, or scheduled with `--rate`.
     pub(super) fn plain(connections: u32, rate: Option<f64>) -> Self {
         let kind = if rate.is_some() { "scheduled" } else { "greedy" };
         Self { rate, ..Self::new(kind, connections) }
@@ -65,7 +65,7 @@ impl ClassText {
         Self { kind, connections, rate, arrivals, burst, depth, pause, gap, bytes, url }
     }
 
-    /// Completes the class with the run's values.
+    /// Completes the class with the values of the run.
     pub(super) fn resolved(&self, defaults: Defaults) -> Class {
         let is_deep = self.kind == "pipelined" && defaults.depth == 1;
         let depth = self.depth.unwrap_or(if is_deep { DEPTH_DEFAULT } else { defaults.depth });
@@ -94,7 +94,7 @@ impl ClassText {
         }
     }
 
-    /// Whether the class uses an option of the whole run, because it does not set that option itself.
+    /// Whether the class uses an option of the whole run, because the class does not set the option.
     pub(super) fn heeds(&self, option: &str) -> bool {
         let has_own = match option {
             "arrivals" => self.arrivals.is_some(),
@@ -106,7 +106,7 @@ impl ClassText {
         !has_own && (option == "url" || self.options().contains(&option))
     }
 
-    /// The options of the class's kind, besides `url`.
+    /// Returns the options of the class's kind, besides `url`.
     fn options(&self) -> &'static [&'static str] {
         let known = KINDS.iter().find(|(kind, _)| *kind == self.kind);
         known.map_or(&[], |(_, options)| *options)
@@ -132,7 +132,7 @@ impl ClassText {
     }
 }
 
-/// `polite=3` or `polite=3,pause=50,url=2`.
+/// Parses a class such as `polite=3` or `polite=3,pause=50,url=2`.
 impl FromStr for ClassText {
     type Err = String;
 
@@ -163,7 +163,7 @@ impl FromStr for ClassText {
     }
 }
 
-/// The time between two steps of a slow client.
+/// Parses the time between two steps of a slow client.
 fn gap(text: &str) -> Result<Duration, String> {
     match milliseconds(text)? {
         gap if gap < Duration::from_millis(1) => Err("must be at least 1 ms".to_owned()),
@@ -171,7 +171,7 @@ fn gap(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How requests of an open loop are spread.
+/// Parses the distribution of the requests of an open loop.
 pub(super) fn arrivals(text: &str) -> Result<Arrivals, String> {
     match text {
         "even" => Ok(Arrivals::Even),

@@ -1,4 +1,4 @@
-//! Compares a run with an earlier one, from a report that `--json` has written.
+//! Compares a run with an earlier run, whose report `--json` has written.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::source::Source;
 use crate::output::Failure;
 use crate::units::{time, whole};
 
-/// A report of a million connections has half as much.
+/// The largest report that is read. A report on a million connections is half as large.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
-/// A figure: its name, where a report has it, and how it is written.
+/// A figure: its name, its place in a report, and its format.
 type Row = (&'static str, &'static str, fn(f64) -> String);
 
 /// The figures to compare.
@@ -29,7 +29,7 @@ const ROWS: [Row; 6] = [
     ("lost", "/failed", whole),
 ];
 
-/// The parts of an earlier report that are read. The rest is skipped, and takes no memory.
+/// The parts of an earlier report that are compared. All other parts are skipped, and take no memory.
 #[derive(Debug, Deserialize)]
 struct Earlier {
     total: Total,
@@ -55,7 +55,7 @@ struct Fairness {
     index: Option<f64>,
 }
 
-/// The URL to compare with, if it is one and not a file.
+/// Returns the URL to compare with, if `path` is a URL and not a file.
 pub(super) fn url(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| {
         text.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(char::is_alphanumeric))
@@ -75,7 +75,7 @@ pub(super) fn read(path: &Path) -> Result<Value, Failure> {
     }
 }
 
-/// A row for each figure: earlier, now, and now ÷ earlier.
+/// Writes a row for each figure: earlier, now, and now ÷ earlier.
 pub(super) fn text(page: &mut Page, earlier: &Value, report: &Report, path: &Path) {
     let now = serde_json::to_value(&report.total).unwrap_or_default();
     let mut rows =

@@ -7,7 +7,7 @@ use thruway_load::TimelineRow;
 const HEAD: &str = "from_seconds,to_seconds,requests,requests_per_second,errors,failed,bytes_per_second,\
                     p50_ns,p90_ns,p99_ns,p999_ns,max_ns,mean_ns,deviation_ns\r\n";
 
-/// A row for each second.
+/// Returns a row for each second.
 pub(super) fn rows(timeline: &[TimelineRow]) -> String {
     let mut text = HEAD.to_owned();
     for row in timeline {

@@ -6,7 +6,7 @@ use thruway_load::{Bucket, Histogram, Report};
 use super::limits::{LimitVerdict, error_rate};
 use crate::output::Failure;
 
-/// The percentiles of a report for which none are chosen.
+/// The percentiles of a report if the user chooses none.
 const PERCENTILES_DEFAULT: [f64; 8] = [10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
 
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ struct Bin {
     requests: u64,
 }
 
-/// The whole report, with a newline.
+/// Returns the whole report, with a newline.
 pub(super) fn report(
     report: &Report,
     percentiles: &[f64],

@@ -45,7 +45,7 @@ pub(super) struct Limits {
     min_rate: Option<f64>,
 }
 
-/// A limit, and the result that it limits.
+/// A limit, and the result to which the limit applies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct LimitVerdict {
     /// The option without its dashes.
@@ -58,7 +58,7 @@ pub(super) struct LimitVerdict {
 }
 
 impl Limits {
-    /// Whether there is a limit.
+    /// Whether at least one limit is given.
     pub(super) fn are_given(&self) -> bool {
         let times = [
             self.max_mean,
@@ -74,7 +74,7 @@ impl Limits {
         has_time || self.max_error_rate.is_some() || self.min_rate.is_some()
     }
 
-    /// Compares a report with each limit that was given.
+    /// Compares a report with each given limit.
     #[expect(clippy::cast_precision_loss, reason = "2^53 ns are 104 days")]
     pub(super) fn check(&self, report: &Report) -> Vec<LimitVerdict> {
         let histogram = &report.histogram;
@@ -126,7 +126,7 @@ impl LimitVerdict {
         Self { name, unit, limit, value, is_exceeded: value > limit }
     }
 
-    /// The limit, the result, and whether the one is kept by the other.
+    /// Formats the limit, the result, and whether the result is within the limit.
     pub(super) fn text(&self) -> String {
         let written = |number: f64| match self.unit {
             "share" => format!("{} %", trimmed(number * 100.0)),
@@ -142,7 +142,7 @@ impl LimitVerdict {
     }
 }
 
-/// The share of requests that were lost, or answered with an error.
+/// Returns the share of requests that were lost or answered with an error.
 #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never made")]
 pub(super) fn error_rate(report: &Report) -> f64 {
     let total = &report.total;
@@ -151,7 +151,7 @@ pub(super) fn error_rate(report: &Report) -> f64 {
     (errors + total.failed) as f64 / (total.requests + total.failed).max(1) as f64
 }
 
-/// A percentage with as many digits as it needs, up to four.
+/// Formats a percentage with up to four decimals, without trailing zeros.
 pub(super) fn trimmed(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! `thruway load`: load on an HTTP server, and each connection's share of the responses.
+//! `thruway load`: loads an HTTP server, and reports each connection's share of the responses.
 
 mod arguments;
 mod bins;
@@ -36,9 +36,9 @@ use plan::failure;
 use progress::Live;
 use text::Parts;
 
-/// Exit status of a run with nothing but errors, or whose results are beyond the limits that were asked for.
+/// The exit status of a run with nothing but errors, or with results beyond the given limits.
 const BAD_RESULT: u8 = 1;
-/// The reason to report for a server that accepted connections and gave no complete response.
+/// The failure of a server that accepted connections and sent no complete response.
 const SILENT: &str = "no complete response";
 
 impl Load {
@@ -78,7 +78,7 @@ impl Load {
         self.verdict(&urls[0], &report, &limits)
     }
 
-    /// Refuses the options of a single run in a comparison.
+    /// Refuses the options of a single run when servers are compared.
     fn refuse_of_one_run(&self) -> Result<(), Failure> {
         let given = [
             (self.per_connection, "--per-connection"),
@@ -110,7 +110,7 @@ impl Load {
         }
     }
 
-    /// Creates the files that are to be written, so that a run is not lost for a wrong name.
+    /// Creates the output files before the run, so that a wrong name does not cost the results.
     fn check_files(&self) -> Result<(), Failure> {
         [&self.csv, &self.svg].into_iter().flatten().try_for_each(|path| write(path, ""))
     }
@@ -125,7 +125,7 @@ impl Load {
         Ok(())
     }
 
-    /// Writes whether the run is within each limit, and whether it is fair enough.
+    /// Writes whether the run is within each limit, and whether the run is fair enough.
     fn write_verdicts(&self, page: &mut page::Page, report: &Report, limits: &[LimitVerdict]) {
         if report.total.requests == 0 || limits.is_empty() && self.fair.is_none() {
             return;
@@ -137,8 +137,8 @@ impl Load {
         limits.iter().for_each(|limit| page.plain(&limit.text()));
     }
 
-    /// A run without a response is a failure. A run is a negative result if every response is an error, if it is
-    /// beyond a limit, or if it is below the demanded fairness.
+    /// Returns the outcome of a run. Without a response, the run is a failure. The result is negative if every response
+    /// is an error, if a limit is exceeded, or if the fairness is below the demanded index.
     fn verdict(&self, url: &Url, report: &Report, limits: &[LimitVerdict]) -> Answer {
         if report.total.requests == 0 {
             return Err(self.no_answer(url, report));
@@ -153,7 +153,7 @@ impl Load {
         Ok(if is_fair && is_kept { ExitCode::SUCCESS } else { ExitCode::from(BAD_RESULT) })
     }
 
-    /// The failure to report if there was no response at all.
+    /// Returns the failure to report if there was no response at all.
     pub(super) fn no_answer(&self, url: &Url, report: &Report) -> Failure {
         let no_answer = |why: &str| Failure::new(format_args!("no response from {url}: {why}"));
         match (&report.connect_error, &report.tls_error) {
@@ -168,7 +168,7 @@ impl Load {
     }
 }
 
-/// A cure for a failure of TLS.
+/// Returns the cure for a failure of TLS.
 fn tls_hint(why: &str) -> &'static str {
     if why.starts_with("certificate of the server") {
         return "--cacert FILE trusts the server's certificate or its authority, --insecure any certificate; \
@@ -180,7 +180,7 @@ fn tls_hint(why: &str) -> &'static str {
     "openssl s_client -connect HOST:PORT shows what the server agrees to"
 }
 
-/// The statuses of a run that had nothing but errors.
+/// Returns the statuses of a run that had nothing but errors.
 fn only_errors(total: &GroupReport) -> Option<String> {
     let is_error = |(name, _): (&&str, &u64)| matches!(*name, "4xx" | "5xx");
     let are_errors = !total.status.is_empty() && total.status.iter().all(is_error);

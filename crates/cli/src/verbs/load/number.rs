@@ -1,11 +1,11 @@
-//! Numbers in the arguments, each with its range.
+//! Parses numbers in the arguments, each within a range.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A whole number in that range.
+/// Parses a whole number in `range`.
 pub(super) fn whole<N: FromStr + PartialOrd + Display>(
     text: &str,
     range: RangeInclusive<N>,
@@ -17,17 +17,17 @@ pub(super) fn whole<N: FromStr + PartialOrd + Display>(
     Err(format!("{number} is not in {}..={}", range.start(), range.end()))
 }
 
-/// How many connections.
+/// Parses a number of connections.
 pub(super) fn connections(text: &str) -> Result<u32, String> {
     whole(text, 1..=1_000_000)
 }
 
-/// How often a URL is asked beside the others.
+/// Parses the weight of a URL among all URLs.
 pub(super) fn weight(text: &str) -> Result<u32, String> {
     whole(text, 1..=1000)
 }
 
-/// The units of a time, and how many seconds each has.
+/// The units of a time, in seconds.
 const UNITS: [(&str, f64); 7] = [
     ("ns", 1e-9),
     ("us", 1e-6),
@@ -37,10 +37,10 @@ const UNITS: [(&str, f64); 7] = [
     ("m", 60.0),
     ("h", 3600.0),
 ];
-/// The longest time. A longer one would be a mistake.
+/// The longest time. A longer time is probably a mistake.
 const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// A time such as `500ms`, `10s` or `1m30s`; a bare number is seconds.
+/// Parses a time such as `500ms`, `10s` or `1m30s`. A number without a unit counts in seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match time_in(text, 1.0)? {
         time if time.is_zero() => Err("must be more than 0 seconds".to_owned()),
@@ -48,7 +48,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of milliseconds, or a time with its unit.
+/// Parses a number of milliseconds, or a time with a unit.
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     let refused = |_| format!("{text:?} is not a time: write it as in 20 (ms), 20ms or 1s");
     let time = time_in(text, 1e-3).map_err(refused)?;
@@ -58,7 +58,7 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Adds up parts of a number and a unit. A number without a unit stands alone, and counts in `bare` seconds.
+/// Adds up numbers with units. A number without a unit must stand alone, and counts in units of `bare` seconds.
 fn time_in(text: &str, bare: f64) -> Result<Duration, String> {
     let refused = || format!("{text:?} is not a time: write it as in 500ms, 10s or 1m");
     let is_unit = |letter: char| !(letter.is_ascii_digit() || letter == '.');
@@ -81,7 +81,7 @@ fn time_in(text: &str, bare: f64) -> Result<Duration, String> {
     if time > TIME_MAX { Err("must be at most a year".to_owned()) } else { Ok(time) }
 }
 
-/// A share of all requests: `0.1%`, or `0.001`.
+/// Parses a share of all requests: `0.1%`, or `0.001`.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.strip_suffix('%') {
         Some(number) => (number.trim_end(), 0.01),
@@ -93,7 +93,7 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("must be between 0% and 100%".into()) }
 }
 
-/// A percentile.
+/// Parses a percentile.
 pub(super) fn percentile(text: &str) -> Result<f64, String> {
     let number = text.strip_prefix('p').unwrap_or(text);
     let number: f64 = number.parse().map_err(|_| "not a number".to_owned())?;
@@ -101,13 +101,13 @@ pub(super) fn percentile(text: &str) -> Result<f64, String> {
     if is_one { Ok(number) } else { Err("must be above 0 and at most 100".into()) }
 }
 
-/// Requests a second.
+/// Parses a rate in requests per second.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (1e-3..=1e8).contains(&rate) { Ok(rate) } else { Err("not a rate that can be kept".into()) }
 }
 
-/// Jain's index.
+/// Parses Jain's index.
 pub(super) fn index(text: &str) -> Result<f64, String> {
     let index: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1.0).contains(&index) { Ok(index) } else { Err("must be between 0 and 1".into()) }

@@ -1,4 +1,4 @@
-//! The page that a report is written on: its width, its characters and its colours.
+//! The page of a report: its width, its characters and its colours.
 
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -11,11 +11,11 @@ use crate::output::{colourful, is_ascii};
 
 /// The width of the name before a line's items, with its margins.
 const NAME_WIDTH: usize = 12;
-/// The narrowest page that is laid out for.
+/// The narrowest page that the layout supports.
 const WIDTH_MIN: usize = 40;
 /// The gap between items, and between columns.
 const GAP: &str = "   ";
-/// Characters of a report, and what stands for them where a terminal shows ASCII only.
+/// Characters of a report, and their substitutes on a terminal that shows ASCII only.
 const ASCII: [(char, &str); 15] = [
     ('µ', "u"),
     ('×', "x"),
@@ -34,7 +34,7 @@ const ASCII: [(char, &str); 15] = [
     ('█', "#"),
 ];
 
-/// A report in the making.
+/// A report under construction.
 #[derive(Debug)]
 pub(super) struct Page {
     text: String,
@@ -44,7 +44,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// A page for a stream, as wide as its terminal. Files and pipes have no width.
+    /// Creates a page for a stream, as wide as its terminal. Files and pipes have no width.
     pub(super) fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         let width = stream.is_terminal().then(|| width(stream)).flatten();
         let (is_ascii, is_colourful) =
@@ -52,24 +52,24 @@ impl Page {
         Self { text: String::new(), width, is_ascii, is_colourful }
     }
 
-    /// The width, or that of a usual terminal.
+    /// Returns the width, or `usual` if the stream is not a terminal.
     pub(super) fn width_or(&self, usual: usize) -> usize {
         self.width.unwrap_or(usual)
     }
 
-    /// Writes a line as it is.
+    /// Writes a line, with characters replaced that the terminal does not show.
     pub(super) fn plain(&mut self, line: &str) {
         let shown = self.shown(line);
         self.text.push_str(&shown);
         self.text.push('\n');
     }
 
-    /// Writes a line with a name and items, which continue below each other where the page is too narrow.
+    /// Writes a line with a name and items. On a narrow page, the items continue on further lines.
     pub(super) fn items(&mut self, name: &str, items: &[String]) {
         self.styled(Style::new(), name, items);
     }
 
-    /// Writes such a line in red.
+    /// Writes a line with a name and items in red.
     pub(super) fn alarm(&mut self, name: &str, items: &[String]) {
         self.styled(Style::new().fg_color(Some(AnsiColor::Red.into())), name, items);
     }
@@ -100,8 +100,8 @@ impl Page {
         }
     }
 
-    /// Writes columns side by side: the first and the last to the left, the numbers between to the right. Where the
-    /// page is too narrow, the columns whose heads are `spare` are left out, in this order.
+    /// Writes columns side by side: the first and the last are aligned left, the numbers between them right. If the
+    /// page is too narrow, the columns with the heads in `spare` are left out, in this order.
     pub(super) fn table(&mut self, mut rows: Vec<Vec<String>>, spare: &[&str]) {
         for cell in rows.iter_mut().flatten() {
             *cell = self.shown(cell);
@@ -132,7 +132,7 @@ impl Page {
         }
     }
 
-    /// Cuts the first column if the table is too wide even so.
+    /// Cuts the first column if the table is still too wide.
     fn cut_names(&self, rows: &mut [Vec<String>]) {
         let Some(width) = self.width else { return };
         let over = table_width(rows).saturating_sub(width);
@@ -147,12 +147,12 @@ impl Page {
         }
     }
 
-    /// The whole page.
+    /// Returns the text of the whole page.
     pub(super) fn into_text(self) -> String {
         self.text
     }
 
-    /// The text without anything that a terminal would obey, in the characters that it shows.
+    /// Escapes control characters, and replaces characters that the terminal does not show.
     pub(super) fn shown(&self, text: &str) -> String {
         let text = printable::text(text);
         if !self.is_ascii || text.is_ascii() {
@@ -169,7 +169,7 @@ impl Page {
     }
 }
 
-/// The text in pieces that fit.
+/// Folds a text into lines that fit.
 fn folded(text: String, room: usize) -> Vec<String> {
     if length(&text) <= room {
         return vec![text];
@@ -210,14 +210,14 @@ fn table_width(rows: &[Vec<String>]) -> usize {
     2 + widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1)
 }
 
-/// The width of a terminal: that of `COLUMNS`, or its own.
+/// Returns the width of a terminal: the value of `COLUMNS`, or else the terminal's own width.
 pub(super) fn width(terminal: &impl AsFd) -> Option<usize> {
     let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let own = || rustix::termios::tcgetwinsize(terminal).ok().map(|size| usize::from(size.ws_col));
     given.or_else(own).filter(|width| *width > 0).map(|width| width.max(WIDTH_MIN))
 }
 
-/// A page for stdout.
+/// Creates a page for stdout.
 pub(super) fn stdout() -> Page {
     Page::of(&io::stdout())
 }

@@ -1,4 +1,4 @@
-//! The plan of a run, from the arguments.
+//! Derives the plan of a run from the arguments.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,17 +14,18 @@ use super::source;
 use super::variables::{self, REQUESTS_MAX, Variable};
 use crate::output::Failure;
 
-/// The message that is sent over WebSockets.
+/// The default message over WebSockets.
 const MESSAGE_DEFAULT: &str = "load: 32 bytes, that come back.\n";
-/// A body or a message is kept whole, for each URL and more than once if several are pending.
+/// The most bytes of a body or a message. Each URL keeps a whole copy, and several copies if several requests are
+/// pending.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// The most bytes of all requests of a URL that has several.
+/// The most bytes of the requests of a URL with several requests.
 const REQUESTS_BYTES_MAX: usize = 64 << 20;
 /// The duration of a run without other limits.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 impl Load {
-    /// The URLs, all of one server. Those of a file come in random order.
+    /// Parses the URLs, which must belong to one server. The URLs of a file come in random order.
     pub(super) fn parsed_urls(&self) -> Result<Vec<Url>, Failure> {
         let mut texts = self.urls.clone();
         if let Some(file) = &self.url_file {
@@ -37,7 +38,7 @@ impl Load {
             }
             variables::shuffle(&mut texts, 0);
         }
-        // A place of a variable may stand where a URL cannot have it, so one that is filled is looked at.
+        // A variable may stand where a URL permits no braces, so URLs are parsed with values in place of variables.
         let filled = variables::read(&self.variables)?;
         let parsed = texts.iter().enumerate().map(|(place, text)| {
             let number = if self.url_file.is_some() { place } else { 0 };
@@ -55,7 +56,7 @@ impl Load {
         }
     }
 
-    /// The plan of a run on these URLs, which are `texts` as they are written.
+    /// Returns the plan of a run on `urls`, whose texts as written are `texts`.
     pub(super) fn plan(&self, urls: &[Url], texts: &[String]) -> Result<Plan, Failure> {
         let protocol = self.protocol(urls)?;
         Ok(Plan {
@@ -73,7 +74,7 @@ impl Load {
         })
     }
 
-    /// The request for each URL; those of a file are asked in turn, as one.
+    /// Returns the request for each URL. The URLs of a file count as one, and are requested in turn.
     fn requests(&self, urls: &[Url], texts: &[String]) -> Result<Vec<WeightedRequest>, Failure> {
         let (weights, count) = (self.weights.len(), urls.len());
         if weights > 0 && weights != count {
@@ -108,7 +109,7 @@ impl Load {
         texts.iter().enumerate().map(of_url).collect()
     }
 
-    /// Refuses variables that stand nowhere.
+    /// Refuses variables that no URL, header or body contains.
     fn check_variables(&self, variables: &[Variable], body: Option<&[u8]>) -> Result<(), Failure> {
         let body = body.map(String::from_utf8_lossy).unwrap_or_default();
         let mut texts: Vec<_> = self.urls.iter().chain(&self.headers).map(String::as_str).collect();
@@ -144,7 +145,7 @@ impl Load {
         url.tls(protocol, self.tls.name(), &self.tls.client()).map_err(failure)
     }
 
-    /// The protocol.
+    /// Returns the protocol of the run.
     fn protocol(&self, urls: &[Url]) -> Result<Protocol, Failure> {
         let given = [
             (self.message.is_some(), "--message"),
@@ -194,7 +195,7 @@ impl Load {
         Ok(Messages { message, subscribe, confirmed, is_broadcast: self.broadcast })
     }
 
-    /// Request number `number` of a URL, whose variables have other values than that before.
+    /// Returns request number `number` of a URL. Each request has its own values of the variables.
     fn request(
         &self,
         url: &Url,
@@ -207,7 +208,7 @@ impl Load {
         let filled_body =
             body.filter(|_| !variables.is_empty()).map(|body| match std::str::from_utf8(body) {
                 Ok(text) => filled(&text.to_owned()).into_bytes(),
-                // Bytes that are no text have no places.
+                // Bytes that are not UTF-8 contain no variables.
                 Err(_) => body.to_vec(),
             });
         let body = filled_body.as_deref().or(body);
@@ -224,7 +225,7 @@ impl Load {
         })
     }
 
-    /// The headers of -H, and those that other options stand for.
+    /// Returns the headers of `-H`, and the headers of the options that set one.
     fn all_headers(&self, url: &Url) -> Result<Vec<String>, Failure> {
         let mut headers = self.headers.clone();
         let user = self.auth.clone().map(|user| (user, "-a"));
@@ -277,7 +278,7 @@ impl Load {
     }
 }
 
-/// Requests that count together.
+/// Combines requests that count together.
 fn weighted(requests: Vec<Request>, weight: u32) -> Result<WeightedRequest, Failure> {
     let bytes: usize = requests.iter().map(|request| request.bytes().len()).sum();
     if requests.len() > 1 && bytes > REQUESTS_BYTES_MAX {
@@ -289,7 +290,7 @@ fn weighted(requests: Vec<Request>, weight: u32) -> Result<WeightedRequest, Fail
     Ok(WeightedRequest { request, others: requests.collect(), weight })
 }
 
-/// A text, or what is in the file that it names.
+/// Returns a text, or the contents of the file that the text names.
 fn text_or_file(text: &str) -> Result<Vec<u8>, Failure> {
     match text.strip_prefix('@') {
         None => Ok(text.as_bytes().to_vec()),
@@ -312,7 +313,7 @@ pub(super) fn failure(error: Error) -> Failure {
     failure
 }
 
-/// RFC 4648, section 4.
+/// Encodes bytes in Base64 (RFC 4648, section 4).
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

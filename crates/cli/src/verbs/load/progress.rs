@@ -1,4 +1,4 @@
-//! The progress of a run, on stderr: a view that is drawn again on a terminal, and lines elsewhere.
+//! Shows the progress of a run on stderr: a view that is redrawn on a terminal, or lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -9,34 +9,34 @@ use super::page::{Page, width};
 use super::text::sparkline;
 use crate::units::{thousands, time, whole};
 
-/// The interval in which a terminal's view is drawn again.
+/// The interval between two drawings of a terminal's view.
 const REDRAWN: Duration = Duration::from_millis(500);
-/// The name before the shares.
+/// The label of the shares.
 const SHARES: &str = "shares  ";
-/// The room for a note behind them.
+/// The room for a note behind the shares.
 const NOTE_WIDTH: usize = 26;
-/// The width of a terminal that does not say how wide it is.
+/// The width of a terminal that does not report one.
 const WIDTH_USUAL: usize = 80;
 
-/// The progress. What it shows counts since it was last shown.
+/// The progress since the last display.
 pub(super) struct Live {
     is_shown: bool,
     is_terminal: bool,
-    /// The time between two lines where there is no terminal.
+    /// The time between two lines if stderr is not a terminal.
     interval: Duration,
     /// The text before each line.
     name: String,
-    /// Rows that are on the terminal.
+    /// The number of rows on the terminal.
     rows: usize,
     shown: Duration,
     requests: u64,
-    /// All requests so far that were lost or answered with an error.
+    /// The number of requests since the start that were lost or answered with an error.
     errors: u64,
     latency: Histogram,
 }
 
 impl Live {
-    /// `interval` is the time between two lines where there is no terminal.
+    /// Creates the progress of a run. `interval` is the time between two lines if stderr is not a terminal.
     pub(super) fn new(is_quiet: bool, interval: Duration) -> Self {
         Self {
             is_shown: !is_quiet,
@@ -51,12 +51,12 @@ impl Live {
         }
     }
 
-    /// The progress of one visit of several.
+    /// Creates the progress of one visit of several.
     pub(super) fn named(name: String, is_quiet: bool, interval: Duration) -> Self {
         Self { name: name + "  ", ..Self::new(is_quiet, interval) }
     }
 
-    /// Adds progress, and shows it when it is time.
+    /// Adds progress, and shows the sum when the interval has passed.
     pub(super) fn show(&mut self, progress: &Progress) {
         if !self.is_shown {
             return;
@@ -66,7 +66,7 @@ impl Live {
         self.latency.merge(&progress.latency);
         let interval = if self.is_terminal { REDRAWN } else { self.interval };
         let since = progress.elapsed.saturating_sub(self.shown);
-        // A tick comes some microseconds after its time, or before the next one.
+        // A tick comes some microseconds late, or shortly before the next interval.
         if since + Duration::from_millis(50) < interval {
             return;
         }
@@ -84,8 +84,8 @@ impl Live {
         self.latency.clear();
     }
 
-    /// The rate, the latency, the errors and how fair the run has been so far. In a narrow `room`, latencies are
-    /// left out: the errors and the fairness tell more.
+    /// Formats the rate, the latency, the errors and the fairness so far. A narrow `room` leaves out latencies, because
+    /// errors and fairness tell more.
     #[expect(clippy::cast_precision_loss, reason = "a line for people")]
     fn line(&self, progress: &Progress, since: Duration, room: usize) -> String {
         let rate = whole(self.requests as f64 / since.as_secs_f64().max(1e-9));
@@ -104,7 +104,7 @@ impl Live {
         lines.iter().find(fits).unwrap_or(narrowest).clone()
     }
 
-    /// The line above each client's share, both cut to the terminal.
+    /// Returns the line and below it each client's share, both cut to the terminal's width.
     fn view(&mut self, page: &Page, line: String, shares: &[u64]) -> String {
         let width = width(&io::stderr()).unwrap_or(WIDTH_USUAL) - 1;
         let room = width.saturating_sub(SHARES.len());
@@ -119,7 +119,7 @@ impl Live {
         text
     }
 
-    /// The sequence that removes the rows that are on the terminal.
+    /// Returns the escape sequence that removes the rows on the terminal.
     fn erased(&self) -> String {
         match self.rows {
             0 => "\r\x1b[K".to_owned(),
@@ -135,7 +135,7 @@ impl Live {
     }
 
     fn write(&self, text: &str) {
-        // A terminal that has gone away misses nothing.
+        // A failure to write means that the terminal is gone.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }

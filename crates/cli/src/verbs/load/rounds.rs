@@ -1,4 +1,4 @@
-//! Two servers side by side, in rounds: A B, B A, A B, so that what changes meanwhile favours neither.
+//! Compares two servers in rounds: A B, B A, A B, so that a change during the run favours neither.
 
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use super::statistics::{Ratio, ratio};
 use crate::output::{Answer, Failure, print};
 use crate::units::{time, whole};
 
-/// The version of the JSON.
+/// The version of the JSON format.
 const VERSION: u32 = 1;
 
 /// A figure of a run.
@@ -83,7 +83,7 @@ struct FigureComparison {
 }
 
 impl Load {
-    /// Loads the server of `other` (A) and that of the other URLs (B) in turn.
+    /// Loads the server of `other` (A) and the server of the other URLs (B) in turn.
     pub(super) fn compare_servers(&self, other: &str) -> Answer {
         let first = vec![Url::parse(other).map_err(failure)?];
         let second = self.parsed_urls()?;
@@ -100,7 +100,7 @@ impl Load {
                 let report = self.visit(&plans[place], name, &interrupt)?;
                 is_over = interrupt.is_pending();
                 if is_over && report.total.requests == 0 {
-                    // The visit has just begun.
+                    // The visit has only begun, and does not count.
                     break;
                 }
                 if report.total.requests == 0 {
@@ -213,7 +213,7 @@ fn write(
     }
 }
 
-/// The reasons to doubt a figure: requests that failed, and connections that were starved.
+/// Writes the reasons to doubt a figure: failed requests and starved connections.
 fn flaws(page: &mut Page, name: &str, runs: &[Report]) {
     let errors: u64 = runs.iter().map(errors).sum();
     let starved = runs.iter().map(|run| run.total.fairness.starved).max().unwrap_or(0);
@@ -242,7 +242,7 @@ fn exact(number: u64) -> f64 {
 
 #[expect(clippy::cast_precision_loss, reason = "there are few rounds")]
 fn mean(values: &[f64]) -> f64 {
-    // The sum of nothing is -0.0.
+    // The sum of no values is -0.0, and adding 0.0 makes it 0.0.
     (values.iter().sum::<f64>() + 0.0) / values.len().max(1) as f64
 }
 

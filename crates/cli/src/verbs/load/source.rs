@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-/// The time after which a read is given up, such as from a pipe without a writer.
+/// The time after which a read fails, such as from a pipe without a writer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// All of a file.
+/// Reads a whole file.
 pub(super) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     Source::open(path, bytes_max)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// An open file that gives so many bytes at most, and all of them in time.
+/// An open file with a limit on bytes and a deadline.
 #[derive(Debug)]
 pub(super) struct Source {
     file: File,
@@ -29,7 +29,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens it without waiting for a writer.
+    /// Opens a file without waiting for a writer.
     pub(super) fn open(path: &Path, bytes_max: u64) -> io::Result<Self> {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
         let flags = i32::try_from(flags).map_err(io::Error::other)?;
@@ -37,7 +37,7 @@ impl Source {
         Ok(Self { file, bytes_max, left: bytes_max, deadline: Instant::now() + PATIENCE })
     }
 
-    /// Waits until there are bytes, or the end.
+    /// Waits until bytes arrive or the file ends.
     fn wait(&self) -> io::Result<()> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).map_err(io::Error::other)?;
@@ -55,7 +55,7 @@ impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait()?;
         let read = match self.file.read(buffer) {
-            // Another reader of the pipe was faster.
+            // Another reader of the pipe has taken the bytes.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Err(ErrorKind::Interrupted.into());
             }

@@ -1,4 +1,4 @@
-//! Whether two servers differ: a confidence interval for the ratio of their figures.
+//! Decides whether two servers differ, by a confidence interval for the ratio of their figures.
 
 use serde::Serialize;
 
@@ -9,10 +9,10 @@ const T: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for more than 30 degrees of freedom, on the safe side.
+/// A bound of the percentile for more than 30 degrees of freedom, which makes the interval slightly too wide.
 const T_MANY: f64 = 2.042;
 
-/// A ratio and its confidence interval of 95 %.
+/// A ratio and its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Ratio {
     pub(super) ratio: f64,
@@ -20,11 +20,11 @@ pub(super) struct Ratio {
     pub(super) high: f64,
 }
 
-/// Returns the ratio of `b` to `a`, whose values are of the same rounds. `None` with fewer than three rounds, or if
-/// a value is 0.
+/// Returns the ratio of `b` to `a`, whose values come from the same rounds, or `None` with fewer than three rounds or
+/// if a value is 0.
 ///
-/// The geometric mean of the ratios of all rounds: what slows both servers in one round leaves their ratio alone. The
-/// logarithms of the ratios are taken to be normally distributed.
+/// The ratio is the geometric mean of the ratios of all rounds: an influence that slows both servers in one round does
+/// not change their ratio. The logarithms of the ratios are assumed to be normally distributed.
 #[expect(clippy::cast_precision_loss, reason = "there are few rounds")]
 pub(super) fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let logarithms: Vec<_> = a.iter().zip(b).map(|(a, b)| (b / a).ln()).collect();
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(ratio(&[0.0, 1.0, 1.0], &[1.0; 3]), None);
     }
 
-    /// Of comparisons of a server with itself, about 5 % show a difference.
+    /// A server that is compared with itself shows a difference in about 5 % of the comparisons.
     #[test]
     fn equal_servers_rarely_differ() {
         let mut random = thruway_testing::Random::new(7);

@@ -10,7 +10,7 @@ use crate::units::{time, whole};
 
 const WIDTH: f64 = 800.0;
 const MARGIN: f64 = 70.0;
-/// The height of each of the two diagrams, and where each begins.
+/// The height of each of the two diagrams, and the top of each.
 const HEIGHT: f64 = 180.0;
 const TOPS: [f64; 2] = [70.0, 330.0];
 /// The most labels below a diagram.
@@ -37,7 +37,7 @@ pub(super) fn picture(url: &str, report: &Report) -> String {
     svg
 }
 
-/// A bar for each bin of latencies.
+/// Draws a bar for each bin of latencies.
 #[expect(clippy::cast_precision_loss, reason = "a picture has fewer digits")]
 fn latencies(svg: &mut String, report: &Report) {
     let bins = bins(&report.histogram);
@@ -55,7 +55,7 @@ fn latencies(svg: &mut String, report: &Report) {
     }
 }
 
-/// The answered requests of each second, and those that were lost.
+/// Draws the answered requests of each second, and the lost requests.
 #[expect(clippy::cast_precision_loss, reason = "a picture has fewer digits")]
 fn seconds_of(svg: &mut String, rows: &[TimelineRow]) {
     let largest = rows.iter().map(|row| row.requests_per_second).fold(1.0, f64::max);
@@ -81,7 +81,7 @@ fn seconds_of(svg: &mut String, rows: &[TimelineRow]) {
     }
 }
 
-/// The axes of a diagram, its title and the value at its top.
+/// Draws the axes of a diagram, its title and the value at its top.
 fn frame(svg: &mut String, top: f64, title: &str, largest: &str) {
     let (bottom, right) = (top + HEIGHT, WIDTH - MARGIN);
     let _ = writeln!(

@@ -1,4 +1,4 @@
-//! A report as people read it.
+//! Formats a report for people.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::limits::trimmed;
 use super::page::Page;
 use crate::units::{thousands, throughput, time, whole};
 
-/// The percentiles that are printed where none are chosen.
+/// The percentiles that are printed if the user chooses none.
 const PERCENTILES_DEFAULT: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
-/// The width of a page without a terminal, and what stands before and behind the bars.
+/// The width of a page without a terminal, and the width around the bars.
 const WIDTH_USUAL: usize = 100;
 const SHARES_MARGIN: usize = 13;
-/// Connections that fit side by side into one line.
+/// The number of connections whose bars fit into one line.
 const BARS_MAX: usize = 60;
-/// Width of a connection's own bar, in characters.
+/// The width of a connection's own bar, in characters.
 const BAR_WIDTH: u64 = 24;
 
 /// The parts of a report that are printed.
@@ -86,7 +86,7 @@ fn requests(group: &GroupReport) -> Vec<String> {
     ]
 }
 
-/// How long it took until all connections had a message.
+/// Formats the time until all connections had a message.
 fn broadcasts(all: &BroadcastReport) -> Vec<String> {
     let (sent, whole) = (thousands(all.sent), thousands(all.whole));
     let rate = format!("{:.1}/s", all.whole_per_second);
@@ -104,7 +104,7 @@ fn streams(streams: &StreamReport) -> Vec<String> {
     vec![format!("{each} a connection"), format!("Jain {index}"), format!("{starved} starved")]
 }
 
-/// The chosen percentiles and the longest latency; nothing where nothing was answered.
+/// Formats the chosen percentiles and the longest latency. Without a response, returns nothing.
 fn percentiles(histogram: &Histogram, percentiles: &[f64]) -> Vec<String> {
     if histogram.total() == 0 {
         return Vec::new();
@@ -116,7 +116,7 @@ fn percentiles(histogram: &Histogram, percentiles: &[f64]) -> Vec<String> {
     named.chain([format!("max {}", time(histogram.largest()))]).collect()
 }
 
-/// The percentiles of a picture.
+/// Formats the percentiles of a picture.
 pub(super) fn percentile_row(histogram: &Histogram) -> Vec<String> {
     percentiles(histogram, &[])
 }
@@ -134,7 +134,7 @@ pub(super) fn counts(counts: &BTreeMap<&str, u64>) -> Vec<String> {
     named.map(|text| text.replace('_', " ")).collect()
 }
 
-/// Each status by itself, where others than 200 came.
+/// Formats the count of each status, if statuses other than 200 occurred.
 fn statuses(statuses: &BTreeMap<u16, u64>) -> Vec<String> {
     if statuses.keys().all(|status| *status == 200) {
         return Vec::new();
@@ -177,7 +177,7 @@ fn fairness(group: &GroupReport) -> Vec<String> {
     items
 }
 
-/// The sentence that convicts a server.
+/// Formats the number of starved connections, if any.
 fn starved(group: &GroupReport) -> Vec<String> {
     let (starved, all) = (group.fairness.starved, group.connections);
     if starved == 0 {
@@ -197,8 +197,8 @@ fn shares(page: &mut Page, connections: &[ConnectionReport]) {
     }
 }
 
-/// A bar for each share, the largest being full. Where there are more than `room`, a bar is the least share of
-/// several, whose number is returned: a starved connection cannot hide among others.
+/// Draws a bar for each share, relative to the largest share. If there are more than `room`, each bar shows the least
+/// of several shares, so that a starved connection stays visible. Returns the bars and the number of shares in a bar.
 pub(super) fn sparkline(shares: &[u64], room: usize) -> (String, usize) {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let largest = shares.iter().copied().max().unwrap_or(0).max(1);
@@ -213,7 +213,7 @@ pub(super) fn sparkline(shares: &[u64], room: usize) -> (String, usize) {
     (shares.chunks(each).map(bar).collect(), each)
 }
 
-/// A row for each bin of latencies.
+/// Writes a row for each bin of latencies.
 #[expect(clippy::cast_precision_loss, reason = "bars for people")]
 fn histogram(page: &mut Page, histogram: &Histogram) {
     let bins = bins(histogram);
@@ -231,7 +231,7 @@ fn histogram(page: &mut Page, histogram: &Histogram) {
     page.table(rows, &[]);
 }
 
-/// The target of the run: a URL, or the number of URLs and their server.
+/// Returns the target of the run: a URL, or the number of URLs and their server.
 fn asked(urls: &[Url]) -> String {
     match urls {
         [only] => only.to_string(),
@@ -266,7 +266,7 @@ fn classes(page: &mut Page, classes: &[GroupReport]) {
     page.table(rows, &SPARE);
 }
 
-/// Columns that a narrow table can do without.
+/// Columns that a narrow table leaves out.
 const SPARE: [&str; 6] = ["p99.9", "p90", "Jain", "/s", "p50", "lost"];
 const QUANTILES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
 
@@ -279,7 +279,7 @@ fn index(index: Option<f64>) -> String {
     index.map_or_else(String::new, |index| format!("{index:.4}"))
 }
 
-/// A class, with the only URL that it asks, if it has one of its own.
+/// Returns the name of a class, with the URL if the class has one of its own.
 fn name(class: &str, url: Option<&str>) -> String {
     url.map_or_else(|| class.to_owned(), |url| format!("{class} {url}"))
 }

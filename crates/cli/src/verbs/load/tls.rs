@@ -1,4 +1,4 @@
-//! The options of TLS, and where connections lead.
+//! The options of TLS, and the address to which connections are made.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(super) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// The name of the server, where it is not the URL's host.
+    /// Returns the name of the server, if it differs from the URL's host.
     pub(super) fn name(&self) -> Option<&str> {
         self.sni.as_deref()
     }
@@ -43,7 +43,7 @@ impl TlsOptions {
         ClientOptions { trust, certificate: self.cert.clone().zip(self.key.clone()) }
     }
 
-    /// Refuses options that would change nothing.
+    /// Refuses options that would have no effect.
     pub(super) fn check(&self, url: &Url) -> Result<(), Failure> {
         let given = [
             (self.insecure, "--insecure"),

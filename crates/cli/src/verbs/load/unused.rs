@@ -1,4 +1,4 @@
-//! Refuses options that would change nothing, because no client of the run uses them.
+//! Refuses options that would have no effect, because no client of the run uses them.
 
 use thruway_load::{Class, ClientKind};
 
@@ -10,7 +10,7 @@ const OF_DEPTH: &str = "the option is for greedy, pipelined and scheduled client
                         and not for broadcasts with --rate";
 
 impl Load {
-    /// Refuses an option that means nothing to the classes of the run, which are `texts` as they are written.
+    /// Refuses an option that no class of the run uses. `texts` are the classes as written.
     pub(super) fn refuse_unused(
         &self,
         texts: &[ClassText],
@@ -31,7 +31,7 @@ impl Load {
         }
     }
 
-    /// The first option without effect, and a hint about its purpose.
+    /// Returns the first option without effect, and a hint about its purpose.
     fn unused(
         &self,
         texts: &[ClassText],

@@ -1,4 +1,5 @@
-//! Values that differ from request to request: `--var NAME=VALUES`, written as `{NAME}` in URLs, headers and bodies.
+//! Variables, whose values differ from request to request: `--var NAME=VALUES`, written as `{NAME}` in URLs, headers
+//! and bodies.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -8,19 +9,19 @@ use thruway_sys::printable;
 use super::source;
 use crate::output::Failure;
 
-/// The most requests that are prepared for a URL.
+/// The most requests to prepare for a URL.
 pub(super) const REQUESTS_MAX: usize = 100_000;
-/// The most bytes of a file of values.
+/// The most bytes of a file with values.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A variable as it is written.
+/// A variable as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VariableText {
     name: String,
     values: String,
 }
 
-/// `id=1-1000`, `word=one,two` or `body=@FILE`.
+/// Parses `id=1-1000`, `word=one,two` or `body=@FILE`.
 impl FromStr for VariableText {
     type Err = String;
 
@@ -38,7 +39,7 @@ impl FromStr for VariableText {
 /// A variable with all its values, in random order.
 #[derive(Debug)]
 pub(super) struct Variable {
-    /// The name in braces.
+    /// The name in braces, which a value replaces.
     place: String,
     values: Vec<String>,
 }
@@ -48,17 +49,17 @@ pub(super) fn read(texts: &[VariableText]) -> Result<Vec<Variable>, Failure> {
     texts.iter().zip(1..).map(|(text, seed)| Variable::read(text, seed)).collect()
 }
 
-/// Whether one of these texts has a variable's place.
+/// Whether each variable occurs in at least one of the texts.
 pub(super) fn are_used(variables: &[Variable], texts: &[&str]) -> bool {
     variables.iter().all(|variable| texts.iter().any(|text| text.contains(&variable.place)))
 }
 
-/// The number of requests that give each variable each of its values.
+/// Returns the number of requests after which every variable has had each of its values.
 pub(super) fn count(variables: &[Variable]) -> usize {
     variables.iter().map(|variable| variable.values.len()).max().unwrap_or(1)
 }
 
-/// The text of request `number`, with values in the places of variables.
+/// Returns the text of request `number`, with values in place of variables.
 pub(super) fn filled(variables: &[Variable], text: &str, number: usize) -> String {
     variables.iter().fold(text.to_owned(), |text, variable| {
         text.replace(&variable.place, &variable.values[number % variable.values.len()])
@@ -87,7 +88,7 @@ impl Variable {
     }
 }
 
-/// The lines of a file that are not empty.
+/// Returns the non-empty lines of a file.
 pub(super) fn lines(file: &str) -> Result<Vec<String>, Failure> {
     let shown = printable::text(file);
     let bytes = source::read(Path::new(file), FILE_BYTES_MAX)
@@ -97,7 +98,7 @@ pub(super) fn lines(file: &str) -> Result<Vec<String>, Failure> {
     Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
-/// `1-1000`, if the text is such a range.
+/// Parses a range such as `1-1000`; `None` if the text is not a range.
 fn range(text: &str) -> Option<Result<std::ops::RangeInclusive<u64>, Failure>> {
     let (first, last) = text.split_once('-')?;
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
@@ -107,7 +108,7 @@ fn range(text: &str) -> Option<Result<std::ops::RangeInclusive<u64>, Failure>> {
     }))
 }
 
-/// Puts values in an order that is random and the same in each run.
+/// Shuffles values into an order that looks random and is the same in each run.
 pub(super) fn shuffle(values: &mut [String], seed: u64) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for place in (1..values.len()).rev() {

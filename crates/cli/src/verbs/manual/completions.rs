@@ -1,7 +1,7 @@
-//! Completions: what clap generates, and what it leaves out in each shell.
+//! Completions: the scripts that clap generates, with additions for each shell.
 //!
-//! bash and fish get the commands after `--`, which clap knows for zsh alone; fish gets the values of arguments
-//! without a name.
+//! bash and fish complete the command after `--`, as clap's script for zsh does. fish also completes the values of
+//! positional arguments.
 
 use clap::Command;
 use clap_complete::Shell;
@@ -44,7 +44,7 @@ end
 complete -c thruway -n __fish_thruway_has_command -x -a '(__fish_thruway_command)'
 "#;
 
-/// The script for a shell, of `thruway`, the command as it is offered to users.
+/// Returns the script for a shell. `thruway` is the command with the verbs that users see.
 pub(super) fn script(shell: Shell, thruway: &mut Command) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, thruway, "thruway", &mut script);
@@ -59,7 +59,7 @@ pub(super) fn script(shell: Shell, thruway: &mut Command) -> Vec<u8> {
     script
 }
 
-/// The values of arguments without a name, a line each.
+/// Returns the values of positional arguments, one line per argument.
 fn fish_values(thruway: &Command) -> String {
     let mut lines = String::new();
     for verb in thruway.get_subcommands() {

@@ -1,4 +1,4 @@
-//! A manual page in roff: what clap knows of the arguments, and the sections that it does not know.
+//! A manual page in roff: the arguments, from clap, and the sections that clap does not know.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use clap::Command;
 
 use super::sections::{self, Rows};
 
-/// The page of `command`, which is a verb or the whole.
+/// Renders the page of `command`, a verb or the whole program.
 pub(super) fn render(command: Command, is_whole: bool) -> io::Result<Vec<u8>> {
     let verb = if is_whole { String::new() } else { command.get_name().to_owned() };
     let has_verbs = command.get_subcommands().any(|verb| !verb.is_hide_set());
@@ -61,7 +61,7 @@ fn see_also(text: &mut Vec<u8>, is_whole: bool) -> io::Result<()> {
     writeln!(text, ".SH \"SEE ALSO\"\n{}", pages.join(", "))
 }
 
-/// Escapes a text, so that roff prints it unchanged.
+/// Escapes a text so that roff prints the text unchanged.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
     if text.starts_with('.') { format!("\\&{text}") } else { text }

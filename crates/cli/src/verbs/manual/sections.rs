@@ -1,11 +1,11 @@
-//! The sections of a manual page besides the arguments: a table for each verb.
+//! The sections of a manual page after the arguments: a table for each verb.
 
-/// Rows of a term and its meaning.
+/// Rows of terms and their meanings.
 pub(super) type Rows = &'static [(&'static str, &'static str)];
 
 /// The last sections of a verb's page.
 pub(super) struct Sections {
-    /// Of the whole command it is empty.
+    /// The name of the verb; empty for the whole program.
     pub(super) verb: &'static str,
     pub(super) statuses: Rows,
     pub(super) environment: Rows,
@@ -24,7 +24,7 @@ const PACKS: (&str, &str) = (
     "the packs of an application that has a folder tmp; other packs are in the user's cache",
 );
 
-/// The sections of a verb; those of the whole command for a verb that has none.
+/// Returns the sections of a verb, or those of the whole program if the verb has none.
 pub(super) fn of(verb: &str) -> &'static Sections {
     ALL.iter().find(|sections| sections.verb == verb).unwrap_or(&ALL[0])
 }

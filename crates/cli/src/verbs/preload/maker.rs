@@ -1,8 +1,9 @@
-//! The process that makes a template: it waits until the command has ended, and becomes the same command as a
+//! The maker of a template: a process that waits until the command has ended, and then runs the same command as a
 //! template.
 //!
-//! It is no child of the command, which would see it end, and not of its process group, which the terminal's
-//! signals reach. It stays in the session: only a process of a terminal's session can be in its jobs.
+//! The maker is not a child of the command, which would notice the maker's end, and not in the command's process group,
+//! which the terminal's signals reach. The maker stays in the session, because only a process of a terminal's session
+//! can join the session's jobs.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,16 +24,17 @@ use thruway_spawn::{Command, variables_of};
 use thruway_sys::descriptor;
 use thruway_sys::process::fork;
 
-/// As many templates as a user may have. The template that was idle for longest makes way.
+/// The number of templates that a user may have. The template that has been idle longest is evicted.
 const TEMPLATES_MAX: usize = 8;
 /// The number of keys whose history is kept.
 const KEYS_MAX: usize = 64;
-/// The lock's number in a template: above those that programs are given, where the limit allows that.
+/// The descriptor number of the lock in a template: above the numbers that programs get, if the limit on descriptors
+/// permits.
 const LOCK_NUMBER_MIN: i32 = 600;
-/// So many numbers are left from the lock's on.
+/// The descriptor numbers to leave from the lock's number up to the limit.
 const LOCK_NUMBERS: u64 = 8;
 
-/// The template to make.
+/// The request to make a template.
 pub(super) struct Order<'a> {
     pub(super) place: &'a TemplateFolder,
     pub(super) key: &'a Key,
@@ -41,7 +43,8 @@ pub(super) struct Order<'a> {
     pub(super) command: &'a Command,
 }
 
-/// Starts the maker. Answers with the post of this process, which is to be the command and to say what it loads.
+/// Starts the maker. Returns the assignment of this process, which becomes the command and reports the features that it
+/// loads.
 pub(super) fn start(order: &Order<'_>) -> io::Result<Assignment> {
     let number = order.key.number();
     let process = std::process::id();
@@ -59,7 +62,7 @@ fn own_pid() -> io::Result<Pid> {
     Ok(rustix::process::getpid())
 }
 
-/// The maker itself. It answers only if there is no template in the end.
+/// Runs the maker. Returns only if no template results.
 fn make(order: &Order<'_>, command: &OwnedFd) -> u8 {
     let steps = || -> io::Result<()> {
         leave_job()?;
@@ -80,8 +83,8 @@ fn leave_job() -> io::Result<()> {
     Ok(())
 }
 
-/// Puts nothing at the number of each descriptor, so that what the boot opens gets the numbers that it would get.
-/// A terminal stays where it is: Ruby asks at its start whether its streams are terminals.
+/// Redirects each descriptor to /dev/null, so that files opened by the boot get the same numbers as in the command.
+/// Terminals stay: Ruby checks at its start whether its streams are terminals.
 fn let_go_of_streams() -> io::Result<()> {
     let nothing = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     for number in terminal::descriptors()? {
@@ -98,7 +101,8 @@ fn become_template(order: &Order<'_>) -> io::Result<()> {
     let number = order.key.number();
     let plan = order.place.read(number, KeyFile::Plan).and_then(|bytes| Plan::decoded(&bytes));
     if plan.is_none_or(|plan| plan.features.is_empty()) {
-        // The command was killed, or became a daemon, before its Ruby reported its features. The next one may.
+        // The command was killed or became a daemon before its Ruby reported its features. The next command may report
+        // them.
         return Ok(());
     }
     make_room(order.place);
@@ -127,14 +131,14 @@ fn lock_number() -> i32 {
     last.min(LOCK_NUMBER_MIN)
 }
 
-/// Ends the templates that were idle for longest, so that there is room for one more.
+/// Stops the templates that have been idle longest, to make room for another.
 fn make_room(place: &TemplateFolder) {
     let mut idle: Vec<(u64, u128)> = Vec::new();
     for key in place.keys(KeyFile::Socket) {
         let report = client::status(place, key).ok().flatten();
         match report.and_then(|fields| number(&fields, b"idle_seconds")) {
             Some(seconds) => idle.push((seconds, key)),
-            // No process listens any more.
+            // No process listens any longer.
             None => place.remove(key, KeyFile::Socket),
         }
     }
@@ -144,7 +148,7 @@ fn make_room(place: &TemplateFolder) {
     }
 }
 
-/// Parses the number that follows `name` among a report's names and values.
+/// Parses the number that follows `name` among the names and values of a report.
 pub(super) fn number(fields: &[Vec<u8>], name: &[u8]) -> Option<u64> {
     let pair = fields.chunks(2).find(|pair| pair[0] == name)?;
     std::str::from_utf8(pair.get(1)?).ok()?.parse().ok()

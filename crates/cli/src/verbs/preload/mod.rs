@@ -26,10 +26,11 @@ pub(crate) use status::Preload;
 
 use crate::output::{Failure, print_error};
 
-/// After a template could not be made, another one is tried again.
+/// The pause after a template could not be made, before the next attempt.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// Runs the command as a fork, and breaks with its status; or it has to be started as always, as what is given back.
+/// Runs the command as a fork and breaks with its exit status, or continues with the command that the caller has to
+/// start.
 pub(crate) fn run(
     words: &[OsString],
     options: &Options,
@@ -48,7 +49,7 @@ struct PreloadedCommand<'a> {
 }
 
 impl<'a> PreloadedCommand<'a> {
-    /// `None` where the user or the machine does not want it, which is said if `options` want explanations.
+    /// Returns `None` if the user or the machine rules out a fork. Prints the reason if `options` ask for explanations.
     fn new(words: &'a [OsString], options: &Options) -> Option<Self> {
         let preloaded = Self { words, explains: options.explain };
         match objection(options).or_else(|| passing(words)) {
@@ -60,7 +61,7 @@ impl<'a> PreloadedCommand<'a> {
         }
     }
 
-    /// Runs the command as a fork, or makes what the next one needs.
+    /// Runs the command as a fork, or starts to make a template for the next such command.
     fn run(&self, command: Command) -> Result<ControlFlow<ExitCode, Command>, Failure> {
         match self.try_run(&command) {
             Ok(Attempt::Running(running)) => {
@@ -115,7 +116,7 @@ impl<'a> PreloadedCommand<'a> {
         Ok(Attempt::Learn(post, reason))
     }
 
-    /// Keeps why this command is no fork, for reports.
+    /// Records the reason why this command is not a fork, for reports.
     fn note(&self, place: &TemplateFolder, key: u128, reason: &str) {
         let history = History::of(place, key).unwrap_or_else(|| {
             let words: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
@@ -140,7 +141,7 @@ enum Attempt {
     Alone(String),
 }
 
-/// The reason not to fork here, whatever templates there are.
+/// Returns a reason not to fork that holds whatever templates exist.
 fn objection(options: &Options) -> Option<String> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if variable("THRUWAY_PRELOAD").is_some_and(|value| value == "0") {
@@ -165,21 +166,21 @@ fn objection(options: &Options) -> Option<String> {
         .then(|| "root does not run code from a folder that others can write".to_owned())
 }
 
-/// Of a pipe or a device a template would take what the command is to read.
+/// Returns a reason not to fork a command that reads a pipe or a device. A template would consume the command's input.
 fn passing(words: &[OsString]) -> Option<String> {
     let word = one_shot_word(words)?;
     Some(format!("{} can be read once", word.to_string_lossy()))
 }
 
-/// Whether the environment asks for it.
+/// Whether the environment requests preloading.
 pub(crate) fn is_wanted() -> bool {
     std::env::var_os("THRUWAY_PRELOAD").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Names files, as `PATH` names folders, that a boot reads unseen.
+/// The variable that lists further files that a boot reads unobserved, in the form of `PATH`.
 const FURTHER_FILES: &str = "THRUWAY_PRELOAD_FILES";
 
-/// The command, whose boot reads those files too; their paths are absolute.
+/// Adds files with absolute paths to the files that the command's boot reads unobserved.
 pub(crate) fn with_files(command: Command, files: Vec<PathBuf>) -> Result<Command, Failure> {
     let given = std::env::var_os(FURTHER_FILES).unwrap_or_default();
     let given = std::env::split_paths(&given).filter(|path| !path.as_os_str().is_empty());
@@ -188,19 +189,19 @@ pub(crate) fn with_files(command: Command, files: Vec<PathBuf>) -> Result<Comman
     Ok(command.env(FURTHER_FILES, files.map_err(failed)?))
 }
 
-/// The identity of this program, on which templates depend besides Ruby.
+/// Returns the identity of this program. Templates depend on the program as well as on Ruby.
 fn version() -> String {
     let program = std::fs::metadata("/proc/self/exe").ok();
     let stamp = program.map(|stat| (stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec()));
     format!("{} {stamp:?}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Whether a process is at it: it holds the lock.
+/// Whether a process is making the template. Such a process holds the lock.
 fn is_being_made(place: &TemplateFolder, key: u128) -> bool {
     matches!(place.lock(key), Ok(None))
 }
 
-/// The reason why no template could be made recently.
+/// Returns the reason why a recent attempt made no template.
 fn refusal(place: &TemplateFolder, key: u128) -> Option<String> {
     let modified = std::fs::metadata(place.file(key, KeyFile::Refusal)).ok()?.modified().ok()?;
     let is_recent = modified.elapsed().is_ok_and(|age| age < REFUSED_FOR);
@@ -208,7 +209,7 @@ fn refusal(place: &TemplateFolder, key: u128) -> Option<String> {
     Some(String::from_utf8_lossy(&reason).into_owned())
 }
 
-/// How this command differs from the most similar one with a template.
+/// Describes how this command differs from the most similar command that has a template.
 fn missing(place: &TemplateFolder, key: &Key) -> String {
     let others = place.keys(KeyFile::Socket).into_iter();
     let others = others.filter_map(|number| Key::decoded(&place.read(number, KeyFile::Key)?));

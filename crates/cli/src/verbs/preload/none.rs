@@ -1,4 +1,4 @@
-//! `thruway run --preload` where there are no templates: they are Linux's alone.
+//! `thruway run --preload` on systems without templates. Only Linux has templates.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -19,7 +19,8 @@ pub(crate) fn run(
         .hint("without it, the command boots from its pack"))
 }
 
-/// An environment that several machines share may ask for it: here a command boots.
+/// Whether the environment requests preloading: never, since several machines may share an environment and the command
+/// can boot here.
 pub(crate) fn is_wanted() -> bool {
     false
 }

@@ -34,7 +34,7 @@ enum Action {
     },
 }
 
-/// A template's report: names and values.
+/// The report of a template: names and values.
 type Report = Map<String, Value>;
 
 impl Preload {
@@ -50,7 +50,7 @@ impl Preload {
     }
 }
 
-/// Of each template, and of each command that had none a moment ago.
+/// Returns the reports of all templates, and of all commands that recently ran without one.
 fn reports(place: &TemplateFolder) -> Vec<(u128, Report)> {
     let mut reports: Vec<(u128, Report)> = Vec::new();
     for key in place.keys(KeyFile::Socket) {
@@ -70,12 +70,12 @@ fn reports(place: &TemplateFolder) -> Vec<(u128, Report)> {
     reports
 }
 
-/// Long enough to be asked about.
+/// Whether a miss is recent enough for a report.
 fn is_recent(miss: &Miss) -> bool {
     miss.age() < IDLE_MAX
 }
 
-/// The report of a command that has no template.
+/// Returns the report of a command without a template.
 fn without(history: History) -> Report {
     let mut report = Report::new();
     report.insert("state".to_owned(), "none".into());
@@ -112,7 +112,7 @@ fn status(place: &TemplateFolder, json: bool) -> Answer {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One template, or one command without: what it is, how it fares, and why the last one was no fork.
+/// Formats a template or a command without one, and the reason why the last command was not a fork.
 fn line(report: &Report) -> String {
     let number = |name| report.get(name).and_then(Value::as_u64).unwrap_or(0);
     let text = |name| report.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -147,7 +147,7 @@ fn stop(place: &TemplateFolder, all: bool) -> Answer {
         if all || application == here {
             client::stop_template(place, key)
                 .map_err(|error| Failure::new(format_args!("cannot stop a template: {error}")))?;
-            // The next template has to be learned anew.
+            // A new template has to be learned from the start.
             place.forget(key);
         }
     }

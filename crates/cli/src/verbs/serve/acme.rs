@@ -1,4 +1,4 @@
-//! The options of automatic certificates, and the agent that keeps them: a process beside the server.
+//! The options of automatic certificates, and their agent, which runs in a process beside the server.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,10 +20,10 @@ pub(crate) const AGENT_VERB: &str = "certificate-agent";
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 
-/// The pause before an agent that has ended is started again.
+/// The pause before a restart of an agent that has ended.
 const RESTART_PAUSE: Duration = Duration::from_secs(10);
 
-/// The time in seconds for which browsers use nothing but TLS, unless another one is given: a year.
+/// The default time of HSTS in seconds: a year.
 const HSTS_S: &str = "31536000";
 
 /// Automatic certificates.
@@ -72,7 +72,7 @@ pub(crate) struct AcmeOptions {
 pub(crate) enum HttpsRedirect {
     /// Plain HTTP is served.
     Off,
-    /// A port of HTTPS.
+    /// Plain HTTP is redirected to HTTPS at this port.
     To(u16),
 }
 
@@ -102,7 +102,7 @@ impl AcmeOptions {
         !self.acme_domain.is_empty()
     }
 
-    /// The option that has no meaning without a name, if one is given.
+    /// Returns an option that is given although it has no effect without a domain, if any.
     pub(super) fn needs_domain(&self) -> Option<&'static str> {
         let said = [
             (self.acme_directory.is_some(), "--acme-directory"),
@@ -118,7 +118,7 @@ impl AcmeOptions {
         said.into_iter().find_map(|(is_said, option)| (is_said && !self.is_on()).then_some(option))
     }
 
-    /// The options as words, for Ruby's part of a server.
+    /// Returns the options as words, for Ruby's part of a server.
     pub(super) fn words(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         let mut say = |option: &str, value: OsString| words.extend([option.into(), value]);
@@ -150,8 +150,8 @@ impl AcmeOptions {
         words
     }
 
-    /// The addresses of a server: those that are given, with the parameters that automatic certificates need. `folder`
-    /// is where the agent keeps them.
+    /// Returns the addresses of a server: the given ones, with the parameters for automatic certificates. The agent
+    /// keeps the certificates in `folder`.
     ///
     /// # Errors
     /// No address speaks TLS.
@@ -185,7 +185,7 @@ impl AcmeOptions {
         Ok(given.collect())
     }
 
-    /// The addresses without parameters: those of `-b`, that of `-p`, and the ports for HTTP and HTTPS.
+    /// Returns the addresses without parameters: from `-b`, from `-p`, and the ports for HTTP and HTTPS.
     pub(crate) fn plain_addresses(&self, bind: &[String], port: Option<u16>) -> Vec<String> {
         let host = any_host();
         let mut given = bind.to_vec();
@@ -199,7 +199,7 @@ impl AcmeOptions {
         given
     }
 
-    /// The challenges that the addresses allow.
+    /// Returns the challenges that the addresses permit.
     pub(crate) fn challenges(&self, addresses: &[String]) -> Vec<String> {
         if !self.acme_challenge.is_empty() {
             return self.acme_challenge.clone();
@@ -209,7 +209,7 @@ impl AcmeOptions {
         kinds.into_iter().filter(|(_, is_had)| *is_had).map(|(kind, _)| kind.to_owned()).collect()
     }
 
-    /// The words that start the agent.
+    /// Returns the words that start the agent.
     fn agent(&self, bind: &[String], port: Option<u16>) -> Vec<OsString> {
         let parent = std::process::id().to_string();
         let mut words: Vec<OsString> = vec![AGENT_VERB.into(), "--parent".into(), parent.into()];
@@ -217,25 +217,25 @@ impl AcmeOptions {
         if let Some(port) = port {
             words.extend(["--port".into(), port.to_string().into()]);
         }
-        // It is a matter of the server alone.
+        // HSTS concerns the server alone.
         words.extend(Self { hsts: None, ..self.clone() }.words());
         words
     }
 }
 
-/// A running agent. It is started again if it ends.
+/// A running agent, which is restarted whenever it ends.
 pub(super) struct AgentProcess {
     words: Vec<OsString>,
     child: Child,
-    /// The addresses that the server is to listen on.
+    /// The addresses for the server to listen on.
     pub(super) addresses: Vec<String>,
 }
 
 impl AgentProcess {
-    /// Starts an agent, which checks its settings and waits for [`begin`](Self::begin).
+    /// Starts an agent. The agent checks its settings and waits for [`begin`](Self::begin).
     ///
     /// # Errors
-    /// The status with which the agent has ended; it has said why.
+    /// The status with which the agent has ended. The agent has printed the reason.
     pub(super) fn start(
         options: &AcmeOptions,
         bind: &[String],
@@ -246,12 +246,12 @@ impl AgentProcess {
         Ok(Self { words, child, addresses })
     }
 
-    /// Lets the agent begin, since the server can answer challenges now. Restarts it whenever it ends.
+    /// Lets the agent begin, now that the server can answer challenges. Restarts the agent whenever it ends.
     pub(super) fn begin(mut self) {
         thread::spawn(move || {
             loop {
                 let stdin = self.child.stdin.take();
-                // An agent that has ended is found out below.
+                // A failure to write means that the agent has ended, as the wait below notices.
                 let _ = stdin.map(|mut stdin| stdin.write_all(b"begin\n"));
                 let _ = self.child.wait();
                 Failure::new("the agent for certificates has ended; starting another").show();
@@ -266,7 +266,7 @@ impl AgentProcess {
     }
 }
 
-/// Starts an agent, and reads the addresses from it.
+/// Starts an agent, and reads the addresses that the agent prints.
 fn start(words: &[OsString]) -> Option<(Child, Vec<String>)> {
     let program = std::env::current_exe().ok()?;
     let mut command = Command::new(program);
@@ -281,14 +281,14 @@ fn start(words: &[OsString]) -> Option<(Child, Vec<String>)> {
     let addresses: Vec<_> =
         lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
     if addresses.is_empty() {
-        // Its end is its answer.
+        // Without addresses, the agent has reported a failure and ends.
         let _ = child.wait();
         return None;
     }
     Some((child, addresses))
 }
 
-/// The host of all addresses: of both families, if the system has IPv6.
+/// Returns the host of all addresses: both families, if the system has IPv6.
 fn any_host() -> &'static str {
     let has_ipv6 = fs::read("/proc/net/if_inet6").is_ok_and(|list| !list.is_empty());
     if has_ipv6 { "[::]" } else { "0.0.0.0" }
@@ -315,7 +315,7 @@ fn with_parameters(uri: &str, parameters: &str) -> String {
     format!("{uri}{}{parameters}", if uri.contains('?') { '&' } else { '?' })
 }
 
-/// A path in which signs that have a meaning in an address are escaped.
+/// Escapes the characters of a path that have a meaning in an address.
 fn escaped(path: &str) -> String {
     let escape = |sign: char| match sign {
         '%' | '&' | '=' | '?' | '#' | ' ' => format!("%{:02X}", u32::from(sign)),

@@ -1,4 +1,4 @@
-//! A folder is served by this very process.
+//! Serves a folder in this process.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::acme::AgentProcess;
 use super::options::{Serve, Workers};
 use crate::output::{Answer, Failure, print_report};
 
-/// The time for responses in progress after a signal to stop: as long as an application's.
+/// The time for responses in progress after a signal to stop, the same as for an application.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
@@ -77,7 +77,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a folder that holds the keys of automatic certificates.
+/// Refuses a folder that contains the keys of automatic certificates.
 #[expect(clippy::disallowed_methods, reason = "only where the links lead counts")]
 fn refuse_to_serve_keys(target: &Path, binds: &[Bind]) -> Result<(), Failure> {
     let automatic = binds.iter().filter_map(|bind| bind.tls.as_ref()?.automatic.as_ref());
@@ -107,19 +107,18 @@ fn settings(serve: &Serve) -> Settings {
     settings
 }
 
-/// The failure of a running server.
+/// Reports a failure of the running server.
 fn report(error: &thruway_serve::Error) {
     Failure::new(error).show();
 }
 
-/// The files of unix sockets go with the listeners of the process that made them: later, others may
-/// listen there.
+/// Removes the files of unix sockets while the listeners are open. Later, other processes may listen at the same paths.
 fn remove_sockets(listeners: Vec<Listener>) {
     for listener in &listeners {
         if let Address::Unix { path } = listener.address()
             && !path.as_os_str().as_bytes().starts_with(b"@")
         {
-            // If another program has removed it already, nothing is left to do.
+            // Another program may have removed the file already.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -91,7 +91,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Fails if an option is given that has no effect on a folder.
+    /// Fails if an option without effect on a folder is given.
     pub(super) fn refuse_what_needs_an_application(&self) -> Result<(), Failure> {
         let said = [
             (self.threads.is_some(), "--threads"),
@@ -110,7 +110,7 @@ impl Serve {
         Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
     }
 
-    /// The addresses of the metrics.
+    /// Returns the address of the metrics.
     pub(super) fn metrics_bind(&self) -> Result<Option<Bind>, Failure> {
         if self.status && self.metrics.is_none() {
             let failure = Failure::new("--status needs a metrics listener");
@@ -119,14 +119,14 @@ impl Serve {
         self.metrics.as_ref().map(|text| text.parse().map_err(Failure::new)).transpose()
     }
 
-    /// The addresses to listen on, as they are written, without automatic certificates.
+    /// Returns the addresses to listen on, as written, without automatic certificates.
     pub(super) fn addresses(&self) -> Vec<String> {
         let port = self.port.or(self.bind.is_empty().then_some(9292));
         let port = port.map(|port| format!("tcp://127.0.0.1:{port}"));
         port.into_iter().chain(self.bind.iter().cloned()).collect()
     }
 
-    /// How to listen at `addresses`.
+    /// Parses `addresses`, and adds the settings of HSTS.
     pub(super) fn binds(&self, addresses: &[String]) -> Result<Vec<Bind>, Failure> {
         let parse = |text: &String| {
             let mut bind: Bind = text.parse().map_err(Failure::new)?;
@@ -145,7 +145,7 @@ impl Serve {
     }
 }
 
-/// A size in bytes: a number, or one with K, M or G behind it.
+/// A size in bytes: a number, which may end in K, M or G.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size(pub(super) u64);
 
@@ -170,14 +170,14 @@ impl FromStr for Size {
 /// The number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Workers {
-    /// One for each processor.
+    /// One worker for each processor.
     Auto,
-    /// A number.
+    /// A fixed number of workers.
     Count(u16),
 }
 
 impl Workers {
-    /// The most workers: a larger number is taken for a typing error.
+    /// The most workers. A larger number is probably a typing error.
     const MAX: u16 = 1024;
 }
 

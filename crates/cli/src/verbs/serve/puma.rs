@@ -1,9 +1,9 @@
-//! Options of Puma's command that `thruway serve` does not have, and their substitutes.
+//! Options of Puma's command that `thruway serve` lacks, and their substitutes.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Each option, and what to do in its place.
+/// Options, and the advice on their substitutes.
 const OPTIONS: [(&[&str], &str); 16] = [
     (&["--dir"], "name the folder: thruway serve DIR"),
     (&["--no-config"], "use -C -"),
@@ -32,7 +32,7 @@ const OPTIONS: [(&[&str], &str); 16] = [
     ),
 ];
 
-/// Adds the substitute for an option of Puma's to the error about it.
+/// Adds the substitute of an option of Puma's command to the error about the option.
 pub(crate) fn advise(mut error: clap::Error) -> clap::Error {
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option,

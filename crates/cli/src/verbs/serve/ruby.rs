@@ -1,4 +1,4 @@
-//! An application is served by Ruby, which replaces this process.
+//! Serves an application by Ruby, which replaces this process.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -12,8 +12,8 @@ use super::options::Serve;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
-/// The script that Ruby runs. After the boot has started, files come from the application's pack. If the gem does not
-/// load, one line says so.
+/// The script that Ruby runs. After the boot has started, files come from the application's pack. If the gem cannot be
+/// loaded, the script prints one line with the reason, and a hint.
 const START: &str = r#"
 begin
   require "thruway/launch/early_signals" unless defined?(Thruway::EarlySignals)
@@ -28,11 +28,12 @@ end
 exit Thruway::CLI.run(ARGV)
 "#;
 
-/// Hints for a gem that does not load: beside this binary, and elsewhere.
+/// Hints for a gem that cannot be loaded: beside this binary, and elsewhere.
 const BUILD_HINT: &str = "run make build, which puts the gem beside this binary";
 const INSTALL_HINT: &str = "install the gem, or use the binary of a checkout after make build";
 
-/// The signals that operators send to a server. Ruby's part takes them as soon as it can; until then they end nothing.
+/// Signals that operators send to a server. This process ignores them, so that they end nothing before Ruby handles
+/// them.
 const ORDERS: [i32; 7] = [
     number::SIGHUP,
     number::SIGUSR1,
@@ -43,7 +44,7 @@ const ORDERS: [i32; 7] = [
     number::SIGPWR,
 ];
 
-/// Starts Ruby in this process's place; returns only if that fails.
+/// Replaces this process with Ruby. Returns only on failure.
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     ignore(&ORDERS).map_err(Failure::new)?;
     let beside = gem_in_checkout();
@@ -52,7 +53,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         false => (BUILD_HINT, beside),
     };
     let mut ruby = Command::new("ruby");
-    // There Ruby finds the first file that it loads.
+    // Ruby finds the first file that it loads in this folder.
     let early = folders.last().map(|library| library.join("thruway/early"));
     for folder in early.into_iter().chain(folders) {
         ruby.arg("-I").arg(folder);
@@ -69,8 +70,8 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     })
 }
 
-/// The application's folder, if its pack has a place: a `tmp` of its own, or what `THRUWAY_PACK`
-/// names. A server writes nowhere else unasked.
+/// Returns the application's folder if its pack has a place: the folder's own `tmp`, or the path in `THRUWAY_PACK`. A
+/// server writes to no other place unless asked to.
 fn folder_with_pack(target: &Path) -> Option<PathBuf> {
     let target = std::path::absolute(target).ok()?;
     let folder = if target.is_dir() { target } else { target.parent()?.to_owned() };
@@ -78,7 +79,7 @@ fn folder_with_pack(target: &Path) -> Option<PathBuf> {
     has_place.then_some(folder)
 }
 
-/// The options that are given, in their long form.
+/// Returns the given options in their long form.
 fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     let mut arguments = Vec::new();
     let mut say = |option: &str, value: OsString| {
@@ -117,7 +118,7 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     for (option, path) in paths.into_iter().filter_map(|(o, path)| Some((o, path.as_ref()?))) {
         say(option, path.into());
     }
-    // As it was typed: a hot restart runs it again.
+    // The command line as typed, for a hot restart to run again.
     std::env::args_os().for_each(|word| say("--command", word));
     if let Some(uri) = &serve.metrics {
         say("--metrics", uri.into());
@@ -138,8 +139,8 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     arguments
 }
 
-/// The gem's two folders in the checkout that this binary was built in: none if it is not in one. Whether the
-/// extension is built makes no difference.
+/// Returns the gem's two folders in the checkout in which this binary was built, or no folders outside a checkout. The
+/// extension need not be built.
 fn gem_in_checkout() -> Vec<PathBuf> {
     let Ok(binary) = std::env::current_exe() else { return Vec::new() };
     let Some(profile) = binary.parent() else { return Vec::new() };
@@ -152,7 +153,7 @@ fn gem_in_checkout() -> Vec<PathBuf> {
     }
 }
 
-/// The folders of the gem in the package, or the gem, that this binary belongs to: none if it is in neither.
+/// Returns the folders of the gem in the package or gem to which this binary belongs, or no folders elsewhere.
 fn gem_of_package() -> Vec<PathBuf> {
     let gem = Gem::around_this_program();
     gem.iter().flat_map(Gem::load_path).map(Path::to_owned).collect()
