@@ -1,4 +1,5 @@
-//! `thruway certificates`: lists the contents of the storage of automatic certificates. Also the agent that renews them for a server.
+//! `thruway certificates`: lists the contents of the storage of automatic certificates. Also the agent that renews
+//! certificates for a server.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
