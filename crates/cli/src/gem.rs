@@ -60,7 +60,7 @@ impl Gem {
         &self.library
     }
 
-    /// The extension for a version of Ruby, such as `3.1`.
+    /// Returns the extension for a version of Ruby, such as `3.1`.
     pub(crate) fn extension(&self, version: &str) -> Option<PathBuf> {
         let found = self.extensions.iter().map(|folder| folder.join(version).join(EXTENSION));
         found.into_iter().find(|file| fs::metadata(file).is_ok())
@@ -130,7 +130,7 @@ impl Gem {
 }
 
 impl Gem {
-    /// A variable's value without the words that an outer `thruway run` has added.
+    /// Returns a variable's value without the words that an outer `thruway run` has added.
     fn without_own(&self, variable: &str) -> Option<OsString> {
         let separator = if variable == "RUBYLIB" { LIST_SEPARATOR } else { " " };
         let separator = separator.as_bytes()[0];
@@ -181,14 +181,14 @@ fn usual_homes() -> Vec<PathBuf> {
     list("GEM_HOME").into_iter().chain(list("GEM_PATH")).chain(homes).collect()
 }
 
-/// Where a program was installed: the folder above its `bin`.
+/// Returns the prefix of a program's installation: the folder above `bin`.
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "it is not opened: only where its links lead counts")]
 fn prefix(program: &Path) -> Option<PathBuf> {
     Some(fs::canonicalize(program).ok()?.parent()?.parent()?.to_owned())
 }
 
-/// Where a program was installed: the folder above its `bin`. Programs are hardly ever links on Windows.
+/// Returns the prefix of a program's installation: the folder above `bin`. Programs are hardly ever links on Windows.
 #[cfg(windows)]
 fn prefix(program: &Path) -> Option<PathBuf> {
     let prefix = program.parent()?.parent()?;
@@ -202,7 +202,7 @@ fn homes_by_ruby() -> Vec<PathBuf> {
     String::from_utf8_lossy(&homes).lines().map(PathBuf::from).collect()
 }
 
-/// A path in Ruby's form, with `/` on Windows too.
+/// Returns a path in Ruby's form, with `/` on Windows too.
 fn for_ruby(path: &Path) -> OsString {
     if cfg!(windows) {
         let mut bytes = native::bytes(path.as_os_str()).into_owned();
@@ -213,7 +213,7 @@ fn for_ruby(path: &Path) -> OsString {
     }
 }
 
-/// The entries of a folder, sorted; none if the folder cannot be read.
+/// Returns the entries of a folder, sorted, or none if the folder cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut entries: Vec<_> = entries.map(|entry| entry.path()).collect();

@@ -36,7 +36,7 @@ impl Failure {
         self
     }
 
-    /// Another exit status, where a convention has one.
+    /// Sets another exit status, where a convention demands one.
     pub(crate) fn status(mut self, status: u8) -> Self {
         self.status = status;
         self
@@ -109,7 +109,7 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes a report for people to stdout: its lines hold nothing that a terminal would obey.
+/// Writes a report for people to stdout, with control characters escaped.
 pub(crate) fn print_report(text: &str) -> Result<(), Failure> {
     let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
         Some(line) => format!("{}\n", printable::text(line)),

@@ -1,4 +1,4 @@
-//! The verbs, one file each. Other systems than Linux have the verbs that find names and those that boot Ruby.
+//! The verbs, one file each. Systems other than Linux have the verbs that find names and the verbs that boot Ruby.
 
 #[cfg(target_os = "linux")]
 mod certificates;

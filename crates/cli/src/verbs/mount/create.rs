@@ -13,17 +13,17 @@ const ORDERS: [(&str, CreateOrder); 6] = [
     ("random-by-free", CreateOrder::RandomByFree),
 ];
 
-/// The prefixes that choose among the sources.
+/// The prefixes that restrict or reorder the sources.
 const REACHES: [(&str, CreateReach); 3] =
     [("", CreateReach::All), ("parent-", CreateReach::Parent), ("near-", CreateReach::Near)];
 
-/// The names that stand for themselves.
+/// Policies whose names have no prefix and no order.
 const NAMED: [(&str, CreatePolicy); 2] = [
     ("parent", CreatePolicy { reach: CreateReach::Parent, order: CreateOrder::First }),
     ("none", CreatePolicy { reach: CreateReach::None, order: CreateOrder::First }),
 ];
 
-/// Parses a create policy.
+/// Returns the parser of a create policy.
 pub(super) fn policy() -> impl TypedValueParser<Value = CreatePolicy> {
     let names = all().into_iter().map(|(name, _)| name);
     PossibleValuesParser::new(names).try_map(|name| {

@@ -1,10 +1,10 @@
-//! Errors of a mount as the terminal shows them.
+//! Shows errors of a mount on the terminal.
 
 use thruway_mount::Error;
 
 use crate::output::Failure;
 
-/// The error with its hint.
+/// Converts an error to a failure with its hint.
 pub(super) fn failure(error: Error) -> Failure {
     let failure = Failure::new(&error);
     match error.hint() {

@@ -1,19 +1,19 @@
-//! The words of mergerfs and bindfs in fstab: what they become here, or the word that replaces them.
+//! Translates options of mergerfs and bindfs in fstab into options of `thruway mount`, or into advice.
 
 use std::ffi::OsString;
 
-/// The meaning of an option of another program.
+/// The translation of an option of another program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ForeignWord {
-    /// The same as these arguments of ours.
+    /// The option equals these arguments of `thruway mount`.
     Arguments(Vec<OsString>),
-    /// The word asks for what is always so here, or it tunes a part that a mount of ours does not have.
+    /// The option requests the behaviour that a mount of Thruway always has, or tunes a part that such a mount lacks.
     Needless,
-    /// Not possible, or named otherwise: what to do.
+    /// The option is not supported or has another name. The text is the advice.
     Refused(String),
 }
 
-/// Create policies of mergerfs, and ours.
+/// The create policies of mergerfs, and their equivalents here.
 const POLICIES: [(&str, &str); 18] = [
     ("ff", "first"),
     ("mfs", "most-free"),
@@ -35,7 +35,7 @@ const POLICIES: [(&str, &str); 18] = [
     ("mspff", "near-first"),
 ];
 
-/// Options without a value, and options with any value, that have nothing to change here.
+/// Options that have no effect here, whatever their value.
 const NEEDLESS: [&str; 46] = [
     "async_read",
     "atomic_o_trunc",
@@ -85,7 +85,7 @@ const NEEDLESS: [&str; 46] = [
     "use_ino",
 ];
 
-/// Options with these values ask for what is always so here.
+/// Options that with these values request the behaviour of every mount of Thruway.
 const ALREADY_SO: [(&str, &[&str]); 11] = [
     ("branches-mount-timeout", &["0"]),
     ("branches-mount-timeout-fail", &["true", "false"]),
@@ -100,7 +100,7 @@ const ALREADY_SO: [(&str, &[&str]); 11] = [
     ("symlinkify", &["false"]),
 ];
 
-/// Names of options that are refused, the first one that matches, and what replaces them.
+/// Options that are refused, and their substitutes. The first match applies.
 const REFUSED: [(&[&str], &str); 18] = [
     (
         &[
@@ -164,7 +164,7 @@ const REFUSED: [(&[&str], &str); 18] = [
     ),
 ];
 
-/// Translates an option of mergerfs or bindfs; `None` if it is one of neither.
+/// Translates an option of mergerfs or bindfs. Returns `None` for any other option.
 pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> {
     use ForeignWord::{Needless, Refused};
     let is_so = |(known, values): &(&str, &[&str])| {
@@ -211,7 +211,7 @@ pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> 
         ("xattr-none", None) => return argument("--xattr=off".into()),
         _ => {}
     }
-    // A name that ends in a dot or a dash stands for all that begin with it.
+    // A name that ends in a dot or a dash matches every option with this beginning.
     let matches =
         |known: &&str| *known == name || known.ends_with(['.', '-']) && name.starts_with(*known);
     let refused = REFUSED.iter().find(|(names, _)| names.iter().any(matches))?;
@@ -236,7 +236,7 @@ fn owners(name: &str, value: &str) -> Option<ForeignWord> {
     Some(ForeignWord::Arguments(vec![format!("--{ours}={value}").into()]))
 }
 
-/// Translates pairs such as `jo/media:@staff/@users`.
+/// Translates pairs of owners such as `jo/media:@staff/@users`.
 fn owner_map(value: &str) -> ForeignWord {
     let argument = |pair: &str| {
         let (ours, pair) = match pair.strip_prefix('@') {
@@ -262,7 +262,7 @@ fn umask(value: &str) -> ForeignWord {
     }
 }
 
-/// Translates a number that is added to all users or groups.
+/// Translates an offset that is added to all users or groups.
 fn offset(ours: &str, value: &str) -> ForeignWord {
     match value.parse::<u32>() {
         Ok(0) => ForeignWord::Needless,

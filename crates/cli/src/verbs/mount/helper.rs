@@ -1,7 +1,7 @@
-//! `mount.thruway`: what `mount -t thruway` starts, and so fstab and systemd's mount units.
+//! `mount.thruway`: the helper that `mount -t thruway` starts, and therefore fstab and systemd's mount units.
 //!
-//! `mount.thruway SOURCE[:SOURCE…] TARGET [-sfnv] [-N NAMESPACE] [-o OPTION[,OPTION…]]` (mount(8),
-//! "External helpers"). Each option becomes one of `thruway mount`.
+//! `mount.thruway SOURCE[:SOURCE…] TARGET [-sfnv] [-N NAMESPACE] [-o OPTION[,OPTION…]]` (mount(8), "External helpers").
+//! Each option becomes an option of `thruway mount`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use std::process::Command;
 
 use super::foreign_words::{self, ForeignWord};
 
-/// The names under which the binary is this helper: of the type that users write, and of the type
-/// that the kernel shows.
+/// The names under which the binary acts as this helper: for the type that users write, and for the type that the
+/// kernel shows.
 const NAMES: [&str; 2] = ["mount.thruway", "mount.fuse.thruway"];
 
-/// Options that are for mount(8) and fstab alone, or are the default. `suid` and `dev` are on unless `nosuid` and
+/// Options that concern only mount(8) and fstab, or that are the default. `suid` and `dev` are on unless `nosuid` and
 /// `nodev` are given.
 const FOR_OTHERS: [&str; 20] = [
     "defaults",
@@ -38,15 +38,15 @@ const FOR_OTHERS: [&str; 20] = [
     "default_permissions",
 ];
 
-/// Options with values that are ignored here. The kernel shows some of them for a mount, and mount(8) passes these on
+/// Options with values that are ignored here. The kernel shows some of them for a mount, and mount(8) passes them on
 /// when the mount is changed.
 const VALUES_FOR_OTHERS: [&str; 5] = ["comment", "user", "uhelper", "user_id", "group_id"];
 
-/// Options that the kernel alone sees to when a mount is made read-only or writable again.
+/// Options that the kernel alone handles when a mount becomes read-only or writable.
 const KERNELS: [&str; 7] =
     ["nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "strictatime"];
 
-/// Arguments of ours that map owners or modes.
+/// Options of `thruway mount` that map owners or modes.
 const OWNER_OPTIONS: [&str; 8] = [
     "map-user",
     "map-group",
@@ -58,20 +58,20 @@ const OWNER_OPTIONS: [&str; 8] = [
     "create-mode",
 ];
 
-/// Whether these arguments, the program's name first, are the helper's.
+/// Whether the program's name, the first argument, is the helper's.
 pub(crate) fn is_called_by(arguments: &[OsString]) -> bool {
     let program = arguments.first().map(Path::new);
     program.is_some_and(|program| NAMES.iter().any(|name| program.ends_with(name)))
 }
 
-/// The request to the helper.
+/// The request from mount(8) to the helper.
 #[derive(Debug)]
 pub(crate) enum HelperRequest {
-    /// These arguments of `thruway`.
+    /// Mounts with these arguments of `thruway`.
     Mount(Vec<OsString>),
-    /// A mount is there and shall be changed.
+    /// Changes an existing mount.
     Remount(Remount),
-    /// Nothing is to be done.
+    /// Does nothing.
     Nothing,
 }
 
@@ -80,14 +80,14 @@ pub(crate) enum HelperRequest {
 pub(crate) struct Remount {
     sources: OsString,
     pub(crate) target: PathBuf,
-    /// For the kernel.
+    /// The options for the kernel.
     options: String,
-    /// This policy is read again.
+    /// The policy to read again.
     pub(crate) policy: Option<PathBuf>,
 }
 
 impl Remount {
-    /// Makes the mount read-only, or writable: mount(8), told not to ask us again.
+    /// Returns the command that makes the mount read-only or writable: mount(8), without a further call of this helper.
     pub(crate) fn command(&self) -> Command {
         let mut mount = Command::new("mount");
         mount.args(["--internal-only", "-o", &self.options]).arg(&self.sources).arg(&self.target);
@@ -100,16 +100,16 @@ impl Remount {
 struct Words<'a> {
     places: Vec<&'a OsStr>,
     options: Vec<&'a str>,
-    /// Nothing is to be done, only to be checked.
+    /// Whether the arguments are only checked.
     is_dry: bool,
-    /// Unknown options are ignored.
+    /// Whether unknown options are ignored.
     is_sloppy: bool,
 }
 
 /// Parses the helper's arguments.
 ///
 /// # Errors
-/// An option that is not known, or a place that is missing.
+/// An option is not known, or a place is missing.
 pub(crate) fn translate(arguments: &[OsString]) -> Result<HelperRequest, String> {
     let words = Words::of(arguments)?;
     let [sources, target] = words.places.as_slice() else {
@@ -167,7 +167,7 @@ impl<'a> Words<'a> {
     fn translate_options(&self, translated: &mut Vec<OsString>) -> Result<(), String> {
         let mut words = Vec::new();
         self.translate_each(&mut words)?;
-        // In fstab they are the default, and mount(8) does not pass them on. With mapped owners they are not possible.
+        // In fstab `suid` and `dev` are the default, and mount(8) does not pass them on. Mapped owners exclude them.
         for (held, unless) in [("--suid", "nosuid"), ("--dev", "nodev")] {
             if !self.options.contains(&unless) && !words.iter().any(is_about_owners) {
                 translated.push(held.into());
@@ -224,7 +224,7 @@ fn split_value(option: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Our argument for an option, if it takes one; `None` is "not known".
+/// Translates an option into an argument of `thruway mount`, if the option needs one. `None` means "not known".
 fn translate_option(option: &str) -> Option<Option<OsString>> {
     let (name, value) = split_value(option);
     Some(match (name, value) {
@@ -252,7 +252,7 @@ fn translate_option(option: &str) -> Option<Option<OsString>> {
     })
 }
 
-/// fstab has one field for the source: several stand with colons between them.
+/// Splits the single field that fstab has for the source: colons separate several sources.
 fn split(sources: &OsStr) -> Vec<OsString> {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let each = sources.as_bytes().split(|&byte| byte == b':');

@@ -1,4 +1,4 @@
-//! The destination of a daemon's log lines.
+//! The destinations of a daemon's log lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use std::time::SystemTime;
 use thruway_mount::{Error, Level, Log, LogTarget};
 use thruway_sys::printable;
 
-/// systemd's journal, for a process that systemd has not started.
+/// The socket of systemd's journal, for a process that systemd has not started.
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
-/// Standard error for a daemon that stays with its user, else the journal where there is one.
+/// Returns standard error for a daemon in the foreground, or else the journal if there is one.
 pub(super) fn default_target(foreground: bool) -> LogTarget {
     match foreground {
         true => LogTarget::Stderr,
@@ -23,7 +23,7 @@ pub(super) fn default_target(foreground: bool) -> LogTarget {
     }
 }
 
-/// Opens it.
+/// Opens the destination.
 pub(super) fn open(target: &LogTarget) -> Result<Log, Error> {
     Ok(match target {
         LogTarget::Stderr => {
@@ -50,8 +50,8 @@ fn journal() -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Whether standard error goes to the journal, which then reads a level at the start of each line
-/// (systemd.exec(5), `$JOURNAL_STREAM`).
+/// Whether standard error leads to the journal, which then reads a level at the start of each line (systemd.exec(5),
+/// `$JOURNAL_STREAM`).
 fn is_journal_stream() -> bool {
     let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
     let stat = stderr.and_then(|stderr| stderr.metadata());
@@ -61,7 +61,7 @@ fn is_journal_stream() -> bool {
     stream.to_str() == Some(&format!("{}:{}", stat.dev(), stat.ino()))
 }
 
-/// The journal's number of a level (sd-daemon(3)).
+/// Returns the journal's number of a level (sd-daemon(3)).
 fn priority(level: Level) -> u8 {
     match level {
         Level::Error => 3,
@@ -70,7 +70,7 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-// There is no other place to report that a line could not be written.
+// A failure to write a line is ignored, because no other destination is left.
 
 fn to_stderr(level: Level, line: &str, prefixes: bool) {
     let line = printable::text(line);
@@ -88,11 +88,11 @@ fn to_file(mut file: &File, level: Level, line: &str) {
     let _ = file.write_all(format!("{} {level} {line}\n", time(SystemTime::now())).as_bytes());
 }
 
-/// As RFC 3339 has it, in UTC.
+/// Formats a time by RFC 3339, in UTC.
 fn time(now: SystemTime) -> String {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, second) = (since / 86_400, since % 86_400);
-    // Years that begin in March have the leap day at their end (Hinnant, chrono-compatible date algorithms).
+    // A year that begins in March has the leap day at its end (Hinnant, chrono-compatible date algorithms).
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -300,7 +300,7 @@ impl Options {
     }
 }
 
-/// Changes a mount while it is there. A policy with an error leaves all as it is.
+/// Changes a mount in use. A policy with an error changes nothing.
 pub(crate) fn remount(remount: &Remount) -> Answer {
     let policy_file = remount.policy.as_deref().map(policy).transpose()?;
     let status = remount.command().status();
@@ -366,7 +366,7 @@ fn policy(path: &Path) -> Result<PolicyFile, Failure> {
     PolicyFile::read(&absolute(path)?).map_err(failure)
 }
 
-/// Parses the name of a file in a folder.
+/// Parses a file name without folders.
 fn file_name(text: &str) -> Result<String, String> {
     match text {
         "" | "." | ".." => Err("not the name of a file".into()),

@@ -88,7 +88,8 @@ fn group(text: &str) -> Result<u32, String> {
     id(text, "group", |name| Ok(Group::from_name(name)?.map(|group| group.gid.as_raw())))
 }
 
-/// Parses a number, or looks up a name. A name may consist of digits, but numbers come first, as in chown(1) after `+`.
+/// Parses a number, or looks up a name. A name may consist of digits, but a number takes precedence, as in chown(1)
+/// after `+`.
 fn id(
     text: &str,
     kind: &str,

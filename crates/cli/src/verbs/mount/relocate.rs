@@ -1,4 +1,4 @@
-//! `thruway mount where` and `thruway mount move`: where files are, and moves between sources.
+//! `thruway mount where` and `thruway mount move`: show the sources of files, and move files between sources.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -6,10 +6,10 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Notifies systemd that the mount is ready, if systemd waits for that.
+/// Notifies systemd that the mount is ready, if systemd waits for the notification.
 pub(super) fn say_ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
-        // It waits in vain then, and says so.
+        // On failure, systemd reports that the notification is missing.
         let _ = tell(&socket, b"READY=1");
     }
 }

@@ -1,4 +1,4 @@
-//! `thruway mount add`, `remove` and `reload`: the sources of a mount that is in use.
+//! `thruway mount add`, `remove` and `reload`: change the sources of a mount in use.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -82,7 +82,7 @@ fn specs(sources: &[OsString]) -> Result<Vec<SourceSpec>, Failure> {
     sources.iter().map(|source| spec(source)).collect()
 }
 
-/// Parses a source, whose path may be relative.
+/// Parses a source. Its path may be relative.
 pub(super) fn spec(source: &OsStr) -> Result<SourceSpec, Failure> {
     let given = Path::new(source);
     // A final slash is not part of the options.

@@ -1,4 +1,4 @@
-//! `thruway mount status`: the state of mounts.
+//! `thruway mount status`: prints the state of mounts.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -38,12 +38,12 @@ impl Status {
     }
 }
 
-/// One object a line.
+/// Formats each mount as a JSON object on a line.
 fn json(mounts: &[MountStatus]) -> String {
     let line = |mount: &MountStatus| match &mount.status {
         Ok(status) => {
             let mut line = serde_json::json!(status);
-            // `sources` has the same as text.
+            // `sources` contains the same as text.
             line.as_object_mut().map(|fields| fields.remove("source_specs"));
             line
         }
@@ -125,7 +125,7 @@ fn changes(status: &thruway_mount::Status) -> &'static str {
     }
 }
 
-/// The number of requests, and the most frequent operations.
+/// Formats the number of requests, and the most frequent operations.
 fn busiest(requests: &std::collections::BTreeMap<String, u64>) -> String {
     const SHOWN: usize = 6;
     let mut sorted: Vec<_> = requests.iter().collect();

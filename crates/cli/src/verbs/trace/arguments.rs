@@ -1,11 +1,11 @@
-//! The verb's arguments.
+//! The arguments of `thruway trace`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-/// Standard input or output in the place of a file.
+/// The word for standard input or output in place of a file.
 pub(super) const STANDARD: &str = "-";
 
 /// Show the wasted look-ups of a command and what would fix them

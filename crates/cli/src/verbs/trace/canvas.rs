@@ -1,7 +1,7 @@
-//! The canvas of a report: its width, its colours, and pieces that many lines share.
+//! The canvas of a report: its width, its colours, and shared pieces of lines.
 //!
-//! Whatever comes from outside (a name, a command) passes [`fit`], [`cut`] or [`wrapped`], which leave nothing in it
-//! that a terminal would obey.
+//! Every text from outside, such as a name or a command, passes [`fit`], [`cut`] or [`wrapped`], which escape control
+//! characters.
 
 use anstyle::{AnsiColor, Style};
 use thruway_sys::printable;
@@ -22,17 +22,17 @@ pub(super) struct Canvas {
 pub(super) enum Ink {
     /// A heading.
     Heading,
-    /// Waste.
+    /// Wasted look-ups.
     Waste,
-    /// Use.
+    /// Used look-ups.
     Use,
     /// A cure.
     Cure,
-    /// An aside.
+    /// Secondary text.
     Faint,
 }
 
-/// Files and pipes get this.
+/// The width for files and pipes.
 const WIDTH_USUAL: usize = 100;
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=140;
 
@@ -51,7 +51,7 @@ impl Canvas {
         Self { width, is_colourful, is_ascii }
     }
 
-    /// The text in the colour of its meaning.
+    /// Returns the text in the colour of its meaning.
     pub(super) fn paint(&self, ink: Ink, text: &str) -> String {
         let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
         let style = match ink {
@@ -65,7 +65,7 @@ impl Canvas {
         format!("{style}{text}{style:#}")
     }
 
-    /// A bar of `width` characters, filled to the share of `part` in `whole`.
+    /// Draws a bar of `width` characters, filled to the share of `part` in `whole`.
     pub(super) fn bar(&self, ink: Ink, part: u64, whole: u64, width: usize) -> String {
         const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         let whole = whole.max(1);
@@ -85,7 +85,7 @@ impl Canvas {
 }
 
 impl Canvas {
-    /// The report in the characters that its terminal shows, each as wide as before.
+    /// Replaces the characters that the terminal does not show with others of the same width.
     pub(super) fn shown(&self, report: String) -> String {
         const ASCII: [(char, char); 7] =
             [('µ', 'u'), ('×', 'x'), ('≈', '~'), ('·', '.'), ('…', '.'), ('–', '-'), ('−', '-')];
@@ -100,7 +100,7 @@ impl Canvas {
     }
 }
 
-/// The text at a width: filled up with spaces, or cut in front, where paths are least telling.
+/// Fits a text into a width: padded with spaces, or cut at the front, where paths tell least.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let text = &*printable::text(text);
     let length = text.chars().count();
@@ -108,7 +108,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
         return format!("{text}{}", " ".repeat(width - length));
     }
     let kept: String = text.chars().skip(length + 1 - width).collect();
-    // At the start of a component, if one is near.
+    // The cut moves to the start of a component if one is near.
     match kept.find('/') {
         Some(slash) if kept[..slash].chars().count() * 4 < width => {
             fit(&format!("…{}", &kept[slash..]), width)
@@ -117,7 +117,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     }
 }
 
-/// The text cut at its end to a width.
+/// Cuts a text at its end to a width.
 pub(super) fn cut(text: &str, width: usize) -> String {
     let text = &*printable::text(text);
     if text.chars().count() <= width {
@@ -127,7 +127,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
-/// The text in lines of at most `width` characters, broken at spaces; a longer word stays whole.
+/// Breaks a text at spaces into lines of at most `width` characters. A longer word stays whole.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let text = printable::text(text);
     let mut lines: Vec<String> = Vec::new();
@@ -143,7 +143,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A share in whole percent; what is not nothing is not 0, and what is not all is not 100.
+/// Formats a share in whole percent. Only nothing is 0, and only the whole is 100.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     let (part, whole) = (u128::from(part), u128::from(whole.max(1)));
     match (part * 100 + whole / 2) / whole {

@@ -1,4 +1,4 @@
-//! Two recordings side by side, on a terminal or as JSON.
+//! Compares two recordings, on a terminal or as JSON.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use super::json::VERSION;
 use crate::output::Failure;
 use crate::units::{thousands, time};
 
-/// Lines of a list on one screen, and where everything is shown.
+/// The lines of a list on one screen, and with `--all`.
 const SHOWN: usize = 12;
 const ALL_SHOWN: usize = 200;
-/// Columns of a number.
+/// The width of a number.
 const NUMBER: usize = 13;
 
 pub(super) fn text(
@@ -78,7 +78,7 @@ fn row(canvas: &Canvas, change: &CountChange, room: usize) -> String {
         .to_owned()
 }
 
-/// The version of the whole, then a line a change: its group, and the numbers.
+/// Returns the version of the format, and then a line for each change: its group, and the numbers.
 pub(super) fn json(comparison: &Comparison) -> Result<Vec<u8>, Failure> {
     #[derive(Serialize)]
     struct Line<'a> {

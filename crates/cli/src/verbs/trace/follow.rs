@@ -1,4 +1,4 @@
-//! A line for each call, for `--follow`.
+//! The lines of `--follow`, one for each call.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use super::stacks::frame_text;
 pub(super) struct CallLines {
     text: String,
     is_on_stdout: bool,
-    /// Whether nobody reads the lines any more. The command goes on.
+    /// Whether the reader of the lines has gone away. The command continues.
     is_closed: bool,
 }
 
-/// The bytes of lines after which they are written at once.
+/// The number of buffered bytes at which the lines are written.
 const BUFFER_BYTES: usize = 1 << 15;
 
 impl CallLines {
@@ -24,13 +24,13 @@ impl CallLines {
         Self { text: String::new(), is_on_stdout, is_closed: false }
     }
 
-    /// Adds the line of a call. Other events have no line.
+    /// Adds the line of a call. Other events add nothing.
     pub(super) fn add(&mut self, event: &Event<'_>) {
         let EventKind::Syscall(syscall) = &event.kind else { return };
         if self.is_closed {
             return;
         }
-        // Nothing is lost: formatting into a string does not fail.
+        // Formatting into a string does not fail.
         let _ = write_line(&mut self.text, event, syscall);
         if self.text.len() >= BUFFER_BYTES {
             self.flush();
@@ -72,7 +72,7 @@ fn write_line(text: &mut String, event: &Event<'_>, syscall: &Syscall<'_>) -> st
     Ok(())
 }
 
-/// The name of the error, or the number that the call returned.
+/// Returns the name of the error, or the number that the call returned.
 fn result(syscall: &Syscall<'_>) -> String {
     let name = syscall.errno().and_then(error_name);
     name.unwrap_or_else(|| syscall.result.to_string())

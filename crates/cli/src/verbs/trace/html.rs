@@ -1,4 +1,4 @@
-//! The report as one page that contains its style, script and data, and loads nothing else.
+//! The report as a single page that contains its style, script and data, and loads nothing else.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,19 +12,19 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
-/// Names in the page's table, those with the most waste: some 3 MB.
+/// The names in the page's table, in order of waste: some 3 MB.
 const NAMES_SHOWN: usize = 50_000;
 
 pub(super) fn page(analysis: &Analysis, report: &Report) -> Result<Vec<u8>, Failure> {
     let data = serde_json::to_string(&printed(data(analysis, report)))
         .map_err(|error| Failure::new(format_args!("cannot write the page: {error}")))?;
-    // Within a script element `</script>` would end it.
+    // `</script>` in the data would end the script element.
     let data = data.replace('<', "\\u003c");
     let page = PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT);
     Ok(page.replace("/*DATA*/", &data).into_bytes())
 }
 
-/// The data with its texts as people can read them: a page has direction marks too.
+/// Escapes the control characters of all texts, and the direction marks, which a page obeys too.
 fn printed(value: Value) -> Value {
     match value {
         Value::String(text) => printable::text(&text).into(),
@@ -66,9 +66,9 @@ fn search(search: &SearchPath) -> Value {
     json!(TitledSearch { title: search.kind.title(), search })
 }
 
-/// The folders that hold names, with the sums of all that is below them.
+/// The folders that contain names, with the sums of all names below them.
 struct Folders {
-    /// By name: its place among the folders, if it is one.
+    /// The place of each name among the folders, if the name is a folder.
     places: Vec<Option<usize>>,
     names: Vec<Name>,
     sums: Vec<Sum>,
@@ -99,8 +99,8 @@ impl Folders {
         folders
     }
 
-    /// A folder comes before what is in it, so that from the end on every sum is complete when it is
-    /// passed on.
+    /// Adds up the counts of names. A folder precedes its contents, so going backwards, every sum is complete before it
+    /// is added to the sum of the parent.
     fn add_up(&mut self, names: &Names) {
         for name in names.all().filter(|name| *name != Name::ROOT) {
             let parent = self.place(names.parent(name));
@@ -144,7 +144,7 @@ impl Sum {
     }
 }
 
-/// The names that were asked for, and how many of them are left out.
+/// Returns a row for each requested name, and the number of names that are left out.
 fn rows(names: &Names, folders: &Folders) -> (Vec<Value>, usize) {
     let asked = |name: &Name| *name != Name::ROOT && names.counts(*name).asked > 0;
     let mut all: Vec<_> = names.all().filter(asked).collect();
@@ -167,10 +167,10 @@ fn text(names: &Names, name: Name) -> String {
     String::from_utf8_lossy(names.component(name)).into_owned()
 }
 
-/// Seconds since 1970 as a date and a time of day, in UTC.
+/// Formats seconds since 1970 as a date and a time of day, in UTC.
 fn started(seconds: u64) -> String {
     let (day, second) = (seconds / 86_400, seconds % 86_400);
-    // Days since 1 March of the year 0, in cycles of 400 years.
+    // The days since 1 March of the year 0, in cycles of 400 years.
     let days = day + 719_468;
     let (cycle, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

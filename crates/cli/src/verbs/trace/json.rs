@@ -1,11 +1,11 @@
-//! The report as JSON: the sums on the first line, then a line a group.
+//! The report as JSON: the sums on the first line, then a line for each group.
 
 use serde::Serialize;
 use thruway_trace::analysis::{Report, Totals};
 
 use crate::output::Failure;
 
-/// The subject of a line, and its fields.
+/// The group of a line, and its fields.
 #[derive(Serialize)]
 struct Group<'a, T> {
     group: &'static str,
@@ -13,7 +13,7 @@ struct Group<'a, T> {
     content: &'a T,
 }
 
-/// The first line, with the version of the whole.
+/// The fields of the first line: the version of the format, and the sums.
 #[derive(Serialize)]
 struct First<'a> {
     version: u32,
@@ -29,7 +29,7 @@ struct Budget {
     is_over: bool,
 }
 
-/// The version of the lines: it grows when a field goes, or means something else.
+/// The version of the lines, incremented when a field is removed or changes its meaning.
 pub(super) const VERSION: u32 = 2;
 
 pub(super) fn lines(report: &Report, limits: &[u64]) -> Result<Vec<u8>, Failure> {

@@ -1,4 +1,4 @@
-//! Runs the command, and passes recorded calls on to the analysis and to files.
+//! Runs the command, and passes the recorded calls to the analysis and to files.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::report::{OVER_BUDGET, failure};
 use super::sinks::Sinks;
 use crate::output::{Answer, Failure, print_error};
 
-/// The folder that a process works in.
+/// Returns the working folder of a process.
 fn folder_of(process: i32) -> String {
     let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
     folder.to_string_lossy().into_owned()
@@ -26,7 +26,7 @@ fn folder_of(process: i32) -> String {
 
 /// The recorded calls, and the end of the recording.
 type RecordingResult = (Sinks, Outcome);
-/// A variable of the environment.
+/// An environment variable.
 type Variable = (OsString, OsString);
 
 pub(super) fn run(trace: &Trace) -> Answer {
@@ -59,7 +59,7 @@ impl Trace {
         self.record(&command.map_err(failure)?, &environment)
     }
 
-    /// A file after `--json` and a space is taken for the command.
+    /// Adds a hint if the file of `--json` follows a space, because the file is then taken for the command.
     fn misplaced(&self, failure: Failure) -> Failure {
         let is_name = |word: &OsString| word.as_bytes().ends_with(b".json");
         let is_file = self.json.is_some() && self.command.first().is_some_and(is_name);
@@ -70,7 +70,7 @@ impl Trace {
             .hint(format_args!("a file for JSON is --json={}", printable::path(&self.command[0])))
     }
 
-    /// Stacks are read while a call stops.
+    /// Refuses `--stacks` if the machine or another option prevents it. Stacks are read while a call is stopped.
     fn check_stacks(&self) -> Result<(), Failure> {
         if !self.stacks {
             return Ok(());
@@ -86,7 +86,7 @@ impl Trace {
         Ok(())
     }
 
-    /// The processes to attach to, each of them once.
+    /// Returns the processes to attach to, each once.
     fn attached_processes(&self) -> Vec<i32> {
         let mut processes: Vec<i32> = Vec::new();
         for process in self.pid.iter().flat_map(|ids| &ids.0) {
@@ -97,7 +97,7 @@ impl Trace {
         processes
     }
 
-    /// Attaches to processes that run. The report names the command of the first one.
+    /// Attaches to running processes. The report names the command of the first process.
     fn record_processes(&self, processes: &[i32]) -> Result<RecordingResult, Failure> {
         let process = processes[0];
         let command = Command::of_process(process);
@@ -118,7 +118,7 @@ impl Trace {
         Ok((sinks, outcome))
     }
 
-    /// Runs the command and records it by the back end that was chosen.
+    /// Runs the command and records its calls with the chosen back end.
     fn record(
         &self,
         command: &Command,
@@ -146,7 +146,7 @@ impl Trace {
         create().map(Some).map_err(cannot)
     }
 
-    /// Ends with the command's status; after a success, an exceeded budget is still a negative result.
+    /// Ends with the command's status. If the command succeeds and a budget is exceeded, the result is negative.
     fn end(&self, outcome: &Outcome, is_over: bool) -> ExitCode {
         match outcome.end {
             Some(Change::Killed(signal)) => die_of(signal),

@@ -1,4 +1,4 @@
-//! `thruway trace`: the look-ups of a command, which of them were wasted, and the cure.
+//! `thruway trace`: records the look-ups of a command, and reports wasted look-ups and their cure.
 
 mod arguments;
 mod canvas;

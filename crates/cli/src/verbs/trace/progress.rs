@@ -1,4 +1,4 @@
-//! Lines of progress for long commands, if requested.
+//! Reports progress during long commands, if requested.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use thruway_trace::analysis::Analysis;
 use crate::output::print_error;
 use crate::units::thousands;
 
-/// Whole lines on stderr. The command has the terminal, and may have written half a line there, so
-/// nothing is erased.
+/// Writes whole lines to stderr. The terminal belongs to the command, which may have written half a line, so nothing is
+/// erased.
 pub(super) struct Progress {
     start: Instant,
     last: Duration,

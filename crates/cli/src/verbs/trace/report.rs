@@ -19,10 +19,9 @@ use super::{compare, html, json, terminal};
 use crate::output::{Answer, Failure, colourful, print, print_error};
 use crate::units::thousands;
 
-/// Exit status of a command that made more look-ups than it may.
+/// The exit status of a command with more look-ups than its budget.
 pub(super) const OVER_BUDGET: u8 = 1;
-/// Exit statuses of a command that cannot be run, and of a command that does not exist: as
-/// shells and env(1) have them.
+/// The exit statuses of a command that cannot be run, and of a command that does not exist, as in shells and env(1).
 const CANNOT_RUN: u8 = 126;
 const NOT_THERE: u8 = 127;
 
@@ -65,12 +64,12 @@ impl Trace {
         Ok(if is_over { ExitCode::from(OVER_BUDGET) } else { ExitCode::SUCCESS })
     }
 
-    /// The recording that this one may not exceed.
+    /// Reads the recording whose count of calls is the limit.
     pub(super) fn baseline(&self) -> Result<Option<Report>, Failure> {
         self.against.as_deref().map(|file| Ok(self.read(file)?.1)).transpose()
     }
 
-    /// Where everything goes that comes from a command, or from a recording with this header.
+    /// Creates the sinks of the events of a command, or of a recording with this header.
     pub(super) fn sinks(
         &self,
         header: Header,
@@ -84,7 +83,7 @@ impl Trace {
         Ok(Sinks { analysis, selection, writer, events, progress, lines })
     }
 
-    /// The selection that reports are limited to, if any.
+    /// Returns the selection to which reports are limited, if any.
     fn selection(&self, header: &Header) -> Result<Option<Selection>, Failure> {
         let mut selection = Selection::default();
         for pattern in &self.paths {
@@ -124,17 +123,17 @@ impl Trace {
         Ok((sinks.analysis, report))
     }
 
-    /// Whether JSON has stdout for itself.
+    /// Whether JSON occupies stdout.
     fn is_json_printed(&self) -> bool {
         self.json.as_deref() == Some(Path::new(STANDARD))
     }
 
-    /// Whether the report for people is wanted.
+    /// Whether the report for people is shown.
     pub(super) fn is_shown(&self) -> bool {
         !self.quiet && !self.is_json_printed()
     }
 
-    /// The report as it is to be shown on a stream.
+    /// Formats the report for a stream.
     pub(super) fn written(&self, report: &Report, stream: &impl IsTerminal) -> Vec<u8> {
         let canvas = self.canvas(stream);
         canvas.shown(terminal::report(report, &canvas, self.all)).into_bytes()
@@ -166,7 +165,7 @@ impl Trace {
         Ok(Some(TraceEvents::new(File::create(file).map_err(cannot)?)))
     }
 
-    /// The most calls that are allowed, by the number or by the earlier recording.
+    /// Returns the limits on calls: the budget, and the count of the earlier recording.
     fn limits(&self, against: Option<&Report>) -> impl Iterator<Item = u64> {
         self.budget.into_iter().chain(against.map(|report| report.totals.calls))
     }
@@ -175,7 +174,7 @@ impl Trace {
         self.limits(against).any(|limit| report.totals.calls > limit)
     }
 
-    /// A line for each limit, if there is one.
+    /// Returns a line for each limit.
     pub(super) fn verdict(&self, report: &Report, against: Option<&Report>) -> String {
         let calls = report.totals.calls;
         let line = |limit: u64| {
@@ -217,7 +216,7 @@ fn write_whole(file: &Path, text: &[u8]) -> Result<(), Failure> {
         |error| Failure::new(format_args!("cannot write {}: {error}", printable::path(&file)));
     let mut output = File::create(file).map_err(cannot)?;
     output.write_all(text).map_err(|error| {
-        // A part of a page could be taken for a page. A device stays.
+        // The start of a page could be mistaken for the page. A device is not removed.
         if output.metadata().is_ok_and(|metadata| metadata.is_file()) {
             let _ = fs::remove_file(file);
         }

@@ -1,4 +1,4 @@
-//! The sinks of calls that are recorded, or read from a recording.
+//! The sinks of calls, which are recorded live or read from a recording.
 
 use std::fs::File;
 
@@ -13,18 +13,18 @@ use crate::output::Failure;
 
 pub(super) struct Sinks {
     pub(super) analysis: Analysis,
-    /// The selection that reports are limited to, if any.
+    /// The selection to which reports are limited, if any.
     pub(super) selection: Option<Selection>,
-    /// The recording.
+    /// The writer of the recording.
     pub(super) writer: Option<Writer<File>>,
     pub(super) events: Option<TraceEvents<File>>,
     pub(super) progress: Option<Progress>,
-    /// A line for each call, if requested.
+    /// The lines of `--follow`.
     pub(super) lines: Option<CallLines>,
 }
 
 impl Sinks {
-    /// The failure of a file that could not be written completely.
+    /// Returns the failures of files that could not be written completely.
     pub(super) fn failures(&self, trace: &Trace) -> Vec<Failure> {
         let recording = (self.writer.as_ref().and_then(Writer::error), &trace.output);
         let events = (self.events.as_ref().and_then(TraceEvents::error), &trace.perfetto);
@@ -77,7 +77,7 @@ impl Sink for Sinks {
     }
 }
 
-/// The sinks that a selection applies to. A recording is always whole.
+/// The sinks to which a selection applies. A recording always contains every call.
 struct Reports<'a> {
     analysis: &'a mut Analysis,
     events: Option<&'a mut TraceEvents<File>>,

@@ -1,9 +1,9 @@
-//! Stacks as people read them.
+//! Formats stacks for people.
 
 use thruway_trace::Frame;
 use thruway_trace::analysis::StackCount;
 
-/// Libraries through which programs make their calls: their functions tell little about who asks.
+/// Libraries through which programs make their calls. Their functions tell little about the caller.
 const PLUMBING: [&str; 4] = ["libc.", "libc-", "ld-", "libpthread"];
 
 /// Returns the function, and its line or else its library.
@@ -18,7 +18,7 @@ pub(super) fn frame_text(frame: &Frame) -> String {
     }
 }
 
-/// Returns the frames from the one that asks outwards, without the functions of the C library that it calls.
+/// Returns the frames from the caller outwards, without the functions of the C library.
 pub(super) fn asking_frames(count: &StackCount) -> &[Frame] {
     let is_plumbing = |frame: &Frame| {
         let name = base_name(&frame.object);
@@ -28,7 +28,7 @@ pub(super) fn asking_frames(count: &StackCount) -> &[Frame] {
     &count.frames[first.unwrap_or(0)..]
 }
 
-/// Returns the interpreters whose scripts have no frames, although they asked for files.
+/// Returns the interpreters whose scripts have no frames although the scripts asked for files.
 pub(super) fn unread_interpreters(stacks: &[StackCount]) -> Vec<&str> {
     const NAMES: [&str; 6] = ["ruby", "libruby", "python", "libpython", "perl", "node"];
     let frames = || stacks.iter().flat_map(|stack| &stack.frames);

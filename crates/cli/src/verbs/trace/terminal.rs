@@ -1,4 +1,4 @@
-//! The report on a terminal: one screen, or everything.
+//! The report on a terminal: one screen, or with `--all` every part.
 
 use std::fmt::Write;
 
@@ -10,20 +10,20 @@ use super::canvas::{Canvas, Ink, cut, fit, percent, wrapped};
 use super::stacks::{asking_frames, frame_text, unread_interpreters};
 use crate::units::{thousands, time};
 
-/// Lines of a list on one screen.
+/// The lines of a list on one screen.
 const SEARCHES_SHOWN: usize = 3;
 const FOLDERS_SHOWN: usize = 5;
 const REPEATED_SHOWN: usize = 3;
 const STACKS_SHOWN: usize = 3;
-/// Frames of a stack on one screen, after the first.
+/// The frames of a stack on one screen, after the first.
 const FRAMES_SHOWN: usize = 4;
 const ADVICE_SHOWN: usize = 4;
-/// Lines of a list where everything is shown.
+/// The lines of a list with `--all`.
 const ALL_SHOWN: usize = 50;
-/// Columns of a number, and what separates columns.
+/// The widths of a number and of a label.
 const NUMBER: usize = 11;
 const LABEL: usize = 20;
-/// Where the notes on a sum begin.
+/// The column of the notes on a sum.
 const NOTES: usize = 2 + LABEL + NUMBER + 3;
 
 pub(super) fn report(report: &Report, canvas: &Canvas, all: bool) -> String {
@@ -44,7 +44,7 @@ pub(super) fn report(report: &Report, canvas: &Canvas, all: bool) -> String {
     page.text
 }
 
-/// The report as far as it is written.
+/// The report, as far as it is written.
 struct Page<'a> {
     report: &'a Report,
     canvas: &'a Canvas,
@@ -106,7 +106,7 @@ impl Page<'_> {
         }
     }
 
-    /// A sum with its share of all look-ups.
+    /// Writes a sum with its share of all look-ups.
     fn share(&mut self, label: &str, count: u64, ink: Ink, note: String) {
         let lookups = self.report.totals.lookups;
         let width = (self.canvas.width * 2 / 5).min(self.canvas.width.saturating_sub(50));
@@ -130,7 +130,7 @@ impl Page<'_> {
     fn searches(&mut self) {
         let Totals { missed, lookups, .. } = self.report.totals;
         let is_worth = |search: &&SearchPath| match search.kind {
-            // What these were for is unknown.
+            // The purpose of these look-ups is unknown.
             SearchKind::Other => search.missed * 5 > lookups,
             _ => search.missed >= 10 && search.missed * 100 > missed,
         };
@@ -167,7 +167,7 @@ impl Page<'_> {
         }
     }
 
-    /// Says how many lines a list has beyond those that are shown.
+    /// Writes the number of lines that a list leaves out.
     fn more(&mut self, all: usize) {
         if self.all && all > ALL_SHOWN {
             let text = format!("and {} more: --json has them", thousands((all - ALL_SHOWN) as u64));
@@ -176,7 +176,7 @@ impl Page<'_> {
         }
     }
 
-    /// A path, a bar, a number and what else there is.
+    /// Writes a path, a bar, a number and further text.
     fn row(&mut self, path: &str, count: u64, most: u64, last: &str) {
         const BAR: usize = 14;
         let room = self.canvas.width.saturating_sub(4 + BAR + 3 + 10 + 12);
@@ -198,7 +198,7 @@ impl Page<'_> {
         self.more(repeated.len());
     }
 
-    /// The stacks with most look-ups: where each begins, its callers, and one of the names.
+    /// Writes the stacks with the most look-ups: the start of each, its callers, and one of the names.
     fn stacks(&mut self) {
         let stacks = &self.report.stacks;
         let Some(most) = stacks.first().map(|stack| stack.asked) else { return };
@@ -288,7 +288,7 @@ impl Page<'_> {
                 one.part_of.as_ref().map_or(String::new(), |whole| format!("  (part of {whole})"));
             let title = fit(&cut(&format!("{}{part}", one.title), room - 2), room);
             self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
-            // Whole, however long it is: it may be a command.
+            // The line is never cut, because it may be a command.
             let how = self.canvas.paint(Ink::Cure, &printable::text(&one.how));
             self.line(&format!("      {how}"));
             if let Some(note) = &one.note {
@@ -312,7 +312,7 @@ impl Page<'_> {
     }
 }
 
-/// How the command ended, and how long it took.
+/// Formats the command's end and duration.
 fn end(totals: &Totals) -> String {
     let end = match (totals.status, totals.signal) {
         (Some(status), _) => format!("exit {status}"),
@@ -339,7 +339,7 @@ fn opens(totals: &Totals) -> String {
     text
 }
 
-/// Notes on the figures.
+/// Formats notes on the figures.
 fn notes(totals: &Totals) -> Vec<String> {
     let (calls, failed) = (thousands(totals.calls), thousands(totals.failed));
     let processes = counted(totals.processes, "process", "processes");
