@@ -13,7 +13,7 @@ module Thruway
                before_thread_start before_thread_exit before_restart before_refork
                after_refork].freeze
 
-    # Gems that use Puma's server like plugins, and that a configuration file starts in a hook.
+    # Gems that use Puma's server like plugins do, started by a hook in the configuration file.
     PUMA_GEMS = /\b(?:PumaWorkerKiller|Barnes)\b/
 
     # A limit that no body reaches.
@@ -26,21 +26,21 @@ module Thruway
       drain_seconds: 30, worker_shutdown_seconds: 30, worker_boot_seconds: 60,
       first_byte_seconds: 30, head_seconds: 30, body_seconds: 60, keep_alive_seconds: 75,
       write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30,
-      # Bytes in memory that clients have not received: of a response that is written piece by
+      # Limits on bytes in memory that clients have not received: of a response written piece by
       # piece, and of all responses of a worker.
       response_memory_bytes_max: 4 << 20, worker_memory_bytes_max: 64 << 20,
-      # Bytes of a response that go to a file before the application's writes block.
+      # The number of bytes of a response that go to a file before the application's writes block.
       response_file_bytes_max: 1 << 30,
       # The rate at which a client must receive a response, averaged over `write_seconds`.
       write_bytes_per_second_min: 256,
-      # WebSockets: the longest message, and the silence after which a client is pinged.
+      # The longest message of a WebSocket, and the silence after which the server pings a client.
       socket_message_bytes_max: 1 << 20, socket_ping_seconds: 30, socket_compression: false,
       socket_origins: nil, http2: true, http2_sockets: false,
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
       log_formatter: nil, early_hints: false, compress: nil, immutable_assets: nil,
-      # Automatic certificates: the names and what else the agent needs, and for how many seconds
-      # browsers are to use nothing but TLS.
+      # Automatic certificates: the names, the agent's other settings, and the seconds for which
+      # browsers accept only TLS.
       acme_domains: [].freeze, acme_directory: nil, acme_ca: nil, acme_contacts: [].freeze,
       acme_eab_kid: nil, acme_eab_key_file: nil, acme_key: nil, acme_storage: nil,
       acme_challenges: [].freeze, https_port: nil, https_redirect: nil, hsts_seconds: nil,
@@ -48,7 +48,8 @@ module Thruway
       control: nil, state_path: nil, state_permission: nil,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
-      # The engine's setting for what counts as one client; 0 and "" disable the two others.
+      # The unit of fairness, by the engine's name. For the two other settings, 0 and "" disable the
+      # feature.
       fair_by: "connection", queue_seconds_max: 0, health_check: "",
       # The time for which a stopping server still accepts connections while its health checks fail.
       drain_delay_seconds: 0,
@@ -73,8 +74,8 @@ module Thruway
       "--https-redirect" => :https_redirect
     }.freeze
 
-    # The allowed ranges. More workers or threads are taken for a typing error. The parser has room
-    # for 128 fields.
+    # The allowed ranges. A larger number of workers or threads is probably a typing error. The
+    # parser has room for 128 fields.
     LIMITS = {
       workers: ["start %d workers", 0..1024], threads: ["start %d threads", 1..1024],
       max_io_threads: ["start %d threads for marked requests", 0..1024],
@@ -124,7 +125,7 @@ module Thruway
       end
     end
 
-    # The number of threads that run from the start, and as long as the server does: at least one.
+    # The number of threads that run for the server's whole life: at least one.
     def threads_min
       least = @options.fetch(:threads_min) do
         @options[:threads] || number("PUMA_MIN_THREADS", "MIN_THREADS") || threads
@@ -132,7 +133,7 @@ module Thruway
       least.clamp(1, threads)
     end
 
-    # The engine's options on threads.
+    # The engine's settings for threads.
     def thread_limits
       { threads: threads, threads_min: threads_min, max_io_threads: max_io_threads,
         waiting_threads: waiting_threads, fibers: fibers }
@@ -154,7 +155,8 @@ module Thruway
     end
 
     # Raises `Failure` for a cache that is too small to be of use, or larger than any memory. Warns
-    # of a limit without a cache: an environment for several servers may have it.
+    # of a limit without a cache. The limit is not an error, because several servers may share its
+    # environment variable.
     def check_cache
       if @options.key?(:cache_item_bytes_max) && !@options.key?(:cache_bytes_max)
         warn "thruway: the limit of cached bodies has no effect: there is no cache\n\n" \
@@ -166,7 +168,7 @@ module Thruway
                         hint: "give --cache a size from 1M to 1024G, or 0 for none")
     end
 
-    # The environment. Variables are tried in Puma's order, which begins with that of Sinatra.
+    # The environment. Variables are tried in Puma's order, which begins with Sinatra's variable.
     def environment
       option = @options[:environment].to_s
       option.empty? ? variable("APP_ENV", "RACK_ENV", "RAILS_ENV") || "development" : option
@@ -176,43 +178,43 @@ module Thruway
       environment == "development"
     end
 
-    # Whether the environment is one for developers, in which processes do not live long.
+    # Whether the environment is a developer's, in which processes do not live long.
     def local?
       development? || environment == "test"
     end
 
     def pidfile
-      # Configuration files may set it from a variable that is missing, or to `false`.
+      # Configuration files may set the path from a missing variable, or to `false`.
       path = @options[:pidfile] || ""
       path unless path.empty?
     end
 
-    # The text in brackets in the process title; none if it is empty.
+    # The text in brackets in the process title, which omits an empty tag.
     def tag
       @options.fetch(:tag) { File.basename(Dir.pwd) }
     end
 
-    # Sets an option unless it is set already.
+    # Sets an option unless the option is set.
     def offer(name, value)
       @options[name] = value unless @options.key?(name)
     end
 
-    # The addresses to listen on: those that are configured, or the sockets that systemd has opened.
-    # The default is the port on the loopback interface in development, and on all interfaces
+    # The addresses to listen on: the configured addresses, or the sockets that systemd has opened.
+    # The default is the port, on the loopback interface in development and on all interfaces
     # otherwise.
     def addresses(activation = nil)
       activated = activation ? activation.uris : []
       return activated if activated_sockets == :only && activated.any?
 
       addresses = @binds
-      # With a port on the command line, `@binds` holds only those of `--bind`.
+      # With a port on the command line, `@binds` contains only the addresses of `--bind`.
       addresses += ["tcp://#{host}:#{port}"] if addresses.any? && options.key?(:port)
       addresses += activated if activated_sockets
       addresses = activated if addresses.empty? && !options.key?(:port)
       addresses.empty? ? ["tcp://#{host}:#{port}"] : addresses
     end
 
-    # Whether something may look into the server as Puma's plugins do: a plugin, or one of the
+    # Whether code may look into the server as Puma's plugins do: a plugin, or one of the
     # `PUMA_GEMS` in the configuration file.
     def shows_puma? = plugins.any? || source.any? { |text| PUMA_GEMS.match?(text.b) }
 
@@ -230,8 +232,7 @@ module Thruway
         end
     end
 
-    # The addresses, of which those that speak TLS tell browsers to use nothing else. Raises
-    # `Failure` if none does.
+    # Adds HSTS to the addresses that speak TLS. Raises `Failure` if none does.
     def with_hsts(uris)
       return uris unless hsts_seconds
 
@@ -250,7 +251,7 @@ module Thruway
     # The load of the server, including all its workers.
     def load_signal = @load_signal ||= LoadSignal.new
 
-    # The paths and texts of the configuration files, by which two configurations are compared.
+    # The paths and texts of the configuration files. Two configurations are equal if these are.
     def source = @source ||= []
 
     # Whether workers send heartbeats.
@@ -263,7 +264,7 @@ module Thruway
       @options[:host] || (development? ? "127.0.0.1" : "0.0.0.0")
     end
 
-    # The settings of the engine, in its units.
+    # The settings of the engine, in the engine's units.
     def engine_options
       {
         first_byte_ms: ms(first_byte_seconds), head_ms: ms(head_seconds), body_ms: ms(body_seconds),
@@ -286,7 +287,7 @@ module Thruway
       }
     end
 
-    # Whether the engine keeps counters, because something reads them.
+    # Whether the engine keeps counters, because a part of the server reads them.
     def counts? = !!(counts || agent_check || load_report || @metrics.any?)
 
     def run_hooks(name, *arguments)
@@ -295,7 +296,7 @@ module Thruway
 
     private
 
-    # Options for certificates would have no effect without a name.
+    # Raises `Failure` for options of certificates without a name, which would have no effect.
     def check_acme
       return if acme?
 
@@ -304,7 +305,7 @@ module Thruway
                         hint: "add --acme-domain NAME, or acme_domain in the configuration file")
     end
 
-    # The value of the first variable that is set and not blank.
+    # The value of the first variable in `names` that is set and not blank.
     def variable(*names)
       ENV.values_at(*names).find { |text| text && !text.strip.empty? }&.strip
     end

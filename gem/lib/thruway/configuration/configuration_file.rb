@@ -12,8 +12,8 @@ require_relative "thruster_variables"
 require_relative "unsupported_directives"
 
 module Thruway
-  # The directives of a configuration file: all of Puma's, and a few more. Each of Puma's works as
-  # in Puma, is an error, or is ignored with a line that says what happens instead; see
+  # The directives of a configuration file: all of Puma's, and a few more. Each directive of Puma
+  # works as in Puma, is an error, or is ignored with a line that names the substitute; see
   # `docs/reference/serve_configuration.md`. Options of the command line take precedence over the
   # file, and later directives over earlier ones.
   class ConfigurationFile
@@ -21,7 +21,7 @@ module Thruway
     include ListenDirectives
     include UnsupportedDirectives
 
-    # Configuration files for Puma 3 to 5 use this constant, as Heroku's guide did.
+    # A constant for configuration files of Puma 3 to 5, which use it by Heroku's guide.
     DefaultRackup = "config.ru"
 
     # The module that configuration files know as `Puma`.
@@ -120,14 +120,14 @@ module Thruway
 
     def initialize(configuration)
       @configuration = configuration
-      # Options of the command line, which the file cannot change.
+      # The names of options of the command line. The file cannot change these options.
       @fixed = configuration.options.keys
       @settings = {}
       @binds = []
       @metrics = []
       @blocks = { single: [], cluster: [] }
       @hook_data = Hash.new { |all, key| all[key] = {} }
-      # Puma's name of this variable, which real files use.
+      # Real configuration files use this variable by Puma's name, `@options`.
       @options = PumaOptions.new(self, @binds)
     end
 
@@ -167,10 +167,10 @@ module Thruway
       end
     end
 
-    # Takes Thruster's environment variables by their bare names, such as `TLS_DOMAIN`.
+    # Applies Thruster's environment variables by their bare names, such as `TLS_DOMAIN`.
     def thruster
       ThrusterVariables.new(@configuration, bare: true).apply { |line| warnings << line }
-      # The rest of the file does not change what they have set.
+      # The variables take precedence over the rest of the file.
       @fixed = @configuration.options.keys
     end
 
@@ -187,7 +187,8 @@ module Thruway
       @settings[:log_formatter] = callable(block)
     end
 
-    # Compresses responses: with `:all` all of them, otherwise those that are not for one user.
+    # Compresses responses: all of them with `:all`, and otherwise those that are the same for all
+    # users.
     def compress(which = true)
       raise ArgumentError, "compress takes true, false or :all" unless
         [true, false, nil, :all].include?(which)
@@ -235,22 +236,23 @@ module Thruway
       @settings[:threads_min], @settings[:threads] = [Integer(min), Integer(max)].minmax
     end
 
-    # Sets the number of threads beside these, for requests that the application marks as waiting.
+    # Sets the number of threads, beside the usual ones, for requests that the application marks as
+    # waiting.
     def max_io_threads(count)
       @settings[:max_io_threads] = Integer(count || 0)
     end
 
-    # Sets the number of threads beside these, for requests that are found waiting.
+    # Sets the number of threads, beside the usual ones, for requests that the server finds waiting.
     def waiting_threads(count)
       @settings[:waiting_threads] = Integer(count || 0)
     end
 
-    # Runs requests in fibers, so many at a time in each worker at most.
+    # Runs requests in fibers, at most `count` at a time in each worker.
     def fibers(count)
       @settings[:fibers] = Integer(count || 0)
     end
 
-    # Sets the command for hot restarts, instead of the one that started the server.
+    # Sets the command for hot restarts. The default is the command that started the server.
     def restart_command(command)
       @settings[:restart_words] = ShellWords.split(command.to_s)
     end
@@ -268,7 +270,7 @@ module Thruway
       @settings[:drain_seconds] = words.fetch(seconds) { Float(seconds) }
     end
 
-    # nil means no limit, as in Puma.
+    # `nil` removes the limit, as in Puma.
     def http_content_length_limit(bytes)
       @settings[:body_bytes_max] = bytes ? Integer(bytes) : Configuration::NO_LIMIT
     end
@@ -306,8 +308,8 @@ module Thruway
       @settings[:trusted_proxies] = addresses.flatten.join(",")
     end
 
-    # Sets what counts as one client for fairness: `:connection`, `:address`, or the value of a
-    # `header` that a proxy sets.
+    # Sets the unit of fairness, which counts as one client: `:connection`, `:address`, or the value
+    # of a `header` that a proxy sets.
     def fair_by(kind = nil, header: nil)
       kinds = %i[connection address]
       unless kinds.include?(kind) ^ header.is_a?(String)
@@ -324,12 +326,12 @@ module Thruway
       @configuration.sendfile << [as || folder, folder]
     end
 
-    # Registers code for servers without workers. It runs after all files are read.
+    # Registers a block for servers without workers, to be called after all files are read.
     def single(&block)
       @blocks[:single] << block
     end
 
-    # Registers code for servers with workers. It runs after all files are read.
+    # Registers a block for servers with workers, to be called after all files are read.
     def cluster(&block)
       @blocks[:cluster] << block
     end
@@ -377,7 +379,8 @@ module Thruway
       @configuration.metrics.concat(@metrics) if @configuration.metrics.empty?
       return if @configuration.binds.any? || @configuration.options.key?(:port)
 
-      # The usual file has a port for development, behind a proxy.
+      # A typical file sets a port for development, behind a proxy. Automatic certificates ignore
+      # it.
       binds = @configuration.acme? ? @binds.grep(String) : @binds
       @configuration.binds.concat(binds.map { |bind| address_of(bind) })
     end
@@ -395,7 +398,7 @@ module Thruway
       raise Failure, "cannot run the #{kind} block: #{e.message.lines.first&.chomp}"
     end
 
-    # Wraps a hook that also gets the Hash of its key.
+    # Wraps a hook so that the hook also gets the Hash of its key.
     def with_data(block, key)
       raise ArgumentError, "a key must be a String or a Symbol" unless key.respond_to?(:to_sym)
 
@@ -439,17 +442,17 @@ module Thruway
   end
 end
 
-# The file is evaluated outside of `module Thruway`, so that constants in it do not resolve to those
-# of the module.
+# The file is evaluated outside of `module Thruway`, so that constants in the file do not resolve to
+# constants of the module.
 class Thruway::ConfigurationFile
-  # The directives that set an option. Plugins add others later.
+  # The directives that set an option. Plugins add further directives later.
   OPTION_WORDS = ([self, *included_modules - Object.included_modules].flat_map do |one|
     one.public_instance_methods(false)
   end - %i[get inject load warnings plugins? read]).freeze
 
   private
 
-  # The file can see the two parameters, so they have names that it will not use.
+  # The file can see both parameters as local variables, so the names are unlikely to clash.
   def evaluate_text(text_of_file__, path_of_file__)
     instance_eval(text_of_file__, path_of_file__, 1)
   end

@@ -53,17 +53,18 @@ module Thruway
       @settings[:acme_challenges] = kinds.flatten.map(&:to_s)
     end
 
-    # Binds a new account to an account outside of ACME, whose key is in a file, in Base64.
+    # Binds a new account to an account outside of ACME, whose key `key_file` contains in Base64.
     def acme_external_account(kid, key_file)
       @settings.update(acme_eab_kid: kid.to_s, acme_eab_key_file: File.expand_path(key_file.to_s))
     end
 
-    # Sets the port that plain HTTP is redirected to; `false` serves plain HTTP.
+    # Sets the port to which plain HTTP is redirected; `false` serves plain HTTP.
     def https_redirect(port)
       @settings[:https_redirect] = port ? Integer(port).to_s : "off"
     end
 
-    # Asks browsers to use nothing but HTTPS for this host, for so many seconds: a year by default.
+    # Makes browsers use only HTTPS for this host during the given number of seconds: a year by
+    # default.
     def hsts(seconds = 31_536_000)
       @settings[:hsts_seconds] = seconds && Integer(seconds)
     end
@@ -80,13 +81,13 @@ module Thruway
       @default_host || @configuration.host
     end
 
-    # Also listens on the sockets of systemd; with `"only"`, on no others.
+    # Also listens on the sockets of systemd. With `"only"`, listens on no other sockets.
     def bind_to_activated_sockets(answer = true)
       @settings[:activated_sockets] = answer.to_s == "only" ? :only : answer
     end
 
     # Sets the address of the control application for `thruway ctl` and pumactl, and the token that
-    # they must send. Unknown options are errors, since they could be meant to restrict access.
+    # both must send. Unknown options are errors, because their purpose could be to restrict access.
     def activate_control_app(url = "auto", options = {})
       url = url.to_s
       raise ArgumentError, "the control application has no TLS: #{url}" if url.start_with?("ssl:")
@@ -105,7 +106,7 @@ module Thruway
       return if options[:no_token]
 
       token = options[:auth_token]&.to_s || random_digits(16)
-      # Every request would have an empty token.
+      # An empty token would match every request.
       raise ArgumentError, "auth_token: is empty; no_token: true requires none" if token.empty?
 
       token
@@ -130,8 +131,8 @@ module Thruway
       "unix://#{File.join(temporary_folder, name)}?mode=#{format("%04o", mode)}"
     end
 
-    # The folder that `Dir.tmpdir` would return. The library `tmpdir` is not used, since it may be a
-    # gem of the application's bundle.
+    # The folder that `Dir.tmpdir` would return. The library `tmpdir` is not used, because it may be
+    # a gem of the application's bundle.
     def temporary_folder
       named = ENV.values_at("TMPDIR", "TMP", "TEMP").compact
       named.find { |folder| usable?(folder) } || "/tmp"

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The object of the class `Puma::Cluster`, which gems look for to see and end the workers, such as
-  # `puma_worker_killer`.
+  # The object of the class `Puma::Cluster`. Gems such as `puma_worker_killer` find the object to
+  # see and end the workers.
   module PumaCluster
     # One worker, with the methods of `Puma::Cluster::WorkerHandle`.
     WorkerHandle = Struct.new(:index, :pid, :started_at, :is_booted) do
@@ -13,7 +13,7 @@ module Thruway
       def kill = signal("KILL")
       def hup = signal("HUP")
 
-      # Two handles of one process are equal, so that a Hash may be keyed by them.
+      # Two handles of the same process are equal, so that a Hash may use handles as keys.
       def eql?(other) = other.is_a?(self.class) && pid == other.pid
       alias_method :==, :eql?
 
@@ -28,7 +28,7 @@ module Thruway
       end
     end
 
-    # The workers that exist now.
+    # The current workers.
     class Workers
       include Enumerable
 
@@ -56,7 +56,8 @@ module Thruway
       cluster
     end
 
-    # Puma's own class, if the library is Puma's own: it may be loaded later by something else.
+    # Returns Puma's own class if the library is Puma's own, since other code may load that class
+    # later.
     def self.cluster_class
       require "puma/cluster" if PumaLibrary.own?
       ::Puma.const_set(:Cluster, Class.new { attr_reader :workers, :options }) unless

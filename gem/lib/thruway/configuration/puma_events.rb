@@ -4,17 +4,17 @@ require_relative "../support/signals"
 require_relative "puma_log_writer"
 
 module Thruway
-  # The events of the server, by the names of Puma 7 and later and by the older ones.
+  # The events of the server, by the names of Puma 7 and later, and by the older names.
   class PumaEvents
     NAMES = { after_booted: :after_booted, on_booted: :after_booted,
               after_stopped: :after_stopped, on_stopped: :after_stopped,
               before_restart: :before_restart, on_restart: :before_restart }.freeze
 
-    # The events of Puma that this server does not have, and what is there instead.
+    # The events of Puma that this server lacks, and their substitutes.
     MISSING = { ping!: "workers report to the engine; read launcher.stats",
                 ping: "workers report to the engine; read launcher.stats" }.freeze
 
-    # The methods that Puma 5 has here, and later versions in the `LogWriter`.
+    # The methods that Puma 5 defines here, and later versions in the `LogWriter`.
     LOG_METHODS = (PumaLogWriter.public_instance_methods(false) - %i[formatter= custom_logger=])
                   .freeze
 

@@ -7,9 +7,9 @@ require_relative "puma_launcher_options"
 require_relative "puma_log_writer"
 
 module Thruway
-  # The interface to the server that plugins get: `Puma::Launcher`'s.
+  # The server's interface for plugins, with the methods of `Puma::Launcher`.
   class PumaLauncher
-    # The parts of Puma's launcher that this server does not have, and what is there instead.
+    # The parts of Puma's launcher that this server lacks, and their substitutes.
     MISSING = {
       binder: "Thruway opens its listeners itself; see launcher.options[:binds]",
       write_state: "Thruway writes the state file itself",
@@ -19,7 +19,8 @@ module Thruway
       run: "the server runs already"
     }.freeze
 
-    # The pause between the two signals that end a server at once. The kernel would merge these.
+    # The pause between the two signals that halt a server. Without a pause, the kernel would merge
+    # both.
     HALT_PAUSE_SECONDS = 0.1
 
     # The object behind `launcher.config`.
@@ -62,7 +63,7 @@ module Thruway
                                                        clustered: clustered?)
     end
 
-    # The ports of the listeners, those of TLS too.
+    # The ports of all listeners, including those with TLS.
     def connected_ports
       @server.listeners.addresses.filter_map { |address| address[/:(\d+)\z/, 1]&.to_i }.uniq
     end
@@ -72,7 +73,7 @@ module Thruway
     def phased_restart = order("USR1", "phased-restart")
     def refork = order("URG", "refork")
 
-    # Stops the server at once, by a second INT.
+    # Stops the server at once, by two INT signals.
     def halt
       Thread.new do
         2.times do
@@ -95,7 +96,8 @@ module Thruway
 
     private
 
-    # Orders that only a server with workers takes. Puma restarts a single process instead.
+    # Sends an order that only a server with workers follows. A single process restarts instead, as
+    # in Puma.
     def order(signal, name)
       unless clustered?
         log_writer.log("* #{name} called but not available, restarting normally.")

@@ -4,9 +4,9 @@ require_relative "../support/failure"
 
 module Thruway
   # The settings of a server by Puma's names of options, for plugins: `launcher.options`. An option
-  # that this server does not have is an error, so that no plugin takes it for unset.
+  # that this server lacks is an error, so that no plugin takes the option for unset.
   class PumaLauncherOptions
-    # Puma's names of options that have another name, or another form, here.
+    # Puma's options whose name or form differs here.
     VALUES = {
       binds: ->(all) { all.addresses }, min_threads: ->(all) { all.threads_min },
       max_threads: ->(all) { all.threads }, preload_app: ->(all) { all.preload },
@@ -34,18 +34,18 @@ module Thruway
       max_io_threads: ->(all) { all.max_io_threads }
     }.freeze
 
-    # The options that are named as the settings are.
+    # Puma's options whose names equal those of the settings.
     SAME = %i[workers environment rackup pidfile tag directory app log_requests early_hints
               state_permission lowlevel_error_handler shutdown_debug fiber_per_request].freeze
 
-    # Options that have one value in each server of Thruway.
+    # Puma's options with the same value in every server of Thruway.
     FIXED = {
       silence_single_worker_warning: true, silence_fork_callback_warning: true, debug: false,
       drain_on_shutdown: true, queue_requests: true, raise_exception_on_sigterm: false,
       prune_bundler: false, enable_keep_alives: true, logger: nil, custom_logger: nil, silent: false
     }.freeze
 
-    # Puma's options that this server has no value for.
+    # Puma's options without a value in this server.
     MISSING = %i[before_fork before_worker_boot before_worker_shutdown before_worker_fork
                  after_worker_fork after_worker_shutdown before_thread_start before_thread_exit
                  before_restart before_refork after_refork out_of_band max_fast_inline
@@ -61,7 +61,7 @@ module Thruway
 
     def [](key) = fetch(key)
 
-    # Returns the option. The default counts for options that nothing has set.
+    # Returns the option, or the default if the option is not set.
     def fetch(key, default = nil)
       key = key.to_sym
       return value_of(key) if known?(key)
@@ -70,7 +70,7 @@ module Thruway
       block_given? ? yield(key) : default
     end
 
-    # Sets an option of the plugin's own. Those of the server are decided when a plugin starts.
+    # Sets an option of the plugin itself. The options of the server are final when a plugin starts.
     def []=(key, value)
       if known?(key.to_sym)
         raise Failure, "a plugin cannot set options[#{key.inspect}] when it starts; " \
@@ -81,7 +81,8 @@ module Thruway
 
     def key?(key) = known?(key.to_sym) || @added.key?(key.to_sym)
 
-    # Puma keeps the user's options, those of the file and the defaults apart. Here, all are one.
+    # Puma separates the user's options, the file's options and the defaults. Here, all are the
+    # same.
     def user_options = self
     def file_options = self
     def default_options = self

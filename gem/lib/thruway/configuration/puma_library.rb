@@ -4,22 +4,22 @@ require_relative "../support/failure"
 require_relative "puma_names"
 
 module Thruway
-  # The module `Puma` that plugins meet. If the bundle contains Puma, it is Puma's own library, of
-  # which no server is started: plugins were written for it, and other code may use all of it.
-  # Otherwise it is `PumaNames` with the parts that plugins use.
+  # The module `Puma` that plugins see. If the bundle contains Puma, the module is Puma's own
+  # library, with no server of Puma started: plugins were written for the library, and other code
+  # may use all of it. Otherwise the module is `PumaNames` with the parts that plugins use.
   module PumaLibrary
     # The features of Puma that plugins may require, and that `puma_parts` replaces.
     FEATURES = %w[puma puma/plugin puma/dsl puma/const puma/events puma/log_writer puma/detect
                   puma/json_serialization].freeze
 
-    # The features of Puma itself that its running server has loaded. `puma/configuration` comes
-    # before `puma/dsl`, which needs it in Puma 5.
+    # The features of Puma that a running server of Puma has loaded. `puma/configuration` comes
+    # before `puma/dsl`, which depends on it in Puma 5.
     OWN_FEATURES = %w[puma/const puma/configuration puma/plugin puma/events].freeze
 
-    # The libraries that Puma loads, and on which plugins rely.
+    # The libraries that Puma loads and plugins rely on.
     LIBRARIES = %w[socket tempfile uri stringio].freeze
 
-    # Parts of Puma that no stand-in has, and what to do.
+    # Parts of Puma without a stand-in, each with the reason.
     MISSING = {
       Binder: "Thruway opens its listeners itself", MiniSSL: "Thruway has a TLS of its own",
       Launcher: "the server is Thruway's", CLI: "the server is Thruway's",
@@ -38,21 +38,22 @@ module Thruway
         @words = directives
       end
 
-      # Whether the library is Puma's own.
+      # Whether the module is Puma's own library.
       def own? = defined?(@is_own) ? @is_own : (@is_own = require_own)
 
       # The directives that plugins have added to `Puma::DSL`.
       def added_words = @is_loaded ? directives.keys - @words.keys : []
 
-      # The directives of Puma that plugins have replaced. This server would not call these.
+      # The directives of Puma that plugins have replaced. This server would not call the
+      # replacements.
       def replaced_words
         return [] unless @is_loaded
 
         directives.filter_map { |word, method| word if @words.fetch(word, method) != method }
       end
 
-      # Returns an object of the class `Puma::DSL` with these `options`. Puma's own directives are
-      # those of `file`.
+      # Returns an object of the class `Puma::DSL` with these `options`. Its methods for Puma's own
+      # directives call `file`.
       def words(file, options, directives)
         words = ::Puma::DSL.allocate
         words.instance_variable_set(:@options, options)
@@ -101,7 +102,7 @@ module Thruway
         LIBRARIES.each { |library| require library }
         require_relative "puma_parts"
         Object.const_set(:Puma, PumaNames) unless Object.const_defined?(:Puma)
-        # A gem may have a module of that name already, with its own additions.
+        # A gem may have defined the module already, with its own additions.
         (PumaNames.constants - ::Puma.constants).each do |name|
           ::Puma.const_set(name, PumaNames.const_get(name))
         end
@@ -118,7 +119,7 @@ module Thruway
         require "bundler/setup" if ENV.key?("BUNDLE_GEMFILE") || gemfile?
       end
 
-      # Whether this folder or one above has a Gemfile, as Bundler looks for it.
+      # Whether the current folder or a folder above has a Gemfile, as Bundler searches.
       def gemfile?
         folder = Dir.pwd
         loop do

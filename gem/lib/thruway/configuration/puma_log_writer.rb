@@ -4,12 +4,12 @@ require_relative "../support/signals"
 
 module Thruway
   # The object behind `launcher.log_writer`, with the methods of `Puma::LogWriter`. Without streams
-  # of its own it writes to the server's log.
+  # of its own, the writer uses the server's log.
   class PumaLogWriter
     # The `formatter` of a writer that changes nothing.
     PLAIN = ->(text) { text }
 
-    # A stream that takes everything and keeps nothing.
+    # A stream that discards all output.
     class NullStream
       def write(*texts) = texts.sum { |text| text.to_s.bytesize }
       def puts(*) = nil
@@ -55,7 +55,7 @@ module Thruway
       log("% #{block_given? ? yield : text}") if debug?
     end
 
-    # Logs the error, and ends the process, as Puma's does.
+    # Logs the error and ends the process, as Puma's writer does.
     def error(text)
       put(@stderr, "#{format("ERROR: #{text}")}\n")
       exit 1
@@ -90,7 +90,7 @@ module Thruway
       place ? "#{line} (#{place})" : line
     end
 
-    # Errors are ignored, so that a full disk or a closed pipe ends no thread.
+    # Errors are ignored, so that a full disk or a closed pipe does not end a thread.
     def put(stream, text)
       return Signals.write("thruway: ".b << text.to_s.chomp.b << "\n") unless stream
 

@@ -3,9 +3,9 @@
 require_relative "../support/puma_version"
 
 module Thruway
-  # The part of the module `Puma` that configuration files use. It is named `Puma` only in such
-  # files, so that no library takes the server for Puma. With a plugin, `PumaLibrary` decides what
-  # the rest of the process finds under this name.
+  # The part of the module `Puma` that configuration files use. Only such files know the module as
+  # `Puma`, so that no library takes the server for Puma. With a plugin, `PumaLibrary` decides which
+  # module the rest of the process finds under this name.
   module PumaNames
     module Const
       PUMA_VERSION = VERSION = Thruway::PUMA_VERSION
@@ -13,7 +13,7 @@ module Thruway
       PUMA_SERVER_STRING = "puma #{VERSION} #{CODE_NAME}"
     end
 
-    # The parts that configuration files may use, and that are loaded for plugins only.
+    # The parts that configuration files may use, loaded for plugins only.
     PLUGIN_PARTS = %i[Plugin Plugins PluginRegistry DSL Events LogWriter UnknownPlugin].freeze
 
     IS_JRUBY = IS_WINDOWS = IS_OSX = false
@@ -34,7 +34,7 @@ module Thruway
       Thread.current.name = "puma #{name}"
     end
 
-    # Other constants come from Puma itself, or from what stands in for it.
+    # Other constants come from Puma itself, or from its stand-in.
     def self.const_missing(name)
       require_relative "puma_library"
       PumaLibrary.load if PLUGIN_PARTS.include?(name)

@@ -4,9 +4,9 @@ require_relative "../support/failure"
 
 module Thruway
   # The object behind `@options`, which Puma's configuration files use. Setting an option calls the
-  # directive of the same name, with the same effects and errors.
+  # directive for the option, with the same effects and errors.
   class PumaOptions
-    # Options whose directives have other names.
+    # Options whose names differ from those of the directives.
     DIRECTIVES = { preload_app: :preload_app!, state: :state_path, restart_cmd: :restart_command,
                    min_threads: :threads, max_threads: :threads }.freeze
 
@@ -61,7 +61,7 @@ module Thruway
       @file.public_send(word, value)
     end
 
-    # Both limits: the one that is set, and the other as it was.
+    # Both limits: the new value of one, and the other adapted to it.
     def thread_limits(key, value)
       least, most = %i[min_threads max_threads].map { |name| self[name] || value }
       key == :min_threads ? [value, [most, value].max] : [[least, value].min, value]

@@ -34,7 +34,7 @@ module Thruway
       end
     end
 
-    # The registry of plugin classes and of the blocks that they run in threads.
+    # The registry of plugin classes, and of blocks that plugins run in threads.
     class PluginRegistry
       def initialize
         @plugins = {}
@@ -81,7 +81,7 @@ module Thruway
       def stats_hash = stats_object.stats
       def stats = Json.generate(stats_hash)
 
-      # Plugins call it for words that Puma is about to remove. It has nothing to report here.
+      # Plugins report deprecated names here. This server has nothing to report.
       def deprecate_method_change(*) = nil
     end
   end

@@ -7,10 +7,10 @@ require_relative "puma_launcher"
 require_relative "puma_library"
 
 module Thruway
-  # The plugins of a server, which are written for Puma. They start once, even if the configuration
+  # The plugins of a server, which are written for Puma. Each starts once, even if the configuration
   # is read again.
   class PumaPlugins
-    # The beginning of the names of plugins' threads.
+    # The prefix of the names of plugins' threads.
     BACKGROUND = "puma plgn bg"
 
     # The time for the `ensure` clauses of a plugin's thread.
@@ -33,7 +33,7 @@ module Thruway
       configuration.plugins.each { |name, plugin| start(name, plugin) }
     end
 
-    # Passes the server's events on to the plugins. It is called for each new configuration.
+    # Passes the server's events on to the plugins. Must be called for each new configuration.
     def attach(configuration)
       hooks = configuration.hooks
       hooks[:after_booted] << ->(*) { @launcher.events.fire(:after_booted) }
@@ -46,21 +46,21 @@ module Thruway
       configuration.workers.positive? ? attach_to_workers(hooks) : attach_to_process(hooks)
     end
 
-    # Starts the threads of plugins. The application must be loaded, since they may use it.
+    # Starts the threads of plugins. The application must be loaded, because the threads may use it.
     def fire_background
       ::Puma::Plugins.fire_background
     end
 
     private
 
-    # Ends the threads of plugins before the plugins end what these watch: a thread that finds its
-    # process gone stops the server, which may be about to restart.
+    # Ends the threads of plugins before the plugins end the processes that the threads watch. A
+    # thread that misses its process stops the server, which may be about to restart.
     def end_background
       threads = Thread.list.select { |thread| thread.name&.start_with?(BACKGROUND) }
       threads.each(&:kill).each { |thread| thread.join(END_SECONDS) }
     end
 
-    # Puma's server reports its state in the process that serves.
+    # Fires the events of Puma's server, which reports its state in the process that serves.
     def attach_to_workers(hooks)
       hooks[:before_worker_boot] << ->(*) { fire_states(:booting, :running) }
       hooks[:before_worker_shutdown] << ->(*) { fire_states(:stop, :done) }

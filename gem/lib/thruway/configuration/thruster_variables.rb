@@ -3,10 +3,10 @@
 require_relative "configuration"
 
 module Thruway
-  # The environment variables of Thruster, so that moving from it is deleting a line. Those with the
-  # prefix `THRUSTER_` always count. The bare names are those of other programs, too, and count only
-  # with `thruster` in the configuration file. Both take precedence over the file, and options of
-  # the command line over both.
+  # The environment variables of Thruster, so that a move from Thruster deletes only a line. Names
+  # with the prefix `THRUSTER_` always count. Other programs use the bare names too, so these count
+  # only with `thruster` in the configuration file. Both take precedence over the file, and options
+  # of the command line over both.
   class ThrusterVariables
     PREFIX = "THRUSTER_"
 
@@ -23,7 +23,7 @@ module Thruway
 
     SWITCHES = { "GZIP_COMPRESSION_ENABLED" => :compress, "LOG_REQUESTS" => :log_requests }.freeze
 
-    # Variables without effect, and what happens instead.
+    # Variables without effect, each with the reason.
     IGNORED = {
       "TARGET_PORT" => "there is no second process to reach by a port",
       "X_SENDFILE_ENABLED" => "--sendfile names the folders to send files from",
@@ -35,20 +35,20 @@ module Thruway
       "GZIP_COMPRESSION_EXCEPT_CONTENT_TYPES" => "compressed types are not compressed again"
     }.freeze
 
-    # Numbers that mean "no limit" if they are 0.
+    # Variables for which 0 means "no limit".
     UNLIMITED = %w[MAX_REQUEST_BODY].freeze
 
-    # Settings that mean nothing without a name to obtain a certificate for.
+    # Settings without effect unless a name for a certificate is given.
     OF_CERTIFICATES = %i[acme_directory acme_eab_kid acme_key acme_storage https_port].freeze
 
-    # With `bare`, names without the prefix count, too.
+    # With `bare`, names without the prefix count as well.
     def initialize(configuration, variables = ENV, bare: false)
       @configuration = configuration
       @variables = variables
       @bare = bare
     end
 
-    # Applies the variables. Yields a line for those that have no effect.
+    # Applies the variables, and yields a line for each variable without effect.
     def apply
       domains = value("TLS_DOMAIN").to_s.split(",").map(&:strip).reject(&:empty?)
       offer(:acme_domains, domains) if domains.any?

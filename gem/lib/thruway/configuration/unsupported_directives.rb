@@ -3,11 +3,11 @@
 require_relative "../support/failure"
 
 module Thruway
-  # Puma's directives for features that this server does not have. A directive is ignored with a
-  # warning only where that is harmless. If access, encryption or data are at stake, the server does
-  # not start.
+  # Puma's directives for features that this server lacks. A directive is ignored with a warning
+  # only where ignoring is harmless. If access, encryption or data are at stake, the server does not
+  # start.
   module UnsupportedDirectives
-    # The directives that are ignored, and what happens instead.
+    # The directives that are ignored, and the server's behaviour instead.
     IGNORED = {
       allow_underscore_headers: "fields with _ in their names are dropped, as in nginx",
       custom_logger: "the server logs to stderr",
@@ -28,7 +28,7 @@ module Thruway
     # Directives that have no effect and need no warning.
     SILENT = %i[silence_fork_callback_warning silence_single_worker_warning].freeze
 
-    # The values that request the behaviour that this server has anyway.
+    # The values that request this server's usual behaviour.
     SATISFIED_VALUES = {
       allow_underscore_headers: [false], enable_keep_alives: [true],
       idle_timeout: [nil], prune_bundler: [false], queue_requests: [true]
@@ -45,7 +45,7 @@ module Thruway
 
     SILENT.each { |word| define_method(word) { nil } }
 
-    # Lines about the directives that were ignored, in the order of the file.
+    # Lines about ignored directives, in the order of the file.
     def warnings
       @warnings ||= []
     end
@@ -59,7 +59,7 @@ module Thruway
       ignore(:raise_exception_on_sigterm, "the exit status after TERM is 0") if value
     end
 
-    # Loads a plugin. Two are built in; others come from gems, and are written for Puma.
+    # Loads a plugin. Two plugins are built in. The others come from gems and are written for Puma.
     def plugin(name)
       case name.to_s
       when "tmp_restart" then @settings[:restart_file] = "tmp/restart.txt"
@@ -80,13 +80,14 @@ module Thruway
     rescue Failure
       raise
     rescue ScriptError, StandardError => e
-      # Puma's registry raises an error of its own, whose cause names what is missing.
+      # The error of Puma's registry has a cause, which names the missing file.
       reason = (e.cause.is_a?(LoadError) ? e.cause : e).message.lines.first&.chomp
       refuse("plugin #{name.to_sym.inspect}", "the plugin cannot be loaded: #{reason}",
              "is its gem in the Gemfile?")
     end
 
-    # Takes the directives that plugins add to `Puma::DSL`, also where Thruway has one of that name.
+    # Adds the directives that plugins add to `Puma::DSL`, even if Thruway has a directive of the
+    # same name.
     def take_words_of_plugins
       replaced = PumaLibrary.replaced_words & ConfigurationFile::OPTION_WORDS
       refuse("plugin", "a plugin replaces Puma's directive #{replaced.first}") if replaced.any?
