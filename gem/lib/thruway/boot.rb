@@ -6,7 +6,7 @@ module Thruway
   # Boots Ruby from a pack: `require` looks features up in the pack instead of searching the load
   # path. See docs/reference/verbs/run.md.
   module Boot
-    # The folder of the file that requires this one, or the current folder.
+    # The folder of the file that requires this file, or the current folder.
     def self.caller_folder
       files = caller_locations.map(&:absolute_path)
       file = files.find { |path| path&.start_with?("/") && path != __FILE__ }
@@ -16,7 +16,7 @@ module Thruway
 
     # Calls the block for each Ruby file that is loaded from now on, with `:hit`, `:stale` or
     # `:miss`, the file, and the reason why the code is not from the pack. The block replaces an
-    # earlier one; without a block, the earlier one is removed.
+    # earlier block. Without a block, the earlier block is removed.
     def self.on_event(&block)
       observe(block)
     end

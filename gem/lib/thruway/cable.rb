@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 require "action_cable"
-# Rails' timers need it. Rails requires it with its worker pool, which may come later.
+# Rails' timers need concurrent-ruby. Rails requires it with its worker pool, perhaps later.
 require "concurrent"
 
 require_relative "cable/fanout"
 require_relative "cable/socket"
 
 module Thruway
-  # ActionCable on the server's own WebSockets. The engine holds the connections, so they need
-  # neither threads nor a second event loop. Connections, channels and adapters remain those of
-  # Rails. If another server runs the application, nothing changes.
+  # ActionCable on the server's own WebSockets. The engine holds the connections, which need neither
+  # threads nor a second event loop. Connections, channels and adapters remain those of Rails. If
+  # another server runs the application, nothing changes.
   #
-  # This relies on four private methods of Rails, which are the same from 6.1 to 8.1. `install`
-  # prepends a module to the class of each.
+  # The module relies on four private methods of Rails, which are the same from 6.1 to 8.1.
+  # `install` prepends a module to the class of each method.
   module Cable
-    # Prepended to `ActionCable::Connection::WebSocket`, to use the server's WebSocket.
+    # The module that makes `ActionCable::Connection::WebSocket` use the server's WebSocket.
     module WebSocket
       def initialize(env, event_target, event_loop, **options)
         if env["rack.upgrade?"] == :websocket
@@ -32,7 +32,7 @@ module Thruway
       def client = @websocket.client
     end
 
-    # Prepended to `ActionCable::Connection::Base`. A thread of the server handles the events of a
+    # The module for `ActionCable::Connection::Base`. A thread of the server handles the events of a
     # client in turn, instead of Rails' own pool of threads.
     module Connection
       def send_async(method, *arguments)
@@ -46,12 +46,12 @@ module Thruway
       def client = websocket.client
     end
 
-    # Prepended to `ActionCable::Server::Base`. A heartbeat is made once for all clients.
+    # The module for `ActionCable::Server::Base`. A heartbeat is encoded once for all clients.
     module Server
-      # The base of Rails' adapters that reach the clients of one process only.
+      # The base of Rails' adapters that reach the clients of a single process.
       LOCAL_ADAPTER = "ActionCable::SubscriptionAdapter::Inline"
 
-      # Warns once if the adapter reaches the clients of one worker out of several.
+      # Warns once if the adapter reaches only the clients of a single worker out of several.
       def call(env)
         warn_of_adapter(env) if env["rack.multiprocess"] && !@adapter_is_known
         super
@@ -92,8 +92,8 @@ module Thruway
       end
     end
 
-    # Prepended to `ActionCable::Channel::Base`. Streams that pass messages on unchanged share one
-    # subscription and one message.
+    # The module for `ActionCable::Channel::Base`. Streams that pass messages on unchanged share a
+    # subscription and a message.
     module Channel
       def stream_from(broadcasting, callback = nil, coder: nil, &block)
         return super if callback || block || coder || !connection.thruway? || transmits_itself?
@@ -117,8 +117,8 @@ module Thruway
       private
 
       def share_stream(broadcasting, shared)
-        # The stream may have been stopped meanwhile, or is shared already. The channel still waits
-        # for its confirmation.
+        # The stream may have been stopped in the meantime, or be shared already. The channel still
+        # waits for its confirmation.
         return ensure_confirmation_sent unless shared_streams[broadcasting].equal?(shared)
 
         connection.server.fanout.subscribe(broadcasting, shared) do
@@ -136,7 +136,7 @@ module Thruway
 
       def shared_streams = @_shared_streams ||= {}
 
-      # A channel that overrides `transmit` must see each message.
+      # Whether the channel overrides `transmit`. Such a channel must see each message.
       def transmits_itself? = method(:transmit).owner != ActionCable::Channel::Base
     end
 

@@ -8,13 +8,14 @@ require_relative "support/failure"
 require_relative "version"
 
 module Thruway
-  # The server of system tests, for `Capybara.server = :thruway`. Unlike the handler of Rack it runs
-  # beside the tests: it traps no signals, reads no configuration file and sets no process title.
+  # The server of system tests, for `Capybara.server = :thruway`. Unlike Rack's handler, the server
+  # runs beside the tests: it traps no signals, reads no configuration file and sets no process
+  # title.
   module CapybaraServer
     # Options of Capybara's other servers, which users may have set.
     OPTIONS = %i[Host Port Threads Silent Verbose workers daemon environment].freeze
 
-    # As for Capybara's Puma: as many threads as a browser's connections to one host are busy.
+    # The default of Capybara's Puma: as many threads as a browser's connections to a host are busy.
     THREADS = "0:4"
 
     module_function
@@ -28,7 +29,7 @@ module Thruway
       server = Server.new(around(app, options), configure(options), listeners.descriptors)
       server.run
     ensure
-      # Without a time limit no thread is started, which an ending process could not do.
+      # A time limit would start a thread, and an ending process cannot start threads.
       server&.stop(nil)
       listeners&.close
     end
@@ -51,8 +52,8 @@ module Thruway
       configuration
     end
 
-    # With `Verbose`, each request is logged. With `Silent`, exceptions are not: Capybara raises
-    # them in the test.
+    # Wraps the application. `Verbose` logs each request. `Silent` logs no exceptions, because
+    # Capybara raises them in the test.
     def around(app, options)
       app = silence(app) if options[:Silent]
       return app unless options[:Verbose]
@@ -69,7 +70,7 @@ module Thruway
       end
     end
 
-    # A host may be `ssl://HOST?cert=FILE&key=FILE`.
+    # Returns the URI to listen at. A host may be `ssl://HOST?cert=FILE&key=FILE`.
     def uri(host, port)
       host = host.to_s
       return host.sub(%r{\Assl://[^/?]+}) { |place| "#{place}:#{port}" } if

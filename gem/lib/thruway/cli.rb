@@ -6,7 +6,7 @@ require_relative "launch/checkup"
 require_relative "launch/launcher"
 
 module Thruway
-  # The Ruby part of `thruway serve config.ru`. The binary has checked the arguments already, and
+  # The Ruby part of `thruway serve config.ru`. The binary has already checked the arguments, and
   # passes them on in their long form.
   class CLI
     # Options whose value is a number, and the settings that they change.
@@ -49,13 +49,14 @@ module Thruway
       e.report
     end
 
-    # Boots the application of the current folder as the server would, and prints checks of it.
+    # Boots the application of the current folder as the server would, and prints checks of the
+    # boot.
     def self.check_up
       Checkup.run { new(["--", "."]).configure }
     end
 
-    # `folder` is the folder in which the command was started, by the name that may contain symbolic
-    # links: after a deployment, they lead to the new release.
+    # `folder` is the folder in which the command was started. Its name may contain symbolic links,
+    # which lead to the new release after a deployment.
     def initialize(arguments, folder: HotRestart.logical_folder)
       @arguments = arguments
       @folder = folder

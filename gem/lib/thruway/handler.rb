@@ -5,7 +5,7 @@ require_relative "launch/launcher"
 require_relative "support/shell_words"
 
 module Thruway
-  # The handler of `rackup -s thruway` and `rails server -u thruway`. It reads the same
+  # The handler of `rackup -s thruway` and `rails server -u thruway`. The handler reads the same
   # configuration files as the command `thruway serve`.
   module Handler
     extend self
@@ -38,8 +38,9 @@ module Thruway
       }
     end
 
-    # The user's options take precedence over the file, and the file over the defaults of Rails.
-    # Rails names the options that come from the user; with Rack, all do.
+    # Merges the settings: the user's options take precedence over the file, and the file over the
+    # defaults of Rails. Rails lists the options that the user has set. With Rack, all come from the
+    # user.
     def configure(app, options)
       configuration = Configuration.new
       options = options.transform_keys(&:to_sym)
@@ -67,7 +68,7 @@ module Thruway
       SWITCHES.each { |from, to| configuration.offer(to, options[from]) if options[from] }
     end
 
-    # A host that is a path is a unix socket, as in Puma.
+    # Adds the address to listen on. A host that is a path means a unix socket, as in Puma.
     def listen(configuration, options)
       host, port = options.values_at(:Host, :Port)
       return configuration.binds << uri_of(host, port) if host && !plain?(host)

@@ -21,8 +21,8 @@ module Thruway
     flavour == :posix ? FILE_EXPAND_PATH.call(path, base) : raise
   end
 
-  # The rules of Windows concern characters, and in some encodings the byte of `\` is a part of
-  # another character.
+  # Expands a path in UTF-8. The rules of Windows concern characters: in some encodings, the byte of
+  # `\` is a part of another character.
   def self.expand_in_utf8(path, base)
     expanded = expand_windows(in_utf8(path), base && in_utf8(base))
     compatible?(path) ? expanded : expanded.encode(path.encoding)

@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
 module Thruway
-  # Compiles Ruby files without running them, and reads YAML files, so that a pack holds the results
-  # before they are needed. `thruway pack build --compile` runs this file.
+  # Compiles Ruby files without running them, and reads YAML files, so that a pack contains the
+  # results before they are needed. `thruway pack build --compile` runs this file.
   class Precompiler
     # The options with which I18n reads translations.
     TRANSLATIONS = { symbolize_names: true, freeze: true }.freeze
 
     def initialize
-      # Ruby compiles a file and then runs it; this event comes in between, and leaves `load` by a
-      # throw. An exception would not do, because a `load` that a gem has patched could rescue it.
-      # Code without lines does nothing when it runs, or raises its syntax error then.
+      # Ruby compiles a file and then runs it. The event comes in between, and a throw leaves
+      # `load`. An exception would not do, because a gem's patched `load` could rescue it. Code
+      # without lines does nothing when it runs, or then raises its syntax error.
       @end = TracePoint.new(:script_compiled) do |event|
         code = event.instruction_sequence
         throw self if code&.path == @path && code.trace_points.any?
@@ -52,7 +52,7 @@ module Thruway
       end
     end
 
-    # Each way of loading may refuse a document that the other accepts.
+    # Reads a file in both ways, because either may refuse a document that the other accepts.
     def read(path)
       require "yaml"
       YAML.parse_file(path)
@@ -77,7 +77,7 @@ if $PROGRAM_NAME == __FILE__
   rescue StandardError => e
     abort "thruway: cannot list the gems of the bundle: #{e.message.lines.first}"
   end
-  # Errors in gems are ignored: they bring templates, and files for other Rubies.
+  # Errors in gems are ignored, because gems contain templates and files for other Rubies.
   precompiler.add(gems)
   precompiler.add(ARGV) do |path, error|
     reason = error.message.delete_prefix("#{path}:").lines.first

@@ -6,11 +6,11 @@ require_relative "../server/client"
 
 module Thruway
   module Cable
-    # Passes the messages of broadcastings on to clients. Each broadcasting is subscribed to once,
-    # whatever the number of clients, and a message is encoded once for all subscriptions of the
-    # same identifier.
+    # Passes the messages of broadcastings on to clients. Each broadcasting has a single
+    # subscription, whatever the number of clients, and a message is encoded once for all
+    # subscriptions with the same identifier.
     class Fanout
-      # One subscription of one client.
+      # A client's subscription.
       Subscriber = Struct.new(:identifier, :client) do
         # Subscribers compare by identity: a client may subscribe twice.
         def ==(other) = equal?(other)
@@ -18,7 +18,7 @@ module Thruway
         def hash = object_id
       end
 
-      # The clients of one broadcasting.
+      # The clients of a broadcasting.
       class Stream
         def initialize
           @groups = {}
@@ -42,8 +42,8 @@ module Thruway
           end
         end
 
-        # Sends a message of the adapter, which is JSON and is embedded unchanged. Some adapters do
-        # not mark it as UTF-8.
+        # Sends a message of the adapter. The message is JSON and is embedded unchanged. Some
+        # adapters do not mark it as UTF-8.
         def call(message)
           message = message.dup.force_encoding(Encoding::UTF_8).scrub
           groups = @lock.synchronize { @groups.transform_values(&:values) }
@@ -91,8 +91,8 @@ module Thruway
 
       private
 
-      # Calls the callbacks that wait for the adapter's confirmation: the first subscriber's, then
-      # the others'.
+      # Calls the callbacks that wait for the adapter's confirmation: the first subscriber's
+      # callback, and then all others.
       def confirm_all(stream, first)
         others = @lock.synchronize { @waiting.delete(stream) } || []
         [first, *others].each(&:call)

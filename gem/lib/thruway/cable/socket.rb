@@ -49,7 +49,7 @@ module Thruway
         @connection.on_message(data) if @alive
       end
 
-      # Rails' client reconnects by itself, after a random delay.
+      # Tells the client to reconnect. Rails' client does so after a random delay.
       def on_shutdown(client)
         types, reasons = ActionCable::INTERNAL.values_at(:message_types, :disconnect_reasons)
         message = { type: types[:disconnect], reason: reasons[:server_restart], reconnect: true }

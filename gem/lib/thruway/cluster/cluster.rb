@@ -10,18 +10,18 @@ require_relative "worker_slot"
 
 module Thruway
   # The worker processes of a server: starts them, reads their reports, signals them, and releases
-  # what they leave behind. The `Supervisor` decides when.
+  # the resources of ended ones. The `Supervisor` decides when.
   class Cluster
-    # The time that a worker has beyond its shutdown timeout before the supervisor kills it.
+    # The time after a worker's shutdown timeout before the supervisor kills the worker.
     GRACE_SECONDS = 5
 
     # The number of workers that signals can add to the configured number.
     EXTRA_WORKERS_MAX = 8
 
-    # The delay before the next attempt when the system had no process or descriptor for a worker.
+    # The delay before the next attempt after the system had no process or descriptor for a worker.
     RETRY_SECONDS = 1
 
-    # The longest time for which a connection may be in transit to a worker that has died.
+    # The longest time for which a connection may be in transit to a dead worker.
     SWEEP_SECONDS = 1
 
     TEMPLATE_ENDED = "the refork template has exited; the supervisor forks workers itself again"
@@ -42,7 +42,7 @@ module Thruway
       @leaving = []
       @ending_templates = []
       count = configuration.workers
-      # In a rollout a worker may drain for long while its successor serves, so there are twice as
+      # In a rollout, a worker may drain for long while its successor serves, so there are twice as
       # many entries as workers.
       @table_entries = Array.new((2 * count) + EXTRA_WORKERS_MAX)
       @slots_max = count + EXTRA_WORKERS_MAX
@@ -54,13 +54,13 @@ module Thruway
       take_over(previous.workers) if previous
     end
 
-    # Makes the cache that all workers share, if one is configured.
+    # Creates the cache that all workers share, if one is configured.
     def make_cache
       size = configuration.cache_bytes_max
       @table.make_cache(size, configuration.cache_item_bytes_max) if size.positive?
     end
 
-    # The part of an `Inheritance` with which the next program goes on with these processes.
+    # The part of an `Inheritance` by which the next program takes over these processes.
     def inheritance
       { handover: @table.handover, alive: [@alive.fileno, @supervisor_alive.fileno],
         workers: processes.to_h { |one| [one.pid, @leaving.include?(one) ? nil : one.index] } }
@@ -69,7 +69,7 @@ module Thruway
     # The pipes and sockets on which reports arrive.
     def report_pipes = @report_pipes.keys
 
-    # The supervisor's own descriptors, which a new worker closes.
+    # The descriptors of the supervisor alone, which a new worker closes.
     def own_descriptors
       [*@report_pipes.keys, *processes.filter_map(&:orders), *@template&.orders,
        @supervisor_alive].uniq
@@ -94,8 +94,8 @@ module Thruway
       end
     end
 
-    # Starts a process that replaces the slot's current one as soon as it serves. Returns nil while
-    # the worker table has no free entry.
+    # Starts a process that replaces the slot's current process once the new one serves. Returns nil
+    # while the worker table has no free entry.
     def replace(slot, &in_child)
       slot.successor = start(slot, &in_child)
     end
@@ -110,8 +110,8 @@ module Thruway
       true
     end
 
-    # Chooses the worker with the most requests to become the template when its successor serves.
-    # Returns its slot, or nil if there is no such worker.
+    # Chooses the worker with the most requests to become the template when the worker's successor
+    # serves. Returns the worker's slot, or nil if no worker can become the template.
     def choose_candidate
       slot = able_slots.max_by { |one| one.current.requests }
       @objection = nil
@@ -119,7 +119,7 @@ module Thruway
       slot
     end
 
-    # Whether no worker can become the template yet, and one is booting.
+    # Whether no worker can become the template yet, and a worker is booting.
     def awaits_candidate?
       able_slots.empty? && @slots.any? { |slot| slot.current && !slot.ready? }
     end
@@ -130,7 +130,7 @@ module Thruway
     # Whether a worker is about to become the template.
     def candidate? = !@candidate.nil?
 
-    # The number of requests of the worker that has served the most.
+    # The largest number of requests that a worker has served.
     def requests_max = @slots.filter_map { |slot| slot.current&.requests }.max || 0
 
     # Ends the template. The supervisor forks workers itself from then on.
@@ -142,13 +142,13 @@ module Thruway
       @template = nil
     end
 
-    # Whether a worker of this server that is leaving still accepts connections. It reads its signal
-    # only when Ruby runs the main thread, and a new connection could reach the old code until then.
+    # Whether a leaving worker of this server still accepts connections. A worker handles its signal
+    # only when Ruby runs the main thread, and until then a new connection could reach the old code.
     def old_worker_accepts?
       @leaving.any? { |process| process.table_index && @table.accepts?(process.table_index) }
     end
 
-    # Lets a process end. Other workers take over its connections.
+    # Retires a process. Other workers take over its connections.
     def retire(process)
       return if process.nil? || process.retired_at
 
@@ -182,8 +182,8 @@ module Thruway
       close_pipe(io)
     end
 
-    # Releases what the process `pid`, which has ended, leaves behind. The block gets a worker's
-    # process, and the seconds until its slot is filled again: nil if the process was leaving.
+    # Releases the resources of the ended process `pid`. Yields a worker's process, and the seconds
+    # until its slot is filled again: nil if the process was leaving.
     def reap(pid, status)
       return reap_template(pid) if pid == @template&.pid || @ending_templates.include?(pid)
 
@@ -197,7 +197,7 @@ module Thruway
       yield process, vacate(process)
     end
 
-    # Yields each process that takes longer than it may, once, with the reason.
+    # Yields each process that exceeds a time limit, once, with the reason.
     def each_overdue
       processes.each do |process|
         next if process.kill_reason || !(reason = overdue_reason(process))
@@ -209,7 +209,7 @@ module Thruway
     end
 
     # The first slot whose worker has reached a limit for recycling, and the limit in words; nil if
-    # there is none.
+    # no worker has.
     def slot_to_recycle
       @slots.each do |slot|
         process = slot.current
@@ -221,8 +221,8 @@ module Thruway
       nil
     end
 
-    # Ends all workers. Each sees the pipe end, accepts the connections that are queued, and shuts
-    # the listeners down for all processes.
+    # Ends all workers. Each worker notices the end of the pipe, accepts the queued connections, and
+    # shuts the listeners down for all processes.
     def end_all
       @supervisor_alive.close
       signal_all("TERM")
@@ -241,7 +241,7 @@ module Thruway
     # The slots whose workers can become the template.
     def able_slots = @slots.select { |slot| slot.ready? && slot.current.orders }
 
-    # Puts the workers of the previous server into the slots, and retires those without one.
+    # Puts the workers of the previous server into the slots, and retires workers without a slot.
     def take_over(workers)
       workers.each do |pid, index|
         process = WorkerProcess.new(index: index || 0, pid: pid, started_at: now, ready: true)
@@ -266,7 +266,7 @@ module Thruway
       nil
     end
 
-    # Drops a template that does not respond.
+    # Starts a worker from the template. Drops a template that does not respond.
     def start_from_template(process)
       return unless @template
 
@@ -285,8 +285,9 @@ module Thruway
       connect(process) { |*all| fork { work(process, *all, &in_child) } }
     end
 
-    # Starts a process by the block, which returns its number. Returns the pipe of its reports. A
-    # process whose number was lost ends by itself, since nothing reads its pipe.
+    # Starts a process by the block, which returns the process number. Returns the pipe of the
+    # process's reports. A process whose number is lost ends by itself, because no process reads its
+    # pipe.
     def connect(process)
       pipe, reports = IO.pipe
       process.orders, its_orders = UNIXSocket.pair(:SEQPACKET)
@@ -297,7 +298,7 @@ module Thruway
       [pipe, process.orders].each { |io| io&.close } unless process.pid
     end
 
-    # Runs in the new process.
+    # Runs a worker in the new process.
     def work(process, pipe, reports, orders)
       [pipe, process.orders, *own_descriptors].each(&:close)
       yield
@@ -306,7 +307,7 @@ module Thruway
       exit!(worker.run(alive: @alive, reports: reports, orders: orders))
     end
 
-    # Reads what is left first: the process may have reported why it ends.
+    # The socket is read before it is closed, because the process may have reported why it ends.
     def close_orders(process)
       return unless process.orders
 
@@ -337,17 +338,17 @@ module Thruway
       retire(old)
     end
 
-    # The worker reads the order after its last request.
+    # Orders the worker to become the template after its last request.
     def ask_for_template(process)
       process.orders.send("template", 0)
       @report_pipes[process.orders] = process
       System.adopt_orphans
     rescue SystemCallError
-      # The worker has ended, which `reap` finds out.
+      # The worker has ended, as `reap` will report.
       nil
     end
 
-    # The worker has become the template: it has no slot and no connections any more.
+    # The worker has become the template, and has no slot and no connections any longer.
     def take_template(process)
       @report_pipes.delete(process.orders)
       return unless process.equal?(@candidate)
@@ -368,7 +369,7 @@ module Thruway
     end
 
     # Frees the process's entry in the worker table. Siblings may just have sent connections to the
-    # entry, so `sweep` collects these later.
+    # entry, so `sweep` collects them later.
     def free_table_entry(process)
       return unless process.table_index
 
@@ -389,7 +390,7 @@ module Thruway
     def vacate(process)
       return if @leaving.delete(process)
 
-      # Another process from the same template would fail to boot as well.
+      # Another process from the same template would also fail to boot.
       drop_template if process.is_forked_from_template && !process.ready
       slot = @slots.find { |one| one.processes.include?(process) } or return
       return slot.successor = nil if slot.successor.equal?(process)

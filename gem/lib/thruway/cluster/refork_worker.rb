@@ -7,26 +7,25 @@ require_relative "../support/signals"
 module Thruway
   load("#{__dir__}/../support/fork_safety.rb", self)
 
-  # The life of a worker after it has stopped serving to become the template that new workers are
-  # forked from. They start with all the code that it has loaded and compiled. See
-  # docs/explanation/design/refork.md.
+  # A former worker that serves as the template for new workers. The new workers start with all code
+  # that the template has loaded and compiled. See docs/explanation/design/refork.md.
   class ReforkWorker
-    # Threads that concurrent-ruby starts again in a child. Preload templates do not end these.
+    # Threads that concurrent-ruby restarts in a child. Preload templates do not end these.
     KNOWN_THREADS = %r{/concurrent/executor/(ruby_thread_pool_executor|timer_set)\.rb:\d+}
 
-    # The longest message of the supervisor.
+    # The size of the supervisor's longest message.
     MESSAGE_BYTES_MAX = 256
 
-    # `orders` is the socket to the supervisor. `own` are the sockets that belong to the server
-    # rather than to the application.
+    # `orders` is the socket to the supervisor. `own` are the sockets of the server, as opposed to
+    # the application's.
     def initialize(configuration, orders, own)
       @configuration = configuration
       @orders = orders
       @own = own
     end
 
-    # Forks workers until the supervisor closes its socket. Each worker calls the block with the
-    # words of the supervisor's message and the descriptors beside it, and exits with the block's
+    # Forks workers until the supervisor closes the socket. Each worker calls the block with the
+    # words of the supervisor's message and the descriptors sent with it, and exits with the block's
     # result as its status.
     def run(&work)
       trap_signals
@@ -45,7 +44,7 @@ module Thruway
     def trap_signals
       Signals.restore
       %w[TERM QUIT].each { |name| Signal.trap(name) { exit!(0) } }
-      # Ctrl-C in a terminal reaches all processes, and the supervisor decides when they end.
+      # Ctrl-C in a terminal reaches all processes. The supervisor decides when they end.
       Signals.disregard(["INT"])
     end
 
@@ -67,14 +66,14 @@ module Thruway
       "#{e.class}: #{e.message.lines.first&.chomp}"
     end
 
-    # Puma uses the same variable, `fork_safe`, for threads that a fork may end.
+    # Puma uses the same variable, `fork_safe`, for threads that may be lost in a fork.
     def expendable?(thread)
       thread.is_a?(Process::Waiter) || thread.thread_variable_get(:fork_safe) ||
         KNOWN_THREADS.match?(thread.inspect)
     end
 
-    # Replaces each connection by one whose peer has closed. Several processes must not share a
-    # connection, and clients reconnect when the peer seems to have gone.
+    # Replaces each connection with one whose peer has closed. Processes must not share a
+    # connection, and clients reconnect when their peer seems to have gone.
     def cut_connections
       ended, peer = UNIXSocket.pair
       peer.close
@@ -89,7 +88,7 @@ module Thruway
       ended&.close
     end
 
-    # Datagram sockets and listeners stay: processes can share them.
+    # Whether a socket is a connection. Processes can share datagram sockets and listeners.
     def connection?(socket)
       type = socket.getsockopt(:SOCKET, :TYPE).int
       type == Socket::SOCK_STREAM && socket.getsockopt(:SOCKET, :ACCEPTCONN).int.zero?
@@ -105,8 +104,8 @@ module Thruway
       nil
     end
 
-    # Forks twice: when the process in between ends, the kernel makes the worker a child of the
-    # supervisor.
+    # Forks a worker by two forks: when the process in between ends, the kernel makes the worker a
+    # child of the supervisor.
     def fork_worker(words, descriptors, &work)
       reads, writes = IO.pipe
       between = fork do
@@ -130,7 +129,7 @@ module Thruway
       exit!(yield(words, descriptors))
     end
 
-    # Errors are ignored: if the supervisor has gone, the next read finds the end of the socket.
+    # Errors are ignored: if the supervisor has gone, the next read meets the end of the socket.
     def tell(text)
       @orders.sendmsg(text)
     rescue SystemCallError

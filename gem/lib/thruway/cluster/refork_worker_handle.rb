@@ -3,9 +3,10 @@
 require_relative "../support/bare_socket"
 
 module Thruway
-  # The supervisor's handle of the process that workers are forked from (see `ReforkWorker`).
+  # The supervisor's handle of the process from which workers are forked (see `ReforkWorker`).
   class ReforkWorkerHandle
-    # The process does nothing but fork. If a response takes longer, the process is stuck.
+    # The longest time for a response. The process does nothing but fork, so a slower process is
+    # stuck.
     RESPONSE_SECONDS = 10
 
     RESPONSE_BYTES_MAX = 256
@@ -30,7 +31,7 @@ module Thruway
       nil
     end
 
-    # Closes the socket, upon which the process ends.
+    # Closes the socket, which makes the process end.
     def close
       @orders.close unless @orders.closed?
     end

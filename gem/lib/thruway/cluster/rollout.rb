@@ -7,7 +7,7 @@ module Thruway
     # The name of the rollout in progress; nil if there is none.
     attr_reader :name
 
-    # The block tells whether a replaced worker still accepts connections.
+    # The block returns whether a replaced worker still accepts connections.
     def initialize(&old_accepts)
       @old_accepts = old_accepts
       @pending = []
@@ -15,11 +15,11 @@ module Thruway
 
     def active? = !@name.nil?
 
-    # Whether all successors serve, and the rollout ends as soon as no replaced worker accepts.
+    # Whether all successors serve, so that the rollout ends as soon as no replaced worker accepts.
     def closing? = active? && @pending.empty? && (@successor.nil? || @successor.ready)
 
-    # Begins to replace the processes in `slots`. `start` starts a successor for a slot. The block
-    # is called at the end, with nil or with the reason why the rollout stopped.
+    # Begins to replace the processes in `slots`. `start` starts a successor for a slot. At the end,
+    # the block is called with nil, or with the reason why the rollout stopped.
     def begin(name, slots, start:, &ended)
       @name = name
       @pending = slots.dup
@@ -35,7 +35,7 @@ module Thruway
         return if @successor && !@successor.ready
 
         slot = @pending.first or return (finish(nil) unless @old_accepts.call)
-        # nil means that the worker table is full: the next step tries again.
+        # nil means that the worker table is full. The next step tries again.
         @successor = @start.call(slot) or return
         @pending.shift
       end

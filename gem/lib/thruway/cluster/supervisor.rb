@@ -9,13 +9,13 @@ require_relative "cluster"
 require_relative "rollout"
 
 module Thruway
-  # The process that keeps a cluster of workers going: starts and replaces workers, and follows the
-  # orders that operators send by signals. All workers serve the same listeners.
+  # The process that keeps a cluster of workers running: starts and replaces workers, and follows
+  # the signals of operators. All workers serve the same listeners.
   class Supervisor
     # The time for a hung worker to log its backtraces before it is killed.
     BACKTRACE_SECONDS = 0.5
 
-    # The interval at which the supervisor looks whether the last old worker has stopped accepting.
+    # The interval at which the supervisor checks whether the last old worker has stopped accepting.
     ROLLOUT_END_SECONDS = 0.005
 
     # `previous` is the `Inheritance` of the previous server, or nil.
@@ -27,7 +27,7 @@ module Thruway
       @redirection = Redirection.new(configuration)
     end
 
-    # Yields when every worker serves; returns when all have ended.
+    # Yields when every worker serves, and returns when all workers have ended.
     def run(&ready)
       @wakeup, @waker = IO.pipe
       @cluster = Cluster.new(configuration, @launcher.application, @launcher.listeners, @previous)
@@ -38,12 +38,12 @@ module Thruway
       trap_signals
       supervise(&ready)
     ensure
-      # The writing end first: a trap that runs in between would raise on a pipe without a reader.
+      # The writing end is closed first: a trap in between would raise on a pipe without a reader.
       [@waker, @wakeup].each { |io| io&.close }
       @cluster&.close
     end
 
-    # Lets the workers finish their requests and end. It may be called from a trap.
+    # Lets the workers finish their requests and end. May be called from a trap.
     def stop
       @delay_over = true if @stopping
       @stopping ||= now
@@ -56,7 +56,8 @@ module Thruway
     # The processes that serve or boot.
     def workers = @cluster ? @cluster.slots.filter_map(&:current) : []
 
-    # Removes what `pattern` names from the cache. Returns the number of removed responses.
+    # Removes the responses that match `pattern` from the cache. Returns the number of removed
+    # responses.
     def purge(pattern) = @cluster.table.purge(pattern)
 
     private
@@ -67,7 +68,8 @@ module Thruway
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # An application that does not boot ends the server, unless inherited workers serve already.
+    # Loads the application. A failure to boot ends the server, unless inherited workers serve
+    # already.
     def boot
       notifier.while_alive { @launcher.application.load } if configuration.preload
       Hooks.run(configuration, :before_fork)
@@ -90,9 +92,9 @@ module Thruway
       wake
     end
 
-    # Traps call this, so it must raise nothing: if a trap raises while the process exits, even an
-    # error that is rescued may cost the exit status. Threads other than the main one may still find
-    # the pipe closed.
+    # Wakes the main loop. Traps call this method, so it must not raise: if a trap raises while the
+    # process exits, even a rescued error may cost the exit status. Threads other than the main one
+    # may find the pipe closed.
     def wake
       @waker.write_nonblock(".", exception: false) unless @waker.closed?
     rescue SystemCallError, IOError
@@ -130,8 +132,8 @@ module Thruway
       announce if @announce && @cluster.ready? && !@rollout.active?
     end
 
-    # Whether an order is in progress, which further orders wait for. A refork itself waits while
-    # the only workers that could become the template are booting.
+    # Whether an order in progress delays further orders. A refork is itself delayed while the only
+    # workers that could become the template are booting.
     def busy?
       @rollout.active? || @trial || @candidate_pid ||
         (@orders.first == :refork && @cluster.awaits_candidate?)
@@ -166,8 +168,8 @@ module Thruway
       end
     end
 
-    # Reads the configuration again. If it has changed, replaces the workers. The application's code
-    # stays the same.
+    # Reads the configuration again, and replaces the workers if it has changed. The application's
+    # code stays the same.
     def reload
       notifier.reloading
       renew_output
@@ -184,14 +186,14 @@ module Thruway
       finish("reload", "the configuration stays as it was")
     end
 
-    # Reopens the log files here and in the workers, which have them open as well.
+    # Reopens the log files in this process and in the workers.
     def renew_output
       @redirection.renew
       @cluster.signal_all("HUP") unless @redirection.idle?
     end
 
-    # Replaces the workers by some with new code. A preloaded application is loaded again only by a
-    # hot restart.
+    # Replaces the workers with workers that run new code. Only a hot restart loads a preloaded
+    # application again.
     def restart_phased
       return restart_hot if configuration.preload
 
@@ -226,7 +228,7 @@ module Thruway
       finish("hot restart", "the next server did not start")
     end
 
-    # The end of a hot restart, in the new server.
+    # Completes a hot restart, in the new server.
     def finish_hot_restart(error)
       finish("hot restart", error)
       @announce = nil if error
@@ -243,8 +245,8 @@ module Thruway
       @rollout.step
     end
 
-    # Makes a worker the template: its successor takes over its connections, and then the worker
-    # stops serving. After that, all workers are replaced by children of the template.
+    # Makes a worker the template: the worker's successor takes over its connections, and the worker
+    # stops serving. Then children of the template replace all workers.
     def refork
       @has_reforked = true
       slot = @cluster.choose_candidate or return say("refork: no worker can become the template")
@@ -260,7 +262,7 @@ module Thruway
       end
     end
 
-    # Goes on with the refork when the candidate has become the template, or has refused.
+    # Continues the refork when the candidate has become the template, or has refused.
     def await_template
       return if @rollout.active?
 
@@ -271,20 +273,21 @@ module Thruway
       replace_all("refork") { |error| end_refork(error) }
     end
 
-    # A template whose child does not boot is dropped: later workers would not boot either.
+    # Ends a refork. A template whose child does not boot is dropped, because later workers would
+    # not boot either.
     def end_refork(error)
       @cluster.drop_template if error
       finish("refork", error)
     end
 
-    # Whether the configured number of requests is reached. It counts once for each version of the
-    # code, since workers are warm after the first refork.
+    # Whether the configured number of requests is reached. The number counts once for each version
+    # of the code, because workers are warm after the first refork.
     def refork_due?
       limit = configuration.refork_after
       !@has_reforked && limit&.positive? && @cluster.requests_max >= limit
     end
 
-    # Drops a template whose code or configuration is out of date.
+    # Drops a template with outdated code or configuration.
     def forget_template
       @cluster.drop_template
       @has_reforked = false
@@ -317,7 +320,7 @@ module Thruway
 
     def say(text) = Signals.say(text)
 
-    # Waits for a signal or a report, for a second at most if there is more to do.
+    # Waits for a signal or a report, for at most a second if there is more to do.
     def wait_for_reports
       readable, = IO.select([@wakeup, *@cluster.report_pipes], nil, nil, wait_seconds)
       readable&.each do |io|
@@ -342,7 +345,7 @@ module Thruway
       nil
     end
 
-    # Logs the end of a worker that the supervisor did not ask to end.
+    # Logs the end of a worker, unless the supervisor had ordered it.
     def report_end(process, delay)
       return if @stopping || delay.nil?
 
@@ -356,9 +359,9 @@ module Thruway
       status.signaled? ? "signal #{Signal.signame(status.termsig)}" : "exit #{status.exitstatus}"
     end
 
-    # Exits if the application has never booted: the worker has logged the reason, and another
-    # attempt would fail as well. After a first success, a failure may be temporary, such as a
-    # database that is down.
+    # Exits if the application has never booted. The worker has logged the reason, and another
+    # attempt would also fail. After a first success, a failure may be temporary, such as a database
+    # that is down.
     def exit_if_none_boots(process)
       is_failure = !process.ready && process.status.exitstatus == Failure::STATUS
       return unless is_failure && @cluster.none_ready?
@@ -379,7 +382,7 @@ module Thruway
       Process.kill("KILL", @trial)
     end
 
-    # PWR makes a worker that serves log the backtraces of its threads first.
+    # Kills a process. On PWR, a serving worker first logs the backtraces of its threads.
     def kill(process)
       if process.ready
         @cluster.signal(process, "PWR")
@@ -388,7 +391,8 @@ module Thruway
       @cluster.signal(process, "KILL")
     end
 
-    # Tells balancers first, and gives them `drain_delay` to send their requests elsewhere.
+    # Continues to stop: first notifies balancers, and gives them `drain_delay` to send their
+    # requests elsewhere.
     def go_on_stopping
       unless @announced_end
         @announced_end = true
@@ -401,7 +405,7 @@ module Thruway
       end_workers if @delay_over || now >= @stopping + configuration.drain_delay_seconds
     end
 
-    # Sends TERM once, and KILL when the shutdown timeout is over.
+    # Sends TERM once, and KILL after the shutdown timeout.
     def end_workers
       @end_asked_at ||= now
       limit = @end_asked_at + configuration.worker_shutdown_seconds + Cluster::GRACE_SECONDS
@@ -413,7 +417,8 @@ module Thruway
       @cluster.signal_all(signal)
     end
 
-    # Workers close the listeners as they end. This process does so too, in case they are too busy.
+    # Refuses further connections. Workers close the listeners as they end, and this process does
+    # too, in case the workers are busy.
     def refuse_connections
       @cluster.end_all
       @launcher.listeners.close_for_all

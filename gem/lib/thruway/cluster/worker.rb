@@ -8,7 +8,7 @@ require_relative "../support/signals"
 require_relative "refork_worker"
 
 module Thruway
-  # A worker process of a cluster, from the inside.
+  # A worker of a cluster, in the worker's own process.
   class Worker
     # The size of a page, the unit of `/proc/self/statm`.
     PAGE_KILOBYTES = 4
@@ -26,9 +26,9 @@ module Thruway
       @listeners = listeners
     end
 
-    # Serves until the worker is told to stop, or the supervisor has gone: then the pipe `alive`
+    # Serves until the worker is stopped, or until the supervisor has gone and the pipe `alive`
     # ends. The worker reports its readiness and its heartbeats on the pipe `reports`. A message on
-    # the socket `orders` makes it the template for new workers. Returns the exit status.
+    # the socket `orders` makes the worker the template for new workers. Returns the exit status.
     def run(alive:, reports:, orders:)
       name_process("worker #{@index}")
       trap_signals_of_boot
@@ -36,7 +36,7 @@ module Thruway
       # The hooks run before the application boots, unless it was preloaded.
       Hooks.run(@configuration, :before_worker_boot, @index, may_exit: true)
       application = @application.load
-      # Once, and not by each worker.
+      # Only the first worker checks, so that a warning appears once.
       DatabasePools.check(@configuration) if @index.zero?
       @server = Server.new(application, @configuration, @listeners.descriptors,
                            table: @table, worker: @table_index)
@@ -56,15 +56,16 @@ module Thruway
 
     private
 
-    # Whether the supervisor knows this worker. If the template was killed before it could report
-    # the new process, nothing reads the pipe.
+    # Reports readiness, and returns whether the supervisor knows this worker. If the template was
+    # killed before it could report the new process, no process reads the pipe.
     def report_ready(reports)
       reports.write("ready\n")
     rescue Errno::EPIPE
       false
     end
 
-    # Returns when the supervisor has gone, or has dropped this template.
+    # Serves as the template for workers. Returns when the supervisor has gone or has dropped this
+    # template.
     def become_template(orders, own, alive, reports)
       return if orders.recv(ReforkWorker::MESSAGE_BYTES_MAX).to_s.empty?
 
@@ -93,14 +94,15 @@ module Thruway
       Process.setproctitle(tag.to_s.empty? ? title : "#{title} [#{tag}]")
     end
 
-    # Traps for the time before the worker serves. Other workers serve meanwhile, so this one exits
-    # at once when it is to be replaced.
+    # Traps signals until the worker serves. Other workers serve meanwhile, so a worker that is to
+    # be replaced exits at once.
     def trap_signals_of_boot
       Signal.trap("USR1") { exit!(0) }
       Signal.trap("URG") { @is_ending = true }
     end
 
-    # A signal stops this worker alone: the others go on, and the supervisor starts a replacement.
+    # A signal stops this worker alone. The others continue, and the supervisor starts a
+    # replacement.
     def trap_signals
       Signals.trap_stop { stop(closes_for_all: false) }
       Signals::WORKER_ORDERS.each do |name, order|
@@ -108,8 +110,8 @@ module Thruway
       end
     end
 
-    # Stops the worker when the pipe ends: the whole server stops, or the supervisor has died and
-    # nothing would replace or stop this worker.
+    # Stops the worker when the pipe ends: either the whole server stops, or the supervisor has died
+    # and no process would replace or stop this worker.
     def end_with(alive)
       Thread.new do
         alive.read
@@ -117,7 +119,7 @@ module Thruway
       end
     end
 
-    # Reports at intervals that Ruby runs, how many requests were served, and the memory in use.
+    # Reports at intervals that Ruby runs, the number of served requests, and the memory in use.
     def send_heartbeats(reports)
       return reports.close unless @configuration.watches_workers?
 
@@ -138,8 +140,7 @@ module Thruway
       @server.stop(seconds, closes_for_all: closes_for_all)
     end
 
-    # The time to drain: requests that are late get a response before the supervisor kills the
-    # worker.
+    # The time to drain. Late requests get a response before the supervisor kills the worker.
     def seconds
       [@configuration.drain_seconds, @configuration.worker_shutdown_seconds].compact.min
     end

@@ -187,8 +187,8 @@ module Thruway
       @settings[:log_formatter] = callable(block)
     end
 
-    # Compresses responses: all of them with `:all`, and otherwise those that are the same for all
-    # users.
+    # Compresses responses: all of them with `:all`, and otherwise those that are not for a single
+    # user.
     def compress(which = true)
       raise ArgumentError, "compress takes true, false or :all" unless
         [true, false, nil, :all].include?(which)

@@ -5,11 +5,11 @@ require_relative "../support/bare_socket"
 require_relative "../support/load_signal"
 
 module Thruway
-  # Responds to HAProxy's agent check with the share of its weight that this server asks for
-  # (`agent_check`). It runs in threads of the supervisor, or of the only process if there is no
+  # Responds to HAProxy's agent check with the share of its weight that this server requests
+  # (`agent_check`). Runs in threads of the supervisor, or of the only process if there is no
   # supervisor.
   class AgentCheck
-    # Opens the agent check that is configured; returns nil if there is none.
+    # Opens the agent check of the configuration. Returns nil if none is configured.
     def self.open(configuration)
       new(configuration) if configuration.agent_check
     end
@@ -33,7 +33,7 @@ module Thruway
       @threads = [@signal.start(&stats), Thread.new { serve(sockets) }]
     end
 
-    # Makes further responses ask for no requests at all, since the server is about to stop.
+    # Makes further responses request no load, because the server is about to stop.
     def announce_end = @is_ending = true
 
     def close
@@ -43,8 +43,8 @@ module Thruway
 
     private
 
-    # Closes the sockets in a child, once: in a child of that child, the descriptors may be other
-    # files.
+    # Closes the sockets in a child, once. In a child of the child, the descriptors may belong to
+    # other files.
     def forget
       return if @is_forgotten
 
@@ -52,8 +52,8 @@ module Thruway
       @listeners.descriptors.each { |descriptor| IO.for_fd(descriptor).close }
     end
 
-    # Sends a line on each connection. The write does not block, as a line fits into any socket's
-    # buffer.
+    # Sends a line on each connection. The write does not block, because a line fits into any
+    # socket's buffer.
     def serve(sockets)
       loop do
         readable, = IO.select(sockets)

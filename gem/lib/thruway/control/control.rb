@@ -8,16 +8,16 @@ require_relative "statistics"
 
 module Thruway
   # The control application (`activate_control_app`), which responds to the commands of operators at
-  # an address of its own, compatibly with Puma. It runs in threads of the supervisor, or of the
-  # only process if there is no supervisor.
+  # an address of its own, compatibly with Puma. Runs in threads of the supervisor, or of the only
+  # process if there is no supervisor.
   class Control
-    # Limits of a connection: the time and size of its request, and the number of connections that
-    # are served at a time.
+    # Limits of a connection: the time and the size of its request, and the number of connections
+    # served at the same time.
     REQUEST_SECONDS = 5
     REQUEST_BYTES_MAX = 8 << 10
     CONNECTIONS_MAX = 8
 
-    # The pause between two equal signals, which the kernel would merge otherwise.
+    # The pause between two equal signals. Without a pause, the kernel would merge both.
     HALT_PAUSE_SECONDS = 0.1
 
     # Commands, and the signals that they send to the server.
@@ -34,7 +34,7 @@ module Thruway
 
     attr_reader :address, :token
 
-    # Opens the control application that is configured; returns nil if there is none.
+    # Opens the control application of the configuration. Returns nil if none is configured.
     def self.open(configuration)
       new(configuration, **configuration.control) if configuration.control
     end
@@ -54,8 +54,8 @@ module Thruway
       configuration.hooks[:before_worker_boot].unshift(->(*) { forget })
     end
 
-    # Starts to respond. The block returns the server's counters as JSON.
-    # `purge` removes what a pattern names from the cache, and returns how many responses that were.
+    # Starts to respond. The block returns the server's counters as JSON. `purge` removes the
+    # responses that match a pattern from the cache, and returns their number.
     def start(purge: nil, &stats)
       @stats = stats
       @purge = purge
@@ -73,7 +73,7 @@ module Thruway
       @listeners.close
     end
 
-    # The content of the state file, by which `thruway ctl -S` and pumactl find the server.
+    # The content of the state file, in which `thruway ctl -S` and pumactl find the server.
     def state
       { "pid" => Process.pid, "control_url" => @address, "control_auth_token" => @token.to_s,
         "running_from" => Dir.pwd }
@@ -81,8 +81,8 @@ module Thruway
 
     private
 
-    # Closes the sockets in a child, once: in a child of that child, the descriptors may be other
-    # files.
+    # Closes the sockets in a child, once. In a child of the child, the descriptors may belong to
+    # other files.
     def forget
       return if @is_forgotten
 
@@ -114,7 +114,7 @@ module Thruway
     rescue SystemCallError, IOError
       nil
     ensure
-      # `shutdown` ends the connection even if a process that was forked meanwhile holds it too.
+      # `shutdown` ends the connection even if a process forked in the meantime holds it too.
       finish(socket)
       @busy.pop
     end
@@ -127,7 +127,7 @@ module Thruway
       socket.close
     end
 
-    # The target of a request; nil if the request is invalid or does not arrive in time.
+    # Returns the target of a request, or nil if the request is invalid or late.
     def read_target(socket)
       text = +""
       limit = now + REQUEST_SECONDS
@@ -194,7 +194,7 @@ module Thruway
       end
     end
 
-    # The decoded value of a parameter; nil if it is missing.
+    # Returns the decoded value of a parameter, or nil if it is missing.
     def parameter(query, name)
       pair = query.to_s.split("&").find { |one| one.start_with?("#{name}=") } or return
       pair.split("=", 2).last.gsub(/%\h\h/) { |code| [code[1..]].pack("H2") }
@@ -219,8 +219,8 @@ module Thruway
       end
     end
 
-    # `reload-worker-directory` needs no action: a phased restart resolves symbolic links to the
-    # release anew.
+    # Follows a command by a signal. `reload-worker-directory` needs no action: a phased restart
+    # resolves symbolic links to the release anew.
     def order(name)
       if WORKER_COMMANDS.include?(name) && @configuration.workers.zero?
         return refuse("404 Not Found", "#{name} not available")
@@ -230,8 +230,8 @@ module Thruway
       done
     end
 
-    # Stops the server at once, by a second INT. The pause before the first one leaves time for the
-    # response.
+    # Stops the server at once, by two INT signals. The pause before the first signal leaves time
+    # for the response.
     def halt
       Thread.new do
         2.times do

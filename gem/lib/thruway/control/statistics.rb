@@ -12,7 +12,7 @@ module Thruway
     # of a single process at the top level.
     def as_puma(counters, started_at:, clustered:)
       workers = counters.fetch("workers")
-      # A server without a cache and an agent for certificates says what Puma says.
+      # Without a cache and an agent for certificates, the counters are exactly Puma's.
       more = counters.slice("cache", "certificates")
       return { **single(workers.first || {}, started_at), **more } unless clustered
 
@@ -32,7 +32,7 @@ module Thruway
         last_checkin: time(Time.now), last_status: load(worker) }
     end
 
-    # The pool's capacity is the number of free threads, including those that are not started yet.
+    # The pool's capacity is the number of free threads, including threads that have not started.
     def load(worker)
       threads, busy, waiting = worker.values_at("threads", "busy_threads", "waiting").map(&:to_i)
       { backlog: waiting, running: threads, pool_capacity: [threads - busy, 0].max,

@@ -5,15 +5,15 @@ require_relative "../support/signals"
 
 module Thruway
   # The process that obtains and renews the certificates of a server: `thruway certificate-agent`.
-  # It ends with this process, and is started again if it ends before.
+  # The agent ends with this process, and is restarted if it ends earlier.
   class CertificateAgent
-    # The pause before an agent that has ended is started again.
+    # The pause before a restart of an agent that has ended.
     RESTART_SECONDS = 10
 
-    # The time for an agent to end before it is killed.
+    # The time in which an agent must end before it is killed.
     END_SECONDS = 2
 
-    # The interval between two checks whether an agent runs whose output seems to be open.
+    # The interval between two checks that an agent with an open output still runs.
     CHECK_SECONDS = 60
 
     # The addresses to listen on.
@@ -26,7 +26,7 @@ module Thruway
                 *(["--port", port.to_s] if port), *configuration.acme_words]
       @variables = { "THRUWAY_ACME_EAB_KEY" => configuration.acme_key }.compact
       @owner = Process.pid
-      # The agent has written the reason.
+      # The agent has printed the reason.
       start or exit(Failure::STATUS)
     end
 
@@ -43,13 +43,13 @@ module Thruway
                           hint: "put its folder on the PATH"))
     end
 
-    # Lets the agent begin, since the server can answer challenges now.
+    # Lets the agent begin, now that the server can answer challenges.
     def begin
       go
       @keeper = Thread.new { keep }
     end
 
-    # Ends the agent. Another process with this object does nothing.
+    # Ends the agent. Does nothing in any other process than the agent's owner.
     def stop
       return unless @owner == Process.pid && @pid
 
@@ -67,8 +67,8 @@ module Thruway
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Starts a process, and reads the addresses from it. Returns nil if it has ended. It keeps its
-    # output open as long as it runs.
+    # Starts a process, and reads the addresses that it prints. Returns nil if the process has
+    # ended. The agent keeps its output open as long as it runs.
     def start
       input, @input = IO.pipe
       @output, its_output = IO.pipe
@@ -87,11 +87,11 @@ module Thruway
       @input.write("begin\n")
       @input.close
     rescue SystemCallError
-      # It has ended, which `keep` finds out.
+      # The agent has ended, as `keep` will notice.
       nil
     end
 
-    # Starts the agent again whenever it has ended.
+    # Restarts the agent whenever it has ended.
     def keep
       Thread.current.name = "thruway-certificates"
       until @is_stopping
@@ -103,22 +103,22 @@ module Thruway
       end
     end
 
-    # Waits until the output ends. A thread that waits for a process would keep Ruby 3.1 and 3.2
-    # from telling the supervisor of the ends of its workers. A worker that was forked in the middle
-    # of `start` keeps the pipe open, so the process is looked at, too.
+    # Waits until the output ends. A thread that waited for the process would keep Ruby 3.1 and 3.2
+    # from reporting the ends of workers to the supervisor. A worker that was forked in the middle
+    # of `start` keeps the pipe open, so the process is checked at intervals as well.
     def wait_for_end
       nil until IO.select([@output], nil, nil, CHECK_SECONDS) || reaped?(Process::WNOHANG)
       @output.close
       reaped?
     end
 
-    # Waits for the end of the process, which a supervisor may have collected already.
+    # Waits for the end of the process, whose status a supervisor may have collected already.
     def reaped?(flags = 0)
       return true unless @pid
 
       Process.wait(@pid, flags).nil? ? false : (@pid = nil; true)
     rescue Errno::ECHILD
-      # The supervisor collects the status of every child: the process has ended.
+      # The supervisor collects the status of every child, so the process has ended.
       @pid = nil
       true
     end

@@ -5,11 +5,11 @@ require_relative "../application/database_pools"
 require_relative "../support/json"
 
 module Thruway
-  # Boots an application without serving it, for `thruway doctor`. Prints what it found: an Array of
-  # checks as JSON.
+  # Boots an application without serving it, for `thruway doctor`. Prints the findings as JSON: an
+  # Array of checks.
   class Checkup
-    # Whatever the application prints is not for the reader of the checks. Nothing that the
-    # application has registered for the end of the process runs.
+    # Runs the checks with the application's own output on stderr, so that stdout contains only the
+    # checks. The process ends without the application's exit handlers.
     def self.run(&configure)
       output = $stdout.dup
       $stdout.reopen($stderr)

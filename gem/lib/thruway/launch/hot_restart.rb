@@ -5,25 +5,25 @@ require_relative "../support/signals"
 require_relative "inheritance"
 
 module Thruway
-  # Replaces a server by its successor in the same process: runs the server's command again by
-  # `exec`, and hands over the listeners, the workers and the idle connections. Before that, a trial
-  # runs the command in a separate process, which boots the application and ends.
+  # Replaces a server with its successor in the same process: `exec` runs the server's command
+  # again, with the listeners, the workers and the idle connections handed over. Before that, a
+  # trial runs the command in a separate process, which boots the application and ends.
   class HotRestart
-    # The variable that marks a trial. Its value is the class of the server to be replaced.
+    # The variable that marks a trial. Its value is the class of the server to replace.
     TRIAL = "THRUWAY_TRIAL"
 
-    # The niceness of the trial, relative to the server, whose clients come first. Linux then gives
-    # the trial a third of a worker's share of a busy processor.
+    # The niceness of the trial relative to the server, whose clients take precedence. Linux then
+    # gives the trial a third of a worker's share of a busy processor.
     TRIAL_NICENESS = 5
 
-    # Because of its niceness, the trial may take three times as long as the boot of a worker.
+    # The trial may take three times as long as the boot of a worker, because of its niceness.
     TRIAL_BOOTS = 3
 
     # Variables that the next program must not inherit.
     OWN_VARIABLES = [Inheritance::VARIABLE, TRIAL, "THRUWAY_APPLICATION", "THRUWAY_HINT"].freeze
 
-    # Reads the words and the variables with which this process was started. It must be called
-    # before the process sets its title, which overwrites them. Both are bytes, possibly invalid in
+    # Reads the words and the variables with which this process was started. Must be called before
+    # the process sets its title, which overwrites both. The texts are bytes that may be invalid in
     # every encoding.
     def self.of_this_process(command = nil, folder: logical_folder)
       words = command || File.binread("/proc/self/cmdline").split("\0")
@@ -34,7 +34,7 @@ module Thruway
       new(words, variables.except(*OWN_VARIABLES), folder)
     end
 
-    # The current folder as the shell names it: a symbolic link in this name may point to another
+    # The current folder by the shell's name. A symbolic link in the name may lead to another
     # release later.
     def self.logical_folder
       named = ENV.fetch("PWD", "")
@@ -63,8 +63,8 @@ module Thruway
     # The time limit of a trial.
     def trial_seconds(configuration) = TRIAL_BOOTS * configuration.worker_boot_seconds
 
-    # Becomes the next server, which inherits `data`, unless the block returns true: then the server
-    # is stopping.
+    # Becomes the next server, which inherits `data`. If the block returns true, the server is
+    # stopping, and nothing happens.
     def become_next(kept: [], **data)
       Signals.between_programs do
         next if yield
@@ -84,11 +84,11 @@ module Thruway
       nice = Process.getpriority(Process::PRIO_PROCESS, 0) + TRIAL_NICENESS
       Process.setpriority(Process::PRIO_PROCESS, trial, nice)
     rescue SystemCallError
-      # The trial has ended, and its status is collected as usual.
+      # The trial has ended. Its status is collected as usual.
       nil
     end
 
-    # The pair keeps Ruby from starting a shell for a command of one word.
+    # The first word, as a pair, keeps Ruby from starting a shell for a command of one word.
     def command = [[@words.first, @words.first], *@words.drop(1)]
   end
 end

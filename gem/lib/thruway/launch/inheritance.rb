@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The descriptors and facts that a server hands over in a hot restart to the program that its
-  # process becomes. They travel in an environment variable.
+  # The descriptors and facts that a server hands over in a hot restart to the next program in its
+  # process. An environment variable carries them.
   class Inheritance
     VARIABLE = "THRUWAY_INHERITANCE"
 
-    # The version of the variable's format. Other versions are ignored.
+    # The version of the variable's format. A variable of another version is ignored.
     VERSION = 1
 
-    # Returns the inheritance of this process, once; nil if there is none.
+    # Returns the inheritance of this process, at the first call only; nil if there is none.
     def self.take
       text = ENV.delete(VARIABLE) or return
       data = Marshal.load(text[/:(.*)\z/m, 1].to_s.unpack1("m0"))
@@ -19,7 +19,7 @@ module Thruway
     end
 
     # Returns the variable and the descriptors to keep open. The value begins with the number of
-    # this process, so that programs which it starts do not take the inheritance for theirs.
+    # this process, so that programs started by the process do not take the inheritance for theirs.
     def self.leave(**data)
       data = { version: VERSION, **data }
       text = [Marshal.dump(data)].pack("m0")
@@ -39,7 +39,7 @@ module Thruway
     # The listening sockets for each configured URI, in the form of `Listeners#sockets`.
     def listeners = @data.fetch(:listeners)
 
-    # Keeps the descriptors from programs that this process starts.
+    # Closes the descriptors in programs that this process starts.
     def close_on_exec
       self.class.descriptors(@data).each_key do |number|
         io = IO.for_fd(number)
@@ -48,19 +48,20 @@ module Thruway
       end
     end
 
-    # Orders that the previous server has received but not followed.
+    # Orders that the previous server has received and not followed.
     def orders = @data.fetch(:orders, [])
 
     # The idle connections of a server without workers.
     def connections = @data[:connections]
 
-    # The process numbers of the workers, each with the index of its slot: nil for one that retires.
+    # The process numbers of the workers, each with the index of its slot, or nil for a retiring
+    # worker.
     def workers = @data.fetch(:workers)
 
     # The worker table's part; see `WorkerTable#handover`.
     def handover = @data[:handover]
 
-    # The pipe whose end tells workers that their supervisor has gone.
+    # The pipe whose end means for workers that their supervisor has gone.
     def alive
       @data.fetch(:alive).zip(%w[r w]).map do |number, mode|
         IO.for_fd(number, mode).tap { |io| io.close_on_exec = true }

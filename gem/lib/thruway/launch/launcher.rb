@@ -24,7 +24,7 @@ module Thruway
 
     attr_reader :configuration, :application, :listeners, :notifier, :restart
 
-    # The orders that have arrived before a server could follow them.
+    # The orders that arrived before a server could follow them.
     attr_reader :orders
 
     # `started_at` is the time of the monotonic clock at which the user ran the command. `name` is
@@ -86,8 +86,8 @@ module Thruway
       @application = Application.new(@configuration).tap(&:check)
     end
 
-    # Reads the configuration again, and returns whether it has changed. The new one replaces the
-    # old one unless `keep` is set.
+    # Reads the configuration again, and returns whether it has changed. The new configuration
+    # replaces the old one unless `keep` is set.
     def reload(keep: false)
       current = @reread&.call or return false
       current.check
@@ -99,7 +99,7 @@ module Thruway
       raise Failure, "cannot read the configuration again: #{e.message}"
     end
 
-    # Replaces the configuration, for workers that start from now on.
+    # Replaces the configuration for workers that start later.
     def take(configuration)
       configuration.offer(:metrics_listener, @listeners.metrics_from)
       @control&.close_in_workers(configuration)
@@ -108,11 +108,11 @@ module Thruway
       @configuration = configuration
     end
 
-    # Whether a signal has stopped the server before it serves.
+    # Whether a signal has stopped the server before it served.
     def stopped? = @is_stopped
 
-    # Becomes the next server in this process, unless the block returns true: then the server is
-    # stopping.
+    # Becomes the next server in this process. If the block returns true, the server is stopping,
+    # and the process continues with the current program.
     def become_next(**data, &is_stopping)
       Hooks.run(@configuration, :before_restart)
       @restart.words = @configuration.restart_words if @configuration.restart_words
@@ -124,7 +124,7 @@ module Thruway
     private
 
     # Handles signals until a server can. In a hot restart, orders wait until the next server
-    # serves. Without a previous server, they are declined.
+    # serves. Without a previous server, orders are declined.
     def take_early_signals
       @orders = [*@previous&.orders]
       Signals.trap_orders { |order| @previous ? keep(order) : decline(order) }
@@ -154,8 +154,8 @@ module Thruway
       @application.check
     end
 
-    # Checks, before a hot restart, that this server has the same class as the previous one, and
-    # that the application boots.
+    # Checks before a hot restart that this server has the same class as the previous one, and that
+    # the application boots.
     def try(server_name)
       if server_name != server_class.name
         raise Failure.new("a restart cannot change between workers and a single process",
@@ -173,7 +173,7 @@ module Thruway
                                        activated: @activation)
     end
 
-    # The addresses to listen on. With automatic certificates, the agent says what they are.
+    # The addresses to listen on. With automatic certificates, the agent determines the addresses.
     def addresses
       return @configuration.addresses(@activation) unless @configuration.acme?
 
@@ -201,7 +201,7 @@ module Thruway
       @plugins = PumaPlugins.new(self)
     end
 
-    # Restarts the server whenever the restart file is touched, like Puma's plugin `tmp_restart`.
+    # Restarts the server whenever the restart file is touched, as Puma's plugin `tmp_restart` does.
     def watch_restart_file
       path = File.expand_path(@configuration.restart_file)
       last = touched_at(path)
@@ -218,7 +218,7 @@ module Thruway
     def touched_at(path)
       File.mtime(path) if File.file?(path)
     rescue SystemCallError
-      # The file was removed between the two calls.
+      # Another process removed the file between the two calls.
       nil
     end
 
@@ -229,7 +229,7 @@ module Thruway
                           " (ready in #{milliseconds.round} ms)\n")
       metrics = @listeners.metrics_addresses
       text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
-      # All lines in one write: the reader may close the pipe after the first line.
+      # All lines are written at once, because the reader may close the pipe after the first line.
       print(text)
       @plugins&.fire_background
       Hooks.run(@configuration, :after_booted)
@@ -243,8 +243,8 @@ module Thruway
       nil
     end
 
-    # Sets a process title like Puma's, by which operators find the server: `ps` shows the addresses
-    # and the application's tag.
+    # Sets a process title like Puma's, which shows operators the addresses and the application's
+    # tag in `ps`.
     def name_process
       addresses = @listeners.addresses.map { |address| address.sub(/\Ahttp:/, "tcp:") }
       title = Failure.text("thruway #{VERSION} (", addresses.join(","), ")")
@@ -261,12 +261,12 @@ module Thruway
       raise Failure, "cannot write the pidfile: #{e.message}"
     end
 
-    # Writes the state file, by which `thruway ctl -S` and pumactl find the control application.
+    # Writes the state file, in which `thruway ctl -S` and pumactl find the control application.
     def write_state
       path = @configuration.state_path or return
       state = @control&.state || { "pid" => Process.pid, "running_from" => Dir.pwd }
       text = state.map { |name, value| "#{name}: #{value.is_a?(String) ? value.dump : value}\n" }
-      # The file holds the token, hence the permissions.
+      # The file contains the token, so only the owner may read it by default.
       File.write(path, "---\n#{text.join}", perm: @configuration.state_permission || 0o600)
       @state = File.expand_path(path)
     rescue SystemCallError => e

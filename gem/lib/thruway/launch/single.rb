@@ -15,7 +15,7 @@ module Thruway
       @wakeups = Thread::Queue.new
     end
 
-    # Yields when the server serves; returns when it has stopped.
+    # Yields when the server serves, and returns when it has stopped.
     def run
       # During the boot, a signal ends the process at once.
       Signals::STOPS.each { |name| Signal.trap(name, "DEFAULT") }
@@ -35,7 +35,7 @@ module Thruway
       become_next if @next
     end
 
-    # Stops the server after `drain_delay`, or at once on the second call. It may be called from a
+    # Stops the server after `drain_delay`, or at once on the second call. May be called from a
     # trap.
     def stop
       @launcher.notifier.stopping unless @stopping
@@ -56,17 +56,18 @@ module Thruway
 
     def workers = []
 
-    # Removes what `pattern` names from the cache. Returns the number of removed responses.
+    # Removes the responses that match `pattern` from the cache. Returns the number of removed
+    # responses.
     def purge(pattern) = @server.engine.purge(pattern)
 
     private
 
-    # Serves in a thread: hooks of the start run in the main one, and may send requests to the
+    # Serves in a thread. Hooks of the start run in the main thread, and may send requests to the
     # server.
     def serve
       Thread.new do
         Thread.current.name = "thruway-server"
-        # `join` raises it again.
+        # `join` raises the exception again.
         Thread.current.report_on_exception = false
         @server.run
       end
@@ -80,7 +81,7 @@ module Thruway
       @launcher.listeners.close
     end
 
-    # Logs are reopened at once, even while a trial is under way.
+    # Takes an order. Logs are reopened at once, even during a trial.
     def take_order(order)
       return Thread.new { reload } if order == :reload
 
@@ -88,8 +89,8 @@ module Thruway
       @wakeups << true
     end
 
-    # Follows the orders one at a time. Those that arrive when this process is about to become the
-    # next server are left to that server.
+    # Follows the orders one at a time. Orders that arrive when this process is about to become the
+    # next server are left to the next server.
     def follow_orders
       @wakeups << true
       Thread.new do
@@ -125,7 +126,7 @@ module Thruway
       @launcher.notifier.ready
     end
 
-    # Idle connections wait for the next server.
+    # Restarts the server by a hot restart. Idle connections wait for the next server.
     def restart
       return if @stopping
 
@@ -161,7 +162,7 @@ module Thruway
       @trial_pid = nil
     end
 
-    # It may be called from a trap.
+    # Ends the trial. May be called from a trap.
     def end_trial
       Process.kill("KILL", @trial_pid) if @trial_pid
     rescue Errno::ESRCH

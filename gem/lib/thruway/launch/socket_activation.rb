@@ -43,12 +43,12 @@ module Thruway
 
     def any? = @sockets.any?
 
-    # A URI for each socket: `systemd://` with the name or the descriptor.
+    # A URI for each socket: `systemd://` and the name or the descriptor.
     def uris = @sockets.map { |socket| "systemd://#{socket.name || socket.descriptor}" }.uniq
 
-    # The sockets for `uri`, which gives a name or the address at which they listen.
+    # The sockets for `uri`, which contains a name or the address of the sockets.
     def at(uri)
-      # A path may hold bytes in any encoding.
+      # A path may contain bytes in any encoding.
       uri = uri.b
       name = uri[%r{\Asystemd://(.+)\z}n, 1]
       @sockets.select do |socket|

@@ -4,7 +4,7 @@ require_relative "../support/bare_socket"
 
 module Thruway
   # Notifies systemd of the server's state (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`);
-  # see sd_notify(3). Without systemd, all methods do nothing.
+  # see sd_notify(3). Without systemd, every method does nothing.
   class SystemdNotifier
     VARIABLES = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
 
@@ -70,7 +70,7 @@ module Thruway
       @socket ||= Socket.new(:UNIX, :DGRAM)
       BareSocket.send_datagram(@socket, "#{lines.join("\n")}\n", Socket.sockaddr_un(@path))
     rescue SystemCallError, IOError
-      # The server works without systemd's attention.
+      # The server continues without systemd.
       nil
     end
   end

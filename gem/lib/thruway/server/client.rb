@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The client of an upgraded connection: a WebSocket, or a stream of server-sent events. Its
-  # handler gets it with each event. Any thread may write to it, and no write blocks.
+  # The client of an upgraded connection: a WebSocket, or a stream of server-sent events. The
+  # handler receives the client with each event. Any thread may write, and no write blocks.
   class Client
     BINARY = Encoding::BINARY
 
-    # Sends a message to many clients, and returns how many of them are open. The frame for
-    # WebSockets is made once.
+    # Sends a message to many clients, and returns the number of open ones. A frame for WebSockets
+    # is encoded once for all.
     def self.broadcast(clients, data)
       data = data.to_s
       streams, sockets = clients.partition { |client| client.is_a?(EventClient) }
@@ -28,16 +28,16 @@ module Thruway
     end
     private_class_method :utf8
 
-    # The environment of the request that was upgraded.
+    # The environment of the upgraded request.
     attr_reader :env
 
-    # The object whose methods are called for events.
+    # The object whose methods receive the events.
     attr_accessor :handler
 
     # The close code of the WebSocket; nil while the connection is open.
     attr_reader :close_code
 
-    # The engine, and the String that identifies this client there.
+    # The engine, and the String that identifies this client in the engine.
     attr_reader :engine, :ticket
 
     def initialize(engine, ticket, env, handler)
@@ -47,7 +47,7 @@ module Thruway
       @handler = handler
     end
 
-    # Sends a message: a binary one if the String is binary, a text otherwise. Returns false if the
+    # Sends a message: binary if the String is binary, and otherwise text. Returns false if the
     # client is gone.
     def write(data)
       data = data.to_s
@@ -66,12 +66,12 @@ module Thruway
 
     def open? = !@engine.socket_pending(@ticket).nil?
 
-    # The number of bytes that the client has not received yet; -1 if the client is gone.
+    # The number of bytes that the client has not received; -1 if the client is gone.
     def pending = @engine.socket_pending(@ticket) || -1
 
     def protocol = :websocket
 
-    # :nodoc: The server calls it at the end of the connection.
+    # :nodoc: Called by the server when the connection ends.
     def ended(code)
       @close_code = code
     end

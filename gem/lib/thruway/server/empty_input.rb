@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The `rack.input` of requests without a body. All of them share it, because it has no state.
+  # The `rack.input` of requests without a body. The module has no state, so all requests share it.
   module EmptyInput
     module_function
 

@@ -4,10 +4,10 @@ require_relative "../engine"
 
 module Thruway
   # The `Fiber::Scheduler` of a thread that runs requests in fibers. Ruby calls these methods where
-  # a fiber would block the thread. The extension defines those that wait; here are those that need
-  # blocks and threads of Ruby's.
+  # a fiber would block the thread. The extension defines the methods that wait, and this file those
+  # that need blocks and threads of Ruby.
   class FiberScheduler
-    # Makes a forked process an ordinary one: it has no server's loop to wait in.
+    # Makes a forked process an ordinary one, because the child has no server's loop to wait in.
     module Forks
       def _fork
         pid = super
@@ -16,8 +16,8 @@ module Thruway
       end
     end
 
-    # Refuses to exchange the scheduler of a serving thread: without it, each wait of a request
-    # would hold up all others of the thread.
+    # Refuses a new scheduler for a serving thread. Without the server's scheduler, each wait of a
+    # request would delay all other requests of the thread.
     module Replacements
       def set_scheduler(scheduler)
         own = Fiber.scheduler
@@ -42,7 +42,7 @@ module Thruway
         install
       end
 
-      # Runs the block as outside of any scheduler: its calls block the thread.
+      # Runs the block outside of any scheduler: calls in the block block the thread.
       def blocking
         Fiber.new(blocking: true) { yield }.resume
       end
@@ -59,7 +59,8 @@ module Thruway
 
     def refuse(*) = raise(REFUSAL)
 
-    # The async gem calls it to make the scheduler the parent of a task. That takes its own one.
+    # The async gem calls this method to make the scheduler the parent of a task. Tasks need async's
+    # own scheduler.
     alias add_child refuse
 
     # Starts the block of `Fiber.schedule` in a new fiber.
@@ -67,8 +68,8 @@ module Thruway
       start(Fiber.new(**options, blocking: false) { run_scheduled(block) })
     end
 
-    # Raises `error` in the block once it has waited for longer than `seconds` in all. A block that
-    # computes is not interrupted before it waits.
+    # Raises `error` in the block after `seconds` in all. A block that computes is interrupted only
+    # at its next wait.
     def timeout_after(seconds, *error)
       return yield(seconds) unless seconds&.positive?
 
@@ -100,7 +101,7 @@ module Thruway
       end
     end
 
-    # Resolves a name by the system's resolver, which knows of no fibers.
+    # Resolves a name by the system's resolver, which does not know fibers.
     def address_resolve(name)
       name = name.split("%", 2).first
       elsewhere { Addrinfo.getaddrinfo(name, nil, nil, :STREAM).map(&:ip_address).uniq }
@@ -111,7 +112,7 @@ module Thruway
       elsewhere { operation.call }
     end
 
-    # Waits until one of the IOs is ready. Returns the ready ones, or nil if the time is over.
+    # Waits until one of the IOs is ready. Returns the ready IOs, or nil after the timeout.
     def io_select(readable, writable = nil, exceptional = nil, timeout = nil)
       lists = [readable, writable, exceptional]
       now = FiberScheduler.blocking { IO.select(*lists, 0) }
@@ -126,7 +127,7 @@ module Thruway
 
     private
 
-    # The value of a block that another thread runs while this fiber waits.
+    # Returns the value of a block that another thread runs while this fiber waits.
     def elsewhere
       thread = Thread.new do
         Thread.current.report_on_exception = false
@@ -137,7 +138,7 @@ module Thruway
       thread&.kill
     end
 
-    # Exceptions of the block end its fiber alone, as those of a thread do.
+    # An exception of the block ends only the block's fiber, as in a thread.
     def run_scheduled(block)
       block.call
     rescue Exception => e # rubocop:disable Lint/RescueException

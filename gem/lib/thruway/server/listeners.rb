@@ -12,20 +12,20 @@ module Thruway
       "denied" => "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one"
     }.freeze
 
-    # The time for workers to accept the connections that are queued when the server stops, and the
-    # interval between two checks of the queues.
+    # The time for workers to accept queued connections when the server stops, and the interval
+    # between two checks of the queues.
     ACCEPT_SECONDS = 0.1
     CHECK_SECONDS = 0.002
 
-    # The prefix of the key of a metrics listener whose URI also serves requests. If the system
-    # chooses the port, the two listeners have different ports.
+    # The prefix of the key of a metrics listener whose URI also serves requests. With a port that
+    # the system chooses, the two listeners have different ports.
     METRICS_PREFIX = "metrics:"
 
-    # The sockets for each configured URI: a list of descriptors, each followed by the address to
+    # The sockets for each configured URI: a list of descriptors, each followed by an address to
     # show.
     attr_reader :sockets
 
-    # Opens the sockets; those for metrics come last. Some may be open already: `inherited` from the
+    # Opens the sockets, those for metrics last. Some may be open already: `inherited` from the
     # previous server, in the form of `sockets`, or `activated` by systemd.
     def initialize(uris, metrics: [], inherited: {}, activated: nil)
       @owner = Process.pid
@@ -40,10 +40,10 @@ module Thruway
       @inherited.each_value { |left| shut_down(left) }
     end
 
-    # Whether some of the sockets belong to systemd, which goes on listening on them.
+    # Whether some of the sockets belong to systemd, which continues to listen on them.
     def shared? = @foreign.any?
 
-    # The sockets to keep open in a hot restart: those of the server, and those of systemd.
+    # The sockets to keep open in a hot restart: the server's own and systemd's.
     def inheritance
       own = all.reject { |_, sockets| @foreign.intersect?(sockets) }
       [own, @foreign]
@@ -52,11 +52,11 @@ module Thruway
     # The index of the first descriptor that serves metrics; nil if there is none.
     def metrics_from = @metrics.empty? ? nil : @sockets.values.flatten.grep(Integer).size
 
-    # The configured URIs of those that serve requests.
+    # The configured URIs of the listeners for requests.
     def uris = @sockets.keys
 
-    # The descriptors. A listener is a pair of its descriptor and its URI if the URI names
-    # certificates, or the site of an agent that obtains them.
+    # The descriptors. For a listener whose URI names certificates, or the folder of an agent that
+    # obtains them, a pair of the descriptor and the URI.
     def descriptors
       all.flat_map do |uri, sockets|
         sockets.each_slice(2).map do |number, address|
@@ -71,9 +71,9 @@ module Thruway
 
     def metrics_addresses = @shown_metrics ||= @metrics.values.flatten.grep(String)
 
-    # Closes the sockets in this process, and removes the files of unix sockets if this process has
-    # made them. A second call does nothing: the addresses may belong to another server by then. It
-    # may be called from a trap.
+    # Closes the sockets in this process, and removes the files of unix sockets that this process
+    # has made. A second call does nothing, because another server may listen at the addresses by
+    # then. May be called from a trap.
     def close
       addresses
       metrics_addresses
@@ -82,7 +82,7 @@ module Thruway
     end
 
     # Closes the sockets for all processes that share them, so that the system refuses further
-    # connections. Workers first get `ACCEPT_SECONDS` to accept those that are queued. Sockets of
+    # connections. Workers first get `ACCEPT_SECONDS` to accept queued connections. Sockets of
     # systemd stay open.
     def close_for_all
       own = all.values.flatten.grep(Integer) - @foreign
@@ -105,7 +105,7 @@ module Thruway
     def shut(socket)
       socket.shutdown(Socket::SHUT_RD)
     rescue SystemCallError
-      # A worker has shut the socket down already.
+      # A worker has already shut the socket down.
       nil
     end
 
@@ -118,8 +118,8 @@ module Thruway
       end
     end
 
-    # The path of a unix socket; nil for an abstract one. The system is asked, because control
-    # characters are escaped in the address to show.
+    # The path of a unix socket; nil for an abstract one. The system supplies the path, because
+    # control characters are escaped in the address to show.
     def path_of(descriptor)
       socket = Socket.for_fd(descriptor)
       socket.autoclose = false
@@ -127,8 +127,8 @@ module Thruway
       path unless path.empty? || path.start_with?("\0")
     end
 
-    # The descriptors and addresses for a URI. `localhost` has several. An inherited listener has
-    # the key `name`.
+    # The descriptors and addresses for a URI. `localhost` has several. `name` is the key of an
+    # inherited listener.
     def open(uri, name = uri)
       activated(uri) || @inherited.delete(name) || listen(uri)
     end

@@ -12,8 +12,8 @@ require_relative "sockets"
 require_relative "stream"
 
 module Thruway
-  # The server of one process: an engine, the threads that drive it, and the parts of a request that
-  # are too rare to be done in Rust. The engine calls the methods below `private` by their names.
+  # The server of one process: an engine, the threads that drive the engine, and the parts of a
+  # request that are too rare for Rust. The engine calls the methods below `private` by name.
   class Server
     TEXT = { "content-type" => "text/plain; charset=utf-8" }.freeze
 
@@ -26,8 +26,8 @@ module Thruway
     # A header field in one line: a token, and a value without control characters.
     FIELD = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\z/n
 
-    # Requires libraries that may be gems of the application's bundle. So it is called only once the
-    # application is loaded, and has set up its bundle.
+    # Requires libraries that may be gems of the application's bundle. Must be called only after the
+    # application has been loaded and has set up its bundle.
     def self.load_libraries
       require "socket"
       require "stringio"
@@ -52,8 +52,8 @@ module Thruway
       @sockets = Sockets.new(@engine, settings) { |error, env| report(error, env) }
     end
 
-    # Serves until the server is stopped and the last responses are sent. If the application kills a
-    # thread of the server, another thread replaces it.
+    # Serves until the server has stopped and the last responses have been sent. If the application
+    # kills a thread of the server, another thread replaces the killed one.
     def run
       load_thread = @settings.load_signal.start { @engine.stats } if @settings.load_report
       @settings.threads_min.times { |number| start_thread(number) }
@@ -70,9 +70,9 @@ module Thruway
       load_thread&.kill&.join
     end
 
-    # Stops accepting connections, and lets `run` end within `seconds`, or without a limit if that
-    # is nil. With `closes_for_all`, no other process can accept from the listeners either. It may
-    # be called from a trap, and before `run`.
+    # Stops accepting connections, and lets `run` end within `seconds`, or without a limit if nil.
+    # With `closes_for_all`, no other process can accept from the listeners either. May be called
+    # from a trap, and before `run`.
     def stop(seconds = @settings.drain_seconds, closes_for_all: true)
       Signals.write(Signals.backtraces) if @settings.shutdown_debug == true
       @engine.drain(closes_for_all)
@@ -80,7 +80,7 @@ module Thruway
     end
 
     # Hands the connections over to other workers, and lets `run` end within `seconds`, or without a
-    # limit if that is nil. It may be called from a trap.
+    # limit if nil. May be called from a trap.
     def retire(seconds)
       @engine.retire
       @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
@@ -92,12 +92,12 @@ module Thruway
       @engine.close
     end
 
-    # Fails health checks, and closes each connection after its next response. It may be called from
-    # a trap.
+    # Fails health checks, and closes each connection after its next response. May be called from a
+    # trap.
     def announce_end = @engine.announce_end
 
-    # Reads the certificates again, as the engine also does when their files change. It may be
-    # called while the server serves, but not from a trap.
+    # Reads the certificates again, as the engine also does when their files change. May be called
+    # while the server serves, but not from a trap.
     def reload_certificates
       error = @engine.reload_certificates
       trouble(error) if error
@@ -105,21 +105,22 @@ module Thruway
 
     private
 
-    # Starts the thread with that number. A thread inherits the interrupt mask of its creator, so an
-    # interrupt can reach it only while it serves, and `run` always learns of its end.
+    # Starts the thread with the given number. A thread inherits the interrupt mask of its creator.
+    # Interrupts can reach the thread only while it serves, so `run` always learns of the thread's
+    # end.
     def start_thread(name)
       Thread.handle_interrupt(Object => :never) do
         @threads[name] = Thread.new { serve_and_report_end(name) }
       end
     end
 
-    # The most threads that can exist at one time.
+    # The most threads that can exist at the same time.
     def threads_max
       @settings.thread_limits.values_at(:threads, :max_io_threads, :waiting_threads).sum
     end
 
-    # Starts a thread that forwards the engine's orders to `run`. The engine orders a thread when
-    # all others wait and a request is ready.
+    # Starts a thread that forwards the engine's orders to `run`. The engine orders a thread when a
+    # request is ready and all threads wait.
     def forward_orders
       Thread.new do
         Thread.current.name = "thruway-orders"
@@ -143,7 +144,8 @@ module Thruway
       Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
       is_complete = true
     rescue Exception => e # rubocop:disable Lint/RescueException
-      # In a fork of this process, this thread is the main one, and exits as the application says.
+      # In a fork of this process, this thread is the main one, and exits as the application
+      # demands.
       raise if Process.pid != @pid
 
       error = e
@@ -190,8 +192,8 @@ module Thruway
       }
     end
 
-    # Called by the application: its request is going to wait for another service. Until the request
-    # ends, another thread may take the place of its thread.
+    # Marks the request as one that will wait for another service. Until the request ends, another
+    # thread may take the place of its thread. The application calls this method.
     def mark_as_io_bound
       @engine.mark_as_io_bound
     end
@@ -199,12 +201,13 @@ module Thruway
     # Returns the scheduler of the calling thread's fibers.
     def scheduler = FiberScheduler.create
 
-    # Returns a fiber that runs requests of the thread with that number. It inherits no storage.
+    # Returns a fiber that runs requests of the thread with the given number. The fiber inherits no
+    # storage.
     def fiber(number)
       Fiber.new(**FIBER_OPTIONS) { @engine.run_fiber(number) }
     end
 
-    # Sets the body of a request. Returns the object that the engine closes after the request.
+    # Sets the body of a request, and returns the object that the engine closes after the request.
     def input(env, bytes, file)
       env["rack.input"] = bytes ? StringIO.new(bytes) : file
     end
@@ -215,7 +218,7 @@ module Thruway
       env["puma.peercert"] = OpenSSL::X509::Certificate.new(der)
     end
 
-    # Logs an exception of the application. Returns the response to send instead.
+    # Logs an exception of the application, and returns the response to send instead.
     def failed(error, env)
       report(error, env)
       handler = @settings.lowlevel_error_handler
@@ -231,9 +234,9 @@ module Thruway
       say(text.force_encoding(Encoding::UTF_8))
     end
 
-    # Writes a line to stderr. Errors are ignored, so that a full disk fails no request.
+    # Writes a line to stderr. Errors are ignored, so that a full disk does not fail a request.
     def say(text, more = "")
-      # Messages and requests may hold bytes in any encoding.
+      # Messages and requests may contain bytes in any encoding.
       $stderr.write("thruway: ".b << text.b << "\n" << more.b)
     rescue SystemCallError, IOError
       nil
@@ -248,7 +251,7 @@ module Thruway
       request = "  in #{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}\n" if env
       say(error.full_message(highlight: false).chomp, request)
     rescue EncodingError
-      # The message and the backtrace are in incompatible encodings.
+      # The encodings of the message and the backtrace are incompatible.
       say(Hooks.describe(error), request)
     end
 
@@ -262,11 +265,11 @@ module Thruway
       end
     end
 
-    # Keeps an exception of one callback from the others.
+    # Shields the other callbacks from an exception of one callback.
     def guard(env)
       yield
     rescue Exception => e # rubocop:disable Lint/RescueException
-      # A fork of this process exits as the application says.
+      # A fork of this process exits as the application demands.
       raise if Process.pid != @pid
 
       report(e, env)
@@ -278,15 +281,15 @@ module Thruway
     # Passes an event of an upgraded connection to its handler.
     def socket_event(request, kind, data) = @sockets.event(request, kind, data)
 
-    # Calls a streaming body. Returns whether the stream is still open: then `input` is closed with
-    # the stream, since the body may go on reading from another thread.
+    # Calls a streaming body. Returns whether the stream is still open. In that case `input` is
+    # closed with the stream, because the body may continue to read from another thread.
     def stream(ticket, body, env, input)
       stream = Stream.new(@engine, ticket, env["rack.input"])
       body.call(stream)
       stream.keep(input)
     end
 
-    # Takes the connection of a request before any byte of a response was sent (full hijack).
+    # Takes the connection of a request before any byte of a response has been sent (full hijack).
     def hijack(request)
       descriptor, read, env = @engine.take_connection(request)
       raise IOError, "the request has no connection that could be hijacked" unless descriptor
@@ -306,8 +309,8 @@ module Thruway
       @engine.inform(request, "#{EARLY_HINTS}#{lines.join("\r\n")}\r\n\r\n") if lines.any?
     end
 
-    # Gives the connection, after the head of the response, to `rack.hijack` (partial hijack) or to
-    # a streaming body on status 101. The callback owns the connection, and closes it.
+    # Gives the connection after the response's head to `rack.hijack` (partial hijack), or to a
+    # streaming body on status 101. The callback owns the connection and closes it.
     def give_away(callback, descriptor, read)
       io = socket(descriptor, read)
       callback.call(io)
@@ -329,8 +332,8 @@ module Thruway
       io.fileno
     end
 
-    # The names and values, in turn, of headers that are not a Hash. They are copied when they are
-    # yielded. Headers may keep the block, hence the check for calls that come too late.
+    # Returns the names and values, in turn, of headers that are not a Hash. Each is copied when it
+    # is yielded. Headers may keep the block, so calls after the end are errors.
     def fields(headers)
       fields = []
       headers.each do |*pair|

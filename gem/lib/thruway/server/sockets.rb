@@ -17,14 +17,14 @@ module Thruway
 
     DEFLATE = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 
-    # An offer of compression that the server accepts: zlib's window cannot be made smaller.
+    # An offer of compression that the server accepts. zlib's window cannot be made smaller.
     OFFER = /\Apermessage-deflate((;(server_no_context_takeover|client_no_context_takeover|
              client_max_window_bits(="?([89]|1[0-5])"?)?|server_max_window_bits="?15"?))*)\z/xi
 
-    # The parameter that the response repeats if the offer has it (RFC 7692, section 7.1.2.1).
+    # The parameter that the response repeats if the offer contains it (RFC 7692, section 7.1.2.1).
     WINDOW = "; server_max_window_bits=15"
 
-    # Fields that the server sets itself. Those of the application are dropped.
+    # Fields that the server sets. Those of the application are dropped.
     OWN = %w[upgrade connection content-length transfer-encoding content-type cache-control
              sec-websocket-accept sec-websocket-extensions].freeze
 
@@ -84,8 +84,9 @@ module Thruway
       client.close(INTERNAL_ERROR)
     end
 
-    # Browsers let any page open a WebSocket with the user's cookies, so the origin is checked,
-    # unless the handler checks it. ActionCable does.
+    # Whether the page's origin may open the WebSocket. Browsers let any page open a WebSocket with
+    # the user's cookies, so the server checks the origin, unless the handler does, such as
+    # ActionCable's.
     def origin_allowed?(env, handler)
       checks = handler.respond_to?(:checks_origin?) && handler.checks_origin?
       checks || @origins.allow?(env)

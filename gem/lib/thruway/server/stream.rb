@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The stream that a streaming body (Rack 3) writes to. Each write is sent at once, and blocks only
-  # while the client has more bytes to read than `response_file_limit` allows. A write raises
+  # The stream to which a streaming body (Rack 3) writes. Each write is sent at once, and blocks
+  # only while the client has more unread bytes than `response_file_limit` allows. A write raises
   # Errno::EPIPE if the client has gone away, and IOError if any thread has closed the stream.
   class Stream
     def initialize(engine, ticket, input)

@@ -1,22 +1,22 @@
 # frozen_string_literal: true
 
 # The part of `socket` that is written in C. The Ruby part requires `io/wait`, which may be a gem of
-# the application's bundle, and so must not be loaded before the bundle is set up.
+# the application's bundle and must not be loaded before the bundle is set up.
 require "socket.so"
 
 module Thruway
   # The methods that the Ruby part of `socket` adds to sockets, for processes that have not loaded
-  # an application. From Ruby 3.1 to 4.0, that part calls the same private methods.
+  # an application. From Ruby 3.1 to 4.0, the Ruby part calls the same private methods.
   module BareSocket
     module_function
 
-    # Accepts a connection; returns nil if none is queued.
+    # Accepts a connection. Returns nil if none is queued.
     def accept(listener)
       socket, = listener.__send__(:__accept_nonblock, false)
       socket if socket.is_a?(Socket)
     end
 
-    # Sends a datagram to `address`, unless that would block.
+    # Sends a datagram to `address`, unless the call would block.
     def send_datagram(socket, text, address)
       socket.__send__(:__sendmsg_nonblock, text, 0, address, [], false)
     end

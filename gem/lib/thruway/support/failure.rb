@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Thruway
-  # An error that keeps a server from starting: one line that names the cause, and a hint if there
-  # is a remedy.
+  # An error that keeps a server from starting: a line that names the cause, and a hint if there is
+  # a remedy.
   class Failure < StandardError
     STATUS = 2
 

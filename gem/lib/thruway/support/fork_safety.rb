@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-# Ends the threads and connections that the children of a template must not share. It is loaded into
-# the module of its user (`load` with a module), because a preloaded command must not see a
-# `Thruway` that it has not required.
+# Ends the threads and connections that the children of a template must not share. The user loads
+# this file into a module of its own (`load` with a module), because a preloaded command must not
+# see a `Thruway` that the command has not required.
 module ForkSafety
-  # Threads that a child can do without. `Timeout` and Active Record's reaper start theirs again,
-  # and the one of concurrent-ruby only frees the memory of threads that have ended.
+  # Threads that a child can do without. `Timeout` and Active Record's reaper restart their threads,
+  # and the thread of concurrent-ruby only frees the memory of ended threads.
   KNOWN_THREADS = Regexp.union(
     %r{/timeout\.rb:\d+},
     %r{/active_record/connection_adapters/abstract/connection_pool(/reaper)?\.rb:\d+},
@@ -15,12 +15,12 @@ module ForkSafety
   module_function
 
   # Ends the threads that are known here or to the block. If there is an unknown thread, ends none
-  # and returns that thread.
+  # and returns the unknown thread.
   def end_threads(threads)
     others = threads.reject { |one| KNOWN_THREADS.match?(one.inspect) }
     others = others.reject { |one| yield one } if block_given?
-    # A template holds the interpreter lock while it waits for requests, so threads that stayed
-    # would wake up and wait in vain.
+    # A template holds the interpreter lock while it waits for requests, so remaining threads would
+    # wake up and wait in vain.
     threads.each(&:kill).each(&:join) if others.empty?
     others.first
   end

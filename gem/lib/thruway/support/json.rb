@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
 module Thruway
-  # JSON for the server's own messages. The library `json` may be a gem of the application's bundle,
-  # and loading a version of it before the bundle is set up would stop the application's boot.
+  # JSON for the server's own messages. The library `json` is not used: it may be a gem of the
+  # application's bundle, and a version loaded before the bundle is set up would stop the
+  # application's boot.
   module Json
     TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null|[\[\]{}]/
     NAMED = { "true" => true, "false" => false, "null" => nil }.freeze
@@ -23,7 +24,7 @@ module Thruway
       end
     end
 
-    # Parses JSON that the engine or this module has generated. It does not check its input.
+    # Parses JSON that the engine or this module has generated. The input is not checked.
     def parse(text)
       value(text.scan(TOKEN).each)
     end

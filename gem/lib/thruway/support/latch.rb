@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Thruway
-  # A gate that opens once. Threads can wait for it with a time limit.
+  # A gate that opens once. Threads can wait for the opening with a time limit.
   class Latch
     def initialize
       @mutex = Mutex.new
@@ -16,7 +16,7 @@ module Thruway
       end
     end
 
-    # Whether the latch is open within `seconds`.
+    # Waits until the latch is open, at most `seconds`. Returns whether the latch is open.
     def wait(seconds)
       limit = now + seconds
       @mutex.synchronize do

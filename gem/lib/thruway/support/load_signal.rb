@@ -3,7 +3,7 @@
 require_relative "json"
 
 module Thruway
-  # Measures how busy the server is, for balancers that send less to a busy one. See
+  # Measures the load of the server, for balancers that send less to a busy server. See
   # docs/howto/balance.md.
   class LoadSignal
     # The interval between two samples, and the time constant of their moving average.
@@ -13,7 +13,7 @@ module Thruway
     # The field of a load report in the format of ORCA, which Envoy reads.
     FIELD = "endpoint-load-metrics"
 
-    # The busy threads and waiting requests per thread, averaged: from 0 to at most 1.
+    # The average of busy threads and waiting requests per thread, from 0 to at most 1.
     attr_reader :utilization
 
     def initialize
@@ -40,7 +40,7 @@ module Thruway
       @utilization += (now - @utilization) * (SAMPLE_SECONDS / AVERAGE_SECONDS)
     end
 
-    # The share of its configured weight that the server asks of HAProxy.
+    # The share of its configured weight that the server requests from HAProxy.
     def weight_percent = [(100 * (1 - @utilization)).round, 1].max
 
     # The value of the field `FIELD`.

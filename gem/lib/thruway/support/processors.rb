@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Thruway
-  # Counts the processors that this process may use. The library `etc` is not used, since it may be
-  # a gem of the application's bundle.
+  # Counts the processors that this process may use. The library `etc` is not used, because it may
+  # be a gem of the application's bundle.
   module Processors
     # The processor mask in hexadecimal; see proc_pid_status(5).
     MASK = /^Cpus_allowed:\s*([\h,]+)$/

@@ -6,11 +6,11 @@ require_relative "signals"
 module Thruway
   # Redirects stdout and stderr to files (`stdout_redirect`), and reopens these files.
   class Redirection
-    # The process's own descriptors and streams: the application may have replaced `$stdout`.
+    # The descriptors and streams of the process. The application may have replaced `$stdout`.
     STREAMS = { stdout: [1, STDOUT], stderr: [2, STDERR] }.freeze
 
     # Opens `/dev/null` in place of each standard stream that the application has closed. Otherwise
-    # the next socket would get the number of the stream, and its output.
+    # the next socket would get the number of the stream, and the stream's output.
     def self.fill
       loop do
         file = File.open(File::NULL, "r+")
@@ -25,15 +25,15 @@ module Thruway
       @redirect = configuration.redirect || {}
     end
 
-    # Opens the files at the start. They are truncated unless `continues` or `append` is set.
+    # Opens the files at the start, truncated unless `continues` or `append` is set.
     def begin(continues: false)
       reopen(continues || @redirect[:append] ? "a" : "w") do |error|
         raise Failure, "cannot redirect the output: #{error.message}"
       end
     end
 
-    # Opens the files again after HUP, since log rotation may have renamed them. If a file cannot be
-    # opened, its stream keeps the old one. It may be called from a trap.
+    # Reopens the files after HUP, because log rotation may have renamed them. If a file cannot be
+    # opened, its stream keeps the old file. May be called from a trap.
     def renew
       return Signals.write("thruway: HUP has no effect: stdout_redirect is not set\n") if idle?
 
@@ -59,8 +59,8 @@ module Thruway
     end
 
     # Opens the new file before the descriptor leaves the old one. `reopen(path)` would close the
-    # old one first, and another thread's socket could get its number. The fresh IO object has
-    # nothing to flush, so it does not fail if the disk of the old file is full.
+    # old file first, and another thread's socket could get the number. The fresh IO object has
+    # nothing to flush, so a full disk of the old file does not matter.
     def redirect(number, path, mode)
       File.open(path, mode) { |file| IO.for_fd(number, autoclose: false).reopen(file) }
     end

@@ -2,7 +2,7 @@
 
 module Thruway
   # Splits a command into words as a shell does, without expansions. The library `shellwords` is not
-  # used, since it may be a gem of the application's bundle.
+  # used, because it may be a gem of the application's bundle.
   module ShellWords
     # Blanks, or a piece of a word: in single or double quotes, escaped, or plain.
     PIECE = /\G(?:(?<blank>\s+)|'(?<raw>[^']*)'|"(?<quoted>(?:[^"\\]|\\.)*)"|\\(?<one>.)|
@@ -21,7 +21,7 @@ module Thruway
       words.compact
     end
 
-    # In double quotes, a backslash is kept unless it escapes a special character.
+    # In double quotes, a backslash stays unless a special character follows.
     def text_of(piece)
       quoted = piece[:quoted]&.gsub(/\\([$`"\\\n])/, '\1')
       quoted || piece[:raw] || piece[:one] || piece[:plain]

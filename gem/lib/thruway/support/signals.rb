@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Thruway
-  # The handlers of signals. No signal may end a server except those that stop it.
+  # The handlers of signals. Only the signals that stop a server may end it.
   module Signals
     # The orders that operators give to a server, by signal.
     ORDERS = { "HUP" => :reload, "USR1" => :phased, "USR2" => :hot, "URG" => :refork,
@@ -11,15 +11,15 @@ module Thruway
     # end, or announce the server's end to balancers.
     WORKER_ORDERS = { "USR1" => :retire, "URG" => :announce_end }.freeze
 
-    # Signals that are ignored during `exec`, so that they cannot end the next program before it has
-    # handlers.
+    # Signals that are ignored during `exec`, so that none ends the next program before its handlers
+    # are installed.
     IGNORED = [*ORDERS.keys, "PWR"].freeze
 
     STOPS = %w[TERM INT QUIT].freeze
 
     module_function
 
-    # Traps TERM, INT and QUIT, which stop a server after its requests; a second INT ends the
+    # Traps TERM, INT and QUIT, which stop a server after its requests. A second INT ends the
     # process at once.
     def trap_stop(&stop)
       asked = false
@@ -38,12 +38,12 @@ module Thruway
       Signal.trap("PWR") { write(backtraces) }
     end
 
-    # Adds an order to the queue. A repeated order is merged, unless each one counts.
+    # Adds an order to the queue. A repeated order is merged unless each one counts.
     def queue(orders, order)
       orders << order if %i[more fewer].include?(order) || !orders.include?(order)
     end
 
-    # Removes the supervisor's handlers in a forked process, which installs its own later.
+    # Removes the supervisor's handlers in a forked process, which installs its own handlers later.
     def restore
       [*STOPS, "CHLD"].each { |name| Signal.trap(name, "DEFAULT") }
       disregard(ORDERS.keys - ["HUP"])
@@ -55,9 +55,8 @@ module Thruway
       names.each { |name| Signal.trap(name) { nil } }
     end
 
-    # Calls a block that replaces this process's program by `exec`. Orders that arrive from now on
-    # are lost, and stop signals end the process. If the block returns, the old handlers are
-    # installed again.
+    # Calls a block that replaces this process's program by `exec`. From then on, orders are lost,
+    # and stop signals end the process. If the block returns, the old handlers are reinstalled.
     def between_programs
       handlers = IGNORED.to_h { |name| [name, Signal.trap(name, "IGNORE")] }
       STOPS.each { |name| handlers[name] = Signal.trap(name, "DEFAULT") }
@@ -66,7 +65,7 @@ module Thruway
       handlers.each { |name, handler| Signal.trap(name, handler || "DEFAULT") }
     end
 
-    # The backtraces of all threads. Names and paths may hold bytes in any encoding.
+    # The backtraces of all threads. Names and paths may contain bytes in any encoding.
     def backtraces
       Thread.list.map do |thread|
         name = thread.name || thread.inspect
@@ -78,8 +77,8 @@ module Thruway
     # Logs a line of the server.
     def say(text) = write("thruway: #{text}\n")
 
-    # Writes to stderr in one system call and without a lock, which a trap could not take. Errors
-    # are ignored: a log that nothing reads must not end the server.
+    # Writes to stderr in one system call, without a lock, because a trap could not take one. Errors
+    # are ignored: an unread log must not end the server.
     def write(text)
       STDERR.syswrite(text)
     rescue SystemCallError, IOError
