@@ -1,8 +1,8 @@
-//! `cargo x aarch64`: lints everything for the other processor that Linux is common on.
+//! `cargo x aarch64`: lints everything for 64-bit ARM, the other processor on which Linux is common.
 //!
-//! It takes the library of the toolchain at hand, if that has one for the target. Otherwise it builds the library from
-//! the sources that Debian has for its own Rust. Nothing is linked, so no compiler of C is needed. Where a build
-//! script calls one, `true` stands in for it.
+//! The task uses the standard library of the current toolchain, if the toolchain has one for the target. Otherwise it
+//! builds the library from the sources of Debian's own Rust. Nothing is linked, so no C compiler is needed. For build
+//! scripts that call one, `true` stands in.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,14 +39,14 @@ pub(crate) fn plan() -> Vec<&'static str> {
     [&["clippy", debian::BUILD_LIBRARY], &LINTS[..3]].concat()
 }
 
-/// Lets build scripts succeed that compile C, of which nothing is used.
+/// Lets build scripts that compile C succeed; no program uses their output.
 fn without_compiler(cargo: &mut Command) -> &mut Command {
     ["CC", "AR"].iter().fold(cargo, |cargo, tool| {
         cargo.env(format!("{tool}_{}", TARGET.replace('-', "_")), "true")
     })
 }
 
-/// Whether the toolchain at hand can compile for the target as it is.
+/// Whether the current toolchain has a standard library for the target.
 pub(crate) fn has_library() -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let folder = Command::new(rustc).args(["--print=target-libdir", "--target", TARGET]).output();

@@ -1,7 +1,7 @@
-//! `cargo x check`: the lints, then every test, as many steps at once as the machine has room for.
+//! `cargo x check`: the lints, then every test, with as many steps at once as the machine has room for.
 //!
-//! `plan` has the steps, `schedule` says which may run side by side, `step` runs one, `screen` shows what they write,
-//! and `report` keeps what stands at the end.
+//! `plan` has the steps, `schedule` decides which may run side by side, `step` runs one, `screen` shows their output,
+//! and `report` collects the final lines.
 
 mod plan;
 mod report;
@@ -25,17 +25,17 @@ use schedule::Schedule;
 use screen::Screen;
 use step::{Step, StepEvent};
 
-/// Everything that CI runs: lints, then every test
+/// Run everything that CI runs: lints, then every test
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Only the steps whose title contains this; may be given again
+    /// Run only steps whose title contains TEXT; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
 }
 
 impl Check {
-    /// Runs the steps. After the first that fails no other starts. Ends with the summary lines of all test runners, in
-    /// their own words.
+    /// Runs the steps. After the first failure, no other step starts. The last lines are the summaries of all test
+    /// runners in their own words.
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let steps = plan::chosen(plan::steps(root), &self.only)?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -73,14 +73,14 @@ fn start<'scope>(
     scope.spawn(move || steps[number].run(root, number, &events));
 }
 
-/// A check that runs.
+/// A check in progress.
 struct Run<'a> {
     steps: &'a [Step],
     schedule: Schedule<'a>,
     screen: Screen<io::Stdout>,
     report: Report,
     durations: Durations,
-    /// When each step that runs was started.
+    /// The time at which each running step started.
     starts: Vec<Option<Instant>>,
     /// The first failure.
     failure: Option<String>,
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         self.failure.get_or_insert(failure);
     }
 
-    /// The steps that run, each with its seconds so far.
+    /// The running steps, each with its seconds so far.
     fn running(&self) -> String {
         let told = |number: usize| {
             let seconds = self.starts[number].map_or(0, |start| start.elapsed().as_secs());

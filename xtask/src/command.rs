@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A profile of `Cargo.toml`: optimised a little, with the checks of a test build.
+/// A profile of `Cargo.toml`: slightly optimised, with the checks of a test build.
 pub(crate) const PROOF_PROFILE: &str = "proof";
 
-/// The cargo that started this task.
+/// The cargo that started the current task.
 pub(crate) fn cargo() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
 }
 
-/// The program of this task, for tasks that it starts. It starts at once, where `cargo x` waits for other builds.
+/// The program of the current task, for tasks that it starts. The program starts at once, while `cargo x` would wait
+/// for other builds.
 pub(crate) fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "target/debug/xtask".into())
 }
@@ -22,7 +23,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }
 
-/// The standard output of a command that must succeed.
+/// Returns the standard output of a command that must succeed.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if !output.status.success() {

@@ -1,11 +1,11 @@
-//! Debian's own Rust, which brings the sources of its library.
+//! Debian's own Rust, which includes the sources of its standard library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The tools and sources that build the standard library for a target which the toolchain at hand lacks. Each part
-/// is given by one of its files and its package.
+/// The tools and sources that build the standard library for a target that the current toolchain lacks: one file of
+/// each package, and the package.
 pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
     ("/usr/bin/rustc", "rustc-web"),
     (CARGO, "cargo-web"),
@@ -16,23 +16,23 @@ pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
 /// Debian's own cargo.
 pub(crate) const CARGO: &str = "/usr/bin/cargo";
 
-/// Lets cargo build the standard library for a target that the toolchain does not have.
+/// The option by which cargo builds the standard library for a target that the toolchain lacks.
 pub(crate) const BUILD_LIBRARY: &str = "-Zbuild-std=std,panic_unwind";
 
-/// The packages that are not there, of these files and the packages that they come from.
+/// The packages whose files in `needed` are missing.
 pub(crate) fn missing(needed: &[(&str, &str)]) -> Option<String> {
     let missing = needed.iter().filter(|(file, _)| !Path::new(file).is_file());
     let packages: Vec<_> = missing.map(|(_, package)| *package).collect();
     (!packages.is_empty()).then(|| packages.join(" "))
 }
 
-/// The folder of everything that Debian's Rust builds. Systems share it, so that build scripts and macros, which run
-/// on this machine, are compiled once for all of them.
+/// The target folder of all builds by Debian's Rust. Systems share it, so that build scripts and macros, which run on
+/// this machine, are compiled once for all of them.
 pub(crate) fn target(root: &Path) -> PathBuf {
     root.join("target/systems")
 }
 
-/// Debian's cargo, whatever toolchain started us, with options that are not stable yet.
+/// A command of Debian's cargo, independent of the toolchain that started the task, with unstable options allowed.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(CARGO);
     let mut with_debian_first = OsString::from("/usr/bin:");

@@ -1,20 +1,20 @@
-//! Fresh roots of Debian, made by debootstrap.
+//! Fresh Debian roots, created by debootstrap.
 
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Arguments of unshare. Mounts are private, and mounts and processes end with the command, even if it is killed.
+/// Arguments of unshare. Mounts are private; mounts and processes end with the command, even if it is killed.
 pub(crate) const NAMESPACES: [&str; 5] =
     ["--mount", "--pid", "--kill-child", "--propagation", "private"];
 const PROGRAM: &str = "/usr/sbin/debootstrap";
-/// Where Debian's packages are if the machine's own sources do not say.
+/// The host of Debian's packages, if the machine's own sources name none.
 const DEFAULT_HOST: &str = "http://deb.debian.org";
-/// The machine's sources of packages, in both of apt's formats.
+/// The machine's package sources, in both of apt's formats.
 const SOURCES: [&str; 2] = ["/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"];
 
-/// Explains why this machine cannot make a root, or enter it.
+/// Returns the reason why this machine cannot create or enter a root.
 pub(crate) fn obstacle() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("that takes root");
@@ -22,8 +22,8 @@ pub(crate) fn obstacle() -> Option<&'static str> {
     (!Path::new(PROGRAM).is_file()).then_some("that takes debootstrap")
 }
 
-/// The root of a suite as debootstrap leaves it. A root that is there already is kept. What was begun and not finished
-/// stands under another name, and is begun again.
+/// Returns the root of a suite as debootstrap leaves it. An existing root is kept. An unfinished root stands under
+/// another name, and is created anew.
 pub(crate) fn root(
     folder: &Path,
     name: &str,
@@ -63,8 +63,8 @@ pub(crate) fn root(
     Ok(root)
 }
 
-/// The address of an archive of Debian, `debian` or `debian-security`. A machine that runs Debian names a mirror in its
-/// own sources; others have the archives of another system there.
+/// The address of a Debian archive, `debian` or `debian-security`. A machine that runs Debian names a mirror in its own
+/// sources; the sources of other machines are another system's.
 pub(crate) fn archive(name: &str) -> String {
     let texts = SOURCES.iter().filter_map(|file| fs::read_to_string(file).ok());
     let found = texts.into_iter().find_map(|text| archive_in(&text, name).map(str::to_owned));

@@ -1,6 +1,6 @@
-//! `cargo x dist`: builds what users install, into `target/dist`.
+//! `cargo x dist`: builds the packages for users, into `target/dist`.
 //!
-//! Start with [`Dist::run`]; a module a kind of thing. [`build`] compiles, once for each kind of program.
+//! Start with [`Dist::run`]; each kind of package has a module. [`build`] compiles, once for each kind of program.
 
 mod archive;
 mod bill;
@@ -24,36 +24,36 @@ use build::Builder;
 use platform::Processor;
 use ruby::Ruby;
 
-/// Build what users install, into target/dist
+/// Build the packages for users, into target/dist
 #[derive(Debug, Args)]
 pub(crate) struct Dist {
-    /// The kinds of files to build [default: all]
+    /// Kinds of packages to build [default: all]
     #[arg(value_enum)]
     only: Vec<Kind>,
-    /// A Ruby to build the extension for: may be repeated [default: the one on PATH]
+    /// Ruby to build the extension for; may be repeated [default: the one on PATH]
     #[arg(long, value_name = "PROGRAM")]
     ruby: Vec<PathBuf>,
-    /// The root folder of another Debian whose Ruby to build the extension for: may be repeated
+    /// Root folder of another Debian whose Ruby to build the extension for; may be repeated
     #[arg(long, value_name = "DIR")]
     ruby_root: Vec<PathBuf>,
-    /// The processor to build for
+    /// Processor to build for
     #[arg(long, value_enum, default_value_t = Processor::X86_64)]
     processor: Processor,
-    /// Then try each way to install in a fresh root of Debian 12 and of 13; needs root and debootstrap
+    /// Then try each way to install in fresh roots of Debian 12 and 13; needs root and debootstrap
     #[arg(long)]
     test: bool,
 }
 
-/// One kind of thing that users install.
+/// A kind of package for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// The gem that compiles when it is installed
+    /// The gem that compiles during its installation
     Gem,
     /// The gem with programs for this platform
     PlatformGem,
     /// Packages for Debian: thruway, ruby-thruway, thruway-doc
     Deb,
-    /// An archive for Linux on x86-64, with a command that needs no library
+    /// An archive for Linux on x86-64, with a command that needs no libraries
     Tar,
     /// An archive for Windows
     Windows,
@@ -101,7 +101,7 @@ impl Dist {
         self.only.is_empty() || self.only.contains(&kind)
     }
 
-    /// Those that are named. For another processor one is made, since no Ruby of this machine fits.
+    /// The named roots. For another processor a root is created, since no Ruby of this machine fits.
     fn ruby_roots(&self, builder: &Builder) -> Result<Vec<PathBuf>, String> {
         if self.processor.is_foreign() && self.ruby_root.is_empty() {
             return Ok(vec![trial::foreign_root(builder)?]);
@@ -109,7 +109,7 @@ impl Dist {
         Ok(self.ruby_root.clone())
     }
 
-    /// Those that are named, one a version.
+    /// The named Rubies, one per version.
     fn rubies(&self, builder: &Builder) -> Result<Vec<Ruby>, String> {
         let mut rubies = Vec::new();
         for program in &self.ruby {

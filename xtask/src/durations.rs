@@ -1,9 +1,9 @@
-//! How long steps and files of tests took the last time that they passed in this checkout.
+//! The durations of steps and of test files at their last success in this checkout.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Seconds by name. They are for people: a file that cannot be read or written does no harm.
+/// Seconds by name. Only people read them: a file that cannot be read or written does no harm.
 pub(crate) struct Durations {
     file: PathBuf,
     seconds: BTreeMap<String, u64>,

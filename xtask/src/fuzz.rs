@@ -1,5 +1,5 @@
-//! `cargo x fuzz`: random names, compared with what the systems themselves answer; random requests and
-//! frames; forged packs.
+//! `cargo x fuzz`: random names, compared with the answers of the systems themselves; random requests and frames;
+//! forged packs.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::wine::{Wine, missing};
 /// heads, frames, handshakes and responses to their rules, and read forged packs
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
-    /// How many of each
+    /// Number of cases for each test
     #[arg(long, default_value_t = 1_000_000)]
     cases: u64,
-    /// Which ones
+    /// Seed of the cases
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }

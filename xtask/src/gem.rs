@@ -1,4 +1,4 @@
-//! `cargo x gem`: builds the binary and the gem's extension, and puts the latter where Ruby finds it.
+//! `cargo x gem`: builds the binary and the gem's extension, and copies the extension to where Ruby finds it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,21 +7,21 @@ use std::process::Command;
 
 use clap::Args;
 
-/// Build the binary and the gem's extension; the latter is loaded with `-I target/PROFILE/gem -I gem/lib`
+/// Build the binary and the gem's extension, which `-I target/PROFILE/gem -I gem/lib` makes loadable
 #[derive(Debug, Args)]
 pub(crate) struct Gem {
-    /// Optimised, as users run it
+    /// Build optimised, as for users
     #[arg(long)]
     release: bool,
 
-    /// With all tests, so that what they share is compiled once; everything is linted
+    /// Build with all tests, which share their dependencies with the binary, and lint everything
     #[arg(long, conflicts_with = "release")]
     tests: bool,
 }
 
-/// One command for both: features of dependencies are those that the chosen packages ask for together. Another
-/// choice of packages would compile the dependencies again each time, into the same files. So the check builds both
-/// with the tests and examples, which ask for more.
+/// One command builds both. The features of dependencies are those of all chosen packages together, and another choice
+/// of packages would compile the dependencies again each time, into the same files. So the check builds both with the
+/// tests and examples, which need more features.
 const BUILD: [&str; 5] = ["build", "--package", "thruway-cli", "--package", "thruway-gem-ext"];
 pub(crate) const WITH_TESTS: [&str; 6] =
     ["build", "--workspace", "--lib", "--bins", "--tests", "--examples"];
@@ -38,14 +38,14 @@ impl Gem {
     }
 }
 
-/// The binary and the extension for that Ruby, by this profile of `Cargo.toml`.
+/// Builds the binary and the extension for `ruby`, with a profile of `Cargo.toml`.
 pub(crate) fn build(root: &Path, ruby: &OsStr, profile: &str) -> Result<(), String> {
     let mut cargo = Command::new(crate::command::cargo());
     build_by(cargo.current_dir(root).env("RUBY", ruby).args(BUILD), root, ruby, profile)
 }
 
-/// Builds by this command, which says for which Ruby. A variable that later commands do not have would make them
-/// compile the extension once more.
+/// Builds with a command that determines the Ruby. A variable that later commands lack would make them compile the
+/// extension once more.
 fn build_by(build: &mut Command, root: &Path, ruby: &OsStr, profile: &str) -> Result<(), String> {
     let version = ruby_version(ruby)?;
     let status = build
@@ -59,19 +59,19 @@ fn build_by(build: &mut Command, root: &Path, ruby: &OsStr, profile: &str) -> Re
         .map_err(|error| format!("cannot copy the extension: {error}"))
 }
 
-/// Where cargo puts what it builds by this profile.
+/// The folder in which cargo puts the output of a profile.
 pub(crate) fn folder(root: &Path, profile: &str) -> PathBuf {
     root.join("target").join(if profile == "dev" { "debug" } else { profile })
 }
 
-/// As `thruway/thruway.so` for `require`, and in a folder of its Ruby's version for `thruway run`,
-/// which meets all kinds of them.
+/// Copies the extension to `thruway/thruway.so` for `require`, and to a folder of its Ruby's version for `thruway run`,
+/// which may start any Ruby.
 fn install(profile: &Path, version: &str) -> std::io::Result<()> {
     let built = profile.join("libthruway_ext.so");
     let folder = profile.join("gem/thruway");
     for folder in [folder.join(version), folder] {
         fs::create_dir_all(&folder)?;
-        // By rename, so that a running Ruby keeps the file that it has mapped.
+        // A rename lets a running Ruby keep the file that it has mapped.
         let partial = folder.join("thruway.so.partial");
         fs::copy(&built, &partial)?;
         fs::rename(partial, folder.join("thruway.so"))?;
@@ -79,8 +79,8 @@ fn install(profile: &Path, version: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The version of the Ruby that the extension is built for, as `3.1`. Its headers have to be
-/// there too: without them the build ends in a panic of a build script.
+/// Returns the version of the Ruby for which the extension is built, such as `3.1`. Fails if its headers are missing:
+/// without them, a build script would panic.
 pub(crate) fn ruby_version(ruby: &OsStr) -> Result<String, String> {
     const CURE: &str =
         "\n\nhint: scripts/setup installs what is missing (Debian's ruby and ruby-dev)";

@@ -1,4 +1,4 @@
-//! `cargo x gem-tests`: the tests of the gem, a process for each file, as many at once as there are processors.
+//! `cargo x gem-tests`: the gem's tests, one process per file, as many at once as there are processors.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -13,32 +13,32 @@ use crate::durations::Durations;
 
 /// Run the gem's tests, as many files at once as there are processors
 ///
-/// They run against the extension of the test profile, which `cargo x gem` builds.
+/// The tests run against the extension of the test profile, which `cargo x gem` builds.
 #[derive(Debug, Args)]
 pub(crate) struct GemTests {
-    /// Only the tests whose names contain this
+    /// Run only tests whose names contain NAME
     name: Option<String>,
 
-    /// The seed of the order within each file
+    /// Seed of the order within each file
     #[arg(long)]
     seed: Option<u32>,
 }
 
-/// Ruby's arguments before those of a file. The name of each test is shown when it ends. Plugins of gems that happen to
-/// be installed are left out: with that of Rails, details of failures are not repeated at the end.
+/// Ruby's arguments before those of a file, and minitest's. The name of each test is shown at its end. Plugins of
+/// installed gems are disabled: that of Rails would keep the details of failures from being shown once more at the end.
 const RUBY: [&str; 5] = ["-Itarget/debug/gem", "-Igem/lib", "-Igem/test", "-w", "-rdeadline"];
 const MINITEST: [&str; 2] = ["--no-plugins", "--verbose"];
 
 /// The counts of minitest, in the order of its last line.
 const COUNTS: [&str; 5] = ["runs", "assertions", "failures", "errors", "skips"];
 
-/// The files that are left to run, and the results of the others.
+/// The files that are left to run, and the results so far.
 struct Work {
-    /// Files, the next one first.
+    /// Files, in the order of their runs.
     files: VecDeque<String>,
     durations: Durations,
     counts: [u64; COUNTS.len()],
-    /// Tests that failed, each with its file. A file alone ended without a summary.
+    /// Failed tests, each with its file. A file alone ended without a summary.
     failed: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl GemTests {
         let mut files = Vec::new();
         list(root, "gem/test", &mut files);
         files.sort();
-        // The longest first, so that no processor waits at the end. A new file may be long.
+        // The longest file runs first, so that no processor is idle at the end. A new file may be long.
         files.sort_by_key(|file| std::cmp::Reverse(durations.of(file).unwrap_or(u64::MAX)));
         let counts = [0; COUNTS.len()];
         let work = Work { files: files.into(), durations, counts, failed: Vec::new() };
@@ -66,7 +66,7 @@ impl GemTests {
         if failed.is_empty() { Ok(()) } else { Err(report(&failed)) }
     }
 
-    /// Takes files until none is left.
+    /// Runs files until none is left.
     fn run_files(&self, root: &Path, work: &Mutex<Work>) {
         let lock = || work.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -84,7 +84,7 @@ impl GemTests {
         }
     }
 
-    /// Shows the output of a file's tests as it comes. Returns the counts of its summary and what failed.
+    /// Shows the output of a file's tests as it arrives. Returns the counts of the summary and the failed tests.
     fn run_file(&self, root: &Path, file: &str) -> (Option<[u64; COUNTS.len()]>, Vec<String>) {
         let mut ruby = Command::new("ruby");
         ruby.current_dir(root).args(RUBY).arg(file).args(MINITEST).stdout(Stdio::piped());
@@ -105,13 +105,13 @@ impl GemTests {
             failed.extend(
                 crate::check::runners::failed_test(&line).map(|test| format!("{test} {file}")),
             );
-            // A file without a test of that name says nothing of use.
+            // The output of a file without a matching test is of no use.
             if self.name.is_none() || !line.is_empty() {
                 println!("{line}");
             }
         }
         let succeeded = child.wait().is_ok_and(|status| status.success());
-        // minitest 6 fails where no test of a file has the name.
+        // minitest 6 fails if no test of a file matches.
         let has_none = self.name.is_some() && counts.is_some_and(|counts| counts[0] == 0);
         if !succeeded && failed.is_empty() && !has_none {
             failed.push(format!("a run without a failed test {file}"));
@@ -120,7 +120,7 @@ impl GemTests {
     }
 }
 
-/// The files of tests below a folder, by their paths in the checkout.
+/// Lists the test files below a folder, by their paths in the checkout.
 fn list(root: &Path, folder: &str, files: &mut Vec<String>) {
     for entry in std::fs::read_dir(root.join(folder)).into_iter().flatten().flatten() {
         let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
@@ -142,7 +142,7 @@ fn summary(line: &str) -> Option<[u64; COUNTS.len()]> {
     Some(counts)
 }
 
-/// The tests that failed, with the command that runs the first one alone.
+/// Lists the failed tests, with the command that runs the first one alone.
 fn report(failed: &[String]) -> String {
     let (name, file) = failed[0].rsplit_once(' ').unwrap_or_default();
     let name = name.rsplit('#').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Headers that libclang lacks when it reads those of a newer Ruby.
+//! Headers that libclang lacks for the headers of a newer Ruby.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::command;
 
-/// Arguments for libclang, which reads Ruby's headers; `None` where the usual ones suffice.
+/// Returns arguments with which libclang reads Ruby's headers; `None` if the usual ones suffice.
 ///
-/// Headers of a Ruby that a newer compiler has configured include `<stdckdint.h>`, which clang has from version 18 on.
-/// `folder` then gets one that stands in for a missing one.
+/// The headers of a Ruby that was configured with a newer compiler include `<stdckdint.h>`, which clang has since
+/// version 18. `folder` then gets a stand-in for the missing header.
 pub(crate) fn clang_arguments(ruby: &OsStr, folder: &Path) -> Result<Option<OsString>, String> {
     const HEADERS: &str = "require 'rbconfig'; print RbConfig::CONFIG['rubyarchhdrdir']";
     let headers = command::output(Command::new(ruby).args(["--disable=gems", "-e", HEADERS]))?;
@@ -18,7 +18,7 @@ pub(crate) fn clang_arguments(ruby: &OsStr, folder: &Path) -> Result<Option<OsSt
     arguments_for(&fs::read_to_string(config).unwrap_or_default(), folder)
 }
 
-/// The arguments for a Ruby with that `config.h`.
+/// The arguments for a Ruby with the given `config.h`.
 fn arguments_for(config: &str, folder: &Path) -> Result<Option<OsString>, String> {
     if !config.lines().any(|line| line == "#define HAVE_STDCKDINT_H 1") {
         return Ok(None);
@@ -32,7 +32,7 @@ fn arguments_for(config: &str, folder: &Path) -> Result<Option<OsString>, String
     Ok(Some(arguments))
 }
 
-/// The header of C23 by clang's and gcc's own functions, unless the compiler has the header.
+/// The C23 header in terms of built-in functions of clang and gcc, unless the compiler has the header.
 const CHECKED_INTEGERS: &str =
     "#if defined(__has_include_next) && __has_include_next(<stdckdint.h>)
 #include_next <stdckdint.h>

@@ -1,9 +1,9 @@
-//! `cargo x instructions`: how many instructions of ours a request takes, as callgrind counts them.
+//! `cargo x instructions`: the number of our own instructions per request, counted by callgrind.
 //!
-//! A server runs below callgrind. Its first requests are not counted. The count of a case is the mean of the next
-//! ones, of the program's or the extension's own code, in the thread that serves. Each is sent when the server is at
-//! rest. Neither Ruby's instructions nor the C library's are in it, so that it holds on other systems. The kernel's
-//! are not counted either: `tests/budgets/serve.rs` counts its calls.
+//! A server runs under callgrind. Its first requests warm it up. The count of a case is the mean of the next ones, and
+//! covers the code of the program or of the extension in the serving thread. Each request is sent when the server is at
+//! rest. The instructions of Ruby and of the C library are left out, so that the count is valid on other systems. So
+//! are the kernel's: `tests/budgets/serve.rs` counts the system calls.
 
 mod profile;
 mod rest;
@@ -18,43 +18,43 @@ use clap::Args;
 
 use profile::own_instructions;
 
-/// Requests before the count, and in it.
+/// The number of requests before the count, and of counted requests.
 const WARM: u32 = 100;
 const COUNTED: u32 = 100;
 
-/// Counts of each case.
+/// The number of counts per case.
 const COUNTS: u32 = 4;
 
 /// A body of 2 KiB.
 const BODY: [u8; 2048] = [b'b'; 2048];
 
-/// How far a count may be from the budget, in percent: compilers differ, and some requests meet a clock's tick.
+/// The permitted deviation from the budget, in percent: compilers differ, and some requests meet a tick of the clock.
 const TOLERANCE_PERCENT: u64 = 10;
 
-/// A head as browsers send it, beside `Host`.
+/// The fields of a typical browser besides `Host`.
 const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
     Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
     Accept-Language: en-US,en;q=0.5\r\nDNT: 1\r\nCookie: session=0123456789abcdef0123456789abcdef\r\n\
     Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\n\
     Sec-Fetch-Site: none\r\nSec-Fetch-User: ?1\r\nPriority: u=0, i\r\nTE: trailers\r\n";
 
-/// A request that Ruby answers at once.
+/// A request to which Ruby responds at once.
 const SHORT: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Where the budgets are.
+/// The file of budgets.
 const BUDGETS: &str = "tests/budgets/instructions.tsv";
 
-/// Arguments of the cargo that builds the server.
+/// The arguments of the cargo that builds the server.
 pub(crate) const BUILD: [&str; 7] =
     ["build", "--profile", "counted", "--package", "thruway-cli", "--package", "thruway-gem-ext"];
 
-/// Instructions of ours a request, by case.
+/// Our own instructions per request, by case.
 type Counts = Vec<(&'static str, u64)>;
 
 /// Count the instructions that requests take, and compare them with the budgets
 #[derive(Debug, Args)]
 pub(crate) struct Instructions {
-    /// Only build what is counted
+    /// Build the counted programs, and count nothing
     #[arg(long)]
     build: bool,
 }
@@ -92,7 +92,7 @@ fn run(root: &Path, is_build: bool) -> Result<(), String> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-/// The compiler's version, as `1.95`.
+/// The version of the compiler, such as `1.95`.
 fn rustc_version() -> Result<String, String> {
     let output = Command::new("rustc").arg("--version").output();
     let output = output.map_err(|error| format!("cannot start rustc: {error}"))?;
@@ -101,7 +101,7 @@ fn rustc_version() -> Result<String, String> {
     Ok(version.split('.').take(2).collect::<Vec<_>>().join("."))
 }
 
-/// Optimised, and quick to build.
+/// Builds the counted programs, optimised and yet quickly.
 fn build(root: &Path) -> Result<(), String> {
     let mut build = Command::new(crate::command::cargo());
     build.current_dir(root).args(BUILD);
@@ -145,7 +145,7 @@ fn count(root: &Path, folder: &Path) -> Result<Counts, String> {
     ])
 }
 
-/// A server of an application that answers at once.
+/// Starts a server with an application that responds at once.
 fn short_application(
     root: &Path,
     folder: &Path,
@@ -174,12 +174,12 @@ fn budget_of(text: &str, case: &str) -> Result<u64, String> {
     budget.ok_or_else(|| format!("{BUDGETS} has no number for {case:?}"))
 }
 
-/// A server below callgrind. It is ended with the value.
+/// A server under callgrind. The server ends when the value is dropped.
 struct CountedServer {
     child: Child,
     client: TcpStream,
     folder: PathBuf,
-    /// The file name of the code that is counted.
+    /// The file name of the object whose code is counted.
     object: &'static str,
     dumps: u32,
 }
@@ -187,7 +187,7 @@ struct CountedServer {
 impl CountedServer {
     fn start(mut command: Command, folder: &Path, object: &'static str) -> Result<Self, String> {
         const CURE: &str = "\n\nhint: scripts/setup installs what is missing (valgrind)";
-        // It says on stderr which calls it does not know.
+        // valgrind lists unknown system calls on stderr.
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -206,8 +206,8 @@ impl CountedServer {
         Ok(Self { child, client, folder: folder.to_owned(), object, dumps: 0 })
     }
 
-    /// Instructions of ours that one such request takes, whose response has that status. It is the least of some
-    /// counts, since clocks and wakes of other threads come on top.
+    /// Returns our own instructions for one such request, whose response must have the status. The result is the least
+    /// of several counts, since clocks and wake-ups of other threads only add to a count.
     fn count(&mut self, request: &str, status: u16) -> Result<u64, String> {
         println!("counting {}", request.lines().next().unwrap_or_default());
         self.ask(request, status, WARM)?;
@@ -225,12 +225,12 @@ impl CountedServer {
             .map_err(|error| format!("the server below callgrind: {error}"))?;
         self.control("--dump")?;
         self.dumps += 1;
-        // The thread that serves; what the others do meanwhile depends on how fast the machine is.
+        // The serving thread has the most; the counts of other threads depend on the speed of the machine.
         let most = self.costs_by_thread()?.into_iter().max();
         Ok(most.unwrap_or(0) / u64::from(COUNTED))
     }
 
-    /// Instructions of ours in each thread, from the newest dump: callgrind writes a file for each.
+    /// Our own instructions in each thread, from the newest dump, for which callgrind writes one file per thread.
     fn costs_by_thread(&self) -> Result<Vec<u64>, String> {
         let dump = format!("callgrind.{}.{}-", self.child.id(), self.dumps);
         let failed = |error: std::io::Error| format!("cannot read {dump}*: {error}");
@@ -245,7 +245,7 @@ impl CountedServer {
         if costs.is_empty() { Err(format!("callgrind has written no {dump}*")) } else { Ok(costs) }
     }
 
-    /// Asks so many times. Another status fails: what it costs is of no use.
+    /// Sends the request `times` times. Another status is an error: the cost of such a response is of no use.
     fn ask(&mut self, request: &str, status: u16, times: u32) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("the server below callgrind: {error}");
         let (status, is_head) = (format!("HTTP/1.1 {status} "), request.starts_with("HEAD "));
@@ -281,7 +281,7 @@ impl Drop for CountedServer {
     }
 }
 
-/// Reads a response to its end, which its length tells, or its head's.
+/// Reads a response to its end, as given by its length, or by the end of its head.
 fn read_response(client: &mut TcpStream, is_head: bool) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 16 << 10];

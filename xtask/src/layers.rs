@@ -1,7 +1,7 @@
-//! The import table in ARCHITECTURE.md, held against every Cargo.toml.
+//! Compares the import table in ARCHITECTURE.md with every Cargo.toml.
 //!
 //! Two tables are read: *Layers* (a crate, and the siblings that it may import) and *Held crates*
-//! (a crate from outside, and the crates that may import it). Development dependencies are free.
+//! (an external crate, and the crates that may import it). Development dependencies are free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use toml::Table;
 /// The siblings that each crate may import, by the crate's name.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Every breach, one a line; none is `Ok`.
+/// Returns every breach, one per line; none is `Ok`.
 pub(crate) fn check(root: &Path) -> Result<(), Vec<String>> {
     let architecture = read(&root.join("ARCHITECTURE.md"))?;
     let layers = rows(&architecture, "## Layers");
@@ -44,7 +44,7 @@ fn manifests(root: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// The table below `heading`: the code spans of the first column against those of the second.
+/// The table below `heading`: the code spans of the first column, each with those of the second.
 fn rows(architecture: &str, heading: &str) -> Imports {
     let below = architecture.lines().skip_while(|line| *line != heading).skip(1);
     let section = below.take_while(|line| !line.starts_with("## "));
@@ -89,7 +89,7 @@ fn breaches_of(manifest: &str, layers: &Imports, held: &Imports) -> Vec<String> 
     breaches
 }
 
-/// Names of normal and build dependencies, of every target.
+/// The names of normal and build dependencies for every target.
 fn dependencies(manifest: &Table) -> BTreeSet<String> {
     let targets = manifest.get("target").and_then(|target| target.as_table());
     let targets =

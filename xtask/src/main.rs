@@ -79,7 +79,7 @@ enum Task {
     Text(text::Text),
     Units(units::Units),
     Instructions(instructions::Instructions),
-    /// Show circles of imports and long functions
+    /// Show circles of imports, and functions that are too long
     Rooms,
 }
 
@@ -120,8 +120,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace in which cargo runs this task. The task may have been compiled in another: a
-/// checkout that is copied with its `target` is not compiled again.
+/// The folder of the workspace in which cargo runs the task. The task may have been compiled in another: a checkout
+/// that is copied together with its `target` is not compiled again.
 fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
     let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

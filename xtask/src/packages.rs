@@ -8,14 +8,14 @@ use std::process::Command;
 use clap::Args;
 use serde_json::Value;
 
-/// The packages that are not published: tasks, and the gem's extension, which the gem brings.
+/// The packages that are not published: the tasks, and the gem's extension, which is part of the gem.
 const PRIVATE: [&str; 2] = ["xtask", "thruway-gem-ext"];
 
 /// Compile every public crate from its package
 #[derive(Debug, Args)]
 pub(crate) struct Packages {
-    /// Build each alone, do all of a publication but the upload, and build a program that finds them in a registry of
-    /// this machine
+    /// Build each package alone, do everything of a publication except the upload, and build a program with the
+    /// packages from a registry on this machine
     #[arg(long)]
     publish: bool,
 }
@@ -31,14 +31,14 @@ impl Packages {
             format!("cannot remove what cargo keeps of earlier packages: {error}")
         })?;
         succeed(root, &target, &["package"])?;
-        // Whether the registry would take them: all are compiled already.
+        // A dry run checks whether the registry would accept the packages, which are already compiled.
         succeed(root, &target, &["publish", "--dry-run", "--no-verify"])?;
         use_them(root, &target)
     }
 }
 
-/// Compiles all packages as one workspace, up to the code for the machine. Libraries are those that the lints have
-/// compiled: the same versions, with the same profile, in the same folder.
+/// Compiles all packages as one workspace, without generating code. Libraries come from the lints: the same versions,
+/// with the same profile, in the same folder.
 fn check_them(root: &Path, target: &Path) -> Result<(), String> {
     let folder = target.join("workspace");
     let failed = |error: io::Error| format!("{}: {error}", folder.display());
@@ -59,14 +59,14 @@ fn check_them(root: &Path, target: &Path) -> Result<(), String> {
     fs::remove_dir_all(&folder).map_err(failed)
 }
 
-/// Unpacks a package into a folder of its name and version.
+/// Unpacks a package into a folder with its name and version.
 fn unpack(target: &Path, name: &str, version: &str, folder: &Path) -> Result<(), String> {
     let package = target.join(format!("package/{name}-{version}.crate"));
     let mut tar = Command::new("tar");
     crate::command::succeed(tar.arg("-xzf").arg(package).arg("-C").arg(folder))
 }
 
-/// The manifest of a workspace of unpacked packages, with the development profile of ours.
+/// The manifest of a workspace of unpacked packages, with our development profile.
 fn workspace(root: &Path, packages: &[Package]) -> Result<String, String> {
     let ours = root.join("Cargo.toml");
     let text = fs::read_to_string(&ours).map_err(|error| format!("{}: {error}", ours.display()))?;
@@ -84,7 +84,7 @@ fn workspace(root: &Path, packages: &[Package]) -> Result<String, String> {
     ))
 }
 
-/// Runs cargo for all public crates, in their order. What is not committed yet is packaged, too.
+/// Runs cargo for all public crates in their order, including uncommitted changes.
 fn succeed(root: &Path, target: &Path, how: &[&str]) -> Result<(), String> {
     let mut cargo = Command::new(crate::command::cargo());
     cargo.current_dir(root).env("CARGO_TARGET_DIR", target).args(how);
@@ -93,7 +93,7 @@ fn succeed(root: &Path, target: &Path, how: &[&str]) -> Result<(), String> {
     crate::command::succeed(&mut cargo)
 }
 
-/// Builds a program outside of the workspace. All that it depends on, ours included, comes from a folder that stands
+/// Builds a program outside the workspace. All of its dependencies, including ours, come from a folder that stands in
 /// for the registry.
 fn use_them(root: &Path, target: &Path) -> Result<(), String> {
     let folder = target.join("program");
@@ -110,7 +110,7 @@ fn use_them(root: &Path, target: &Path) -> Result<(), String> {
     names.retain(|package| package.is_library);
     for Package { name, version, .. } in &names {
         unpack(target, name, version, &registry)?;
-        // cargo takes an unpacked package with the checksums of its files; none are compared with none.
+        // cargo accepts an unpacked package with the checksums of its files; an empty list skips the comparison.
         let checksums = registry.join(format!("{name}-{version}/.cargo-checksum.json"));
         fs::write(checksums, "{\"files\":{}}").map_err(failed)?;
     }
@@ -161,19 +161,19 @@ fn manifest(names: &[Package]) -> String {
     format!("{head}[dependencies]\n{}", lines.collect::<String>())
 }
 
-/// It names each of them, so that all are linked.
+/// The program names each package, so that all are linked.
 fn program(names: &[Package]) -> String {
     let lines =
         names.iter().map(|Package { name, .. }| format!("use {} as _;\n", name.replace('-', "_")));
     format!("{}\nfn main() {{}}\n", lines.collect::<String>())
 }
 
-/// cargo unpacks and compiles a package once for each version. Ours change without a new version, and the next
-/// crate would be built against the first ones for ever.
+/// Removes earlier packages of the same versions. cargo unpacks and compiles a package once per version. Ours change
+/// without a new version, and a later crate would be built against the first package for ever.
 fn forget_earlier_packages(target: &Path) -> io::Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    // A registry without a host is a folder of this machine.
+    // The folder of a local registry has no host in its name.
     let is_local = |folder: &PathBuf| {
         folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"-"))
     };
@@ -189,7 +189,7 @@ fn forget_earlier_packages(target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the entries of a folder, and none if there is no such folder.
+/// Returns the entries of a folder; none if the folder is missing.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()

@@ -1,7 +1,7 @@
-//! `cargo x portable`: lints what runs on every POSIX system, for two that are not at hand.
+//! `cargo x portable`: lints the portable code for two POSIX systems that are not at hand.
 //!
-//! The standard library is built from the sources that Debian has for its own Rust. Nothing is linked, so no
-//! compiler and no library of those systems is needed, and nothing is run.
+//! The standard library is built from the sources of Debian's own Rust. Nothing is linked, so no compiler and no
+//! library of those systems is needed, and nothing is run.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use clap::Args;
 
 use crate::debian;
 
-/// macOS, and a BSD.
+/// macOS and a BSD.
 const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-unknown-freebsd"];
 
-/// The packages that have a part there.
+/// The packages with code for those systems.
 const PACKAGES: [&str; 7] = [
     "thruway-sys",
     "thruway-resolve",
@@ -40,17 +40,17 @@ impl Portable {
     }
 }
 
-/// Returns cargo's arguments, but for those of clippy.
+/// Returns cargo's arguments, without those of clippy.
 pub(crate) fn plan() -> Vec<&'static str> {
     let targets = TARGETS.iter().flat_map(|target| ["--target", target]);
     let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
     ["clippy", debian::BUILD_LIBRARY].into_iter().chain(targets).chain(packages).collect()
 }
 
-/// Lets the extension see Ruby's headers as this machine has them, whatever system it is compiled for. Those of
-/// another one are not at hand, so what differs in them is not seen.
+/// Lets the extension use the Ruby headers of this machine for any target. The headers of another system are not at
+/// hand, so their differences stay unnoticed.
 fn ruby_of_this_machine() -> [(&'static str, String); 2] {
     let own = format!("--target={}-linux-gnu", std::env::consts::ARCH);
-    // rb-sys compares its Ruby's system with the target, unless it does not know the former.
+    // rb-sys compares its Ruby's system with the target, unless that system is unknown.
     [("BINDGEN_EXTRA_CLANG_ARGS", own), ("RBCONFIG_target_os", "unknown".to_owned())]
 }

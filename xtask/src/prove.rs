@@ -1,5 +1,5 @@
-//! `cargo x prove`: the random tests of the boot, of templates, of a mount and of the server, at length, and a
-//! comparison of `thruway trace` with strace. CI runs a few cases of each.
+//! `cargo x prove`: long runs of the random tests of boots, templates, mounts and the server, and a comparison of
+//! `thruway trace` with strace. CI runs a few cases of each.
 
 mod cache;
 mod mount_freshness;
@@ -15,50 +15,50 @@ use clap::{Args, ValueEnum};
 
 use crate::command::PROOF_PROFILE;
 
-/// Run the random tests of the boot, of a mount or of the server at length
+/// Run the random tests of the boot, of a mount or of the server for long
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// The property to prove
+    /// Property to prove
     #[arg(value_enum)]
     what: Proof,
-    /// How many cases: programs, boots, damaged packs, documents, sequences of operations, requests or seeds
+    /// Number of cases: programs, boots, damaged packs, documents, sequences of operations, requests or seeds
     #[arg(long, default_value_t = 500)]
     cases: u64,
-    /// Which cases
+    /// Seed of the cases
     #[arg(long, default_value_t = 1000)]
     seed: u64,
-    /// The Ruby; the extension is built for it
+    /// Ruby to test with; the extension is built for it
     #[arg(long, value_name = "PATH", default_value = "ruby")]
     ruby: String,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Proof {
-    /// Random programs that are edited between runs say the same with the pack and without
+    /// Random programs that are edited between runs give the same output with the pack and without
     Trees,
-    /// Boots that run while others rewrite the pack are all right
+    /// Boots that run while other processes rewrite the pack succeed
     Storm,
-    /// A pack with a flipped byte changes nothing
+    /// A pack with a flipped byte changes no outcome
     Damage,
-    /// Random edits between look-ups and during them are seen in each mode as it promises
+    /// Random edits between and during look-ups are noticed as each mode promises
     Freshness,
     /// Random YAML and JSON files give the same objects
     Documents,
-    /// Random programs that are edited between runs say the same as forks of a template
+    /// Random programs that are edited between runs give the same output as forks of a template
     Preload,
-    /// Changes behind a mount are seen through the mount
+    /// Changes behind a mount are visible through the mount
     MountFreshness,
     /// A simulated media server on a mount of three disks loses nothing
     MountMedia,
-    /// No sequence of operations on a mount gives what its policy refuses
+    /// No sequence of operations on a mount gives access that its policy refuses
     Policy,
-    /// An application that does what Ruby allows is served right, whatever the collector moves meanwhile
+    /// An application that does anything Ruby allows is served correctly, whatever the collector moves meanwhile
     Torture,
     /// No sequence of responses, edits and purges makes the cache serve a stale or foreign page
     Cache,
-    /// A simulated server serves as if there were one queue for all workers
+    /// A simulated server serves as if all workers had one queue
     Queue,
-    /// Usual commands make as many calls under `thruway trace` as under strace
+    /// Common commands make as many calls under `thruway trace` as under strace
     TraceCounts,
 }
 

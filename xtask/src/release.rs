@@ -1,6 +1,6 @@
-//! `cargo x release VERSION`: one command from a clean tree to a tag, and to what users install.
+//! `cargo x release VERSION`: one command from a clean tree to a tag, and to the packages for users.
 //!
-//! It looks at everything first, and changes nothing if something is not as it has to be.
+//! The task checks everything first, and changes nothing if a check fails.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::process::Command;
 
 use clap::Args;
 
-/// Make a release: changelog, version, commit, tag, and what users install
+/// Make a release: changelog, version, commit, tag, and the packages for users
 #[derive(Debug, Args)]
 pub(crate) struct Release {
-    /// Such as 0.2.0; greater than the current version
+    /// Version such as 0.2.0, greater than the current one
     version: String,
-    /// Only say what would be done
+    /// Only show the release that would be made
     #[arg(long)]
     dry_run: bool,
     /// Accept a page of benchmarks that is older than the code
@@ -24,14 +24,13 @@ pub(crate) struct Release {
     no_dist: bool,
 }
 
-/// Code that the figures of the benchmarks' page are about. Each release changes the file with the version, and
-/// nothing that is measured.
+/// The code that the page of benchmarks measures. Each release changes the version file, which no benchmark measures.
 const MEASURED: [&str; 4] =
     ["crates", "gem/lib", "gem/ext", ":(exclude)gem/lib/thruway/version.rb"];
 const BENCHMARKS: &str = "docs/benchmarks.md";
 const UNRELEASED: &str = "## Unreleased\n";
 
-/// A file that names the version, and how it does.
+/// A file that contains the version, and its edit.
 type Edit = (&'static str, fn(&str, &str, &str) -> Result<String, String>);
 const EDITS: [Edit; 3] = [
     ("Cargo.toml", |text, old, new| {
@@ -78,7 +77,7 @@ impl Release {
         )
     }
 
-    /// Whether the tree can be released.
+    /// Checks whether the tree can be released.
     fn look(&self, root: &Path) -> Result<(), String> {
         let changed = git(root, &["status", "--porcelain"])?;
         if !changed.is_empty() {
@@ -110,7 +109,7 @@ fn current_version(manifest: &str) -> Result<String, String> {
     version.map(str::to_owned).ok_or_else(|| "Cargo.toml has no version".to_owned())
 }
 
-/// Three numbers, greater than those of the current version.
+/// Checks that the next version has three numbers and is greater than the current one.
 fn is_next(current: &str, next: &str) -> Result<(), String> {
     let numbers = |version: &str| {
         let numbers: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
@@ -125,12 +124,12 @@ fn is_next(current: &str, next: &str) -> Result<(), String> {
     }
 }
 
-/// The text with the one word in the place of the other, which has to be there.
+/// Replaces a word that must be present.
 fn replaced(text: &str, old: &str, new: &str) -> Result<String, String> {
     if text.contains(old) { Ok(text.replace(old, new)) } else { Err(format!("{old} is not there")) }
 }
 
-/// Turns the section of unreleased changes into that of this version.
+/// Turns the section of unreleased changes into that of the new version.
 fn changelog(text: &str, version: &str, date: &str) -> Result<String, String> {
     let (before, after) = text.split_once(UNRELEASED).ok_or("CHANGELOG.md has no Unreleased")?;
     let section = after.split("\n## ").next().unwrap_or_default();
@@ -146,7 +145,7 @@ fn today() -> Result<String, String> {
     Ok(String::from_utf8_lossy(&date.stdout).trim().to_owned())
 }
 
-/// When these paths were last committed, in seconds; nothing if they never were.
+/// The time at which the paths were last committed, in seconds; none if they never were.
 fn last_change(root: &Path, paths: &[&str]) -> Result<Option<u64>, String> {
     let arguments = [&["log", "-1", "--format=%ct", "--"], paths].concat();
     Ok(git(root, &arguments)?.trim().parse().ok())

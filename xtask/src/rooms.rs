@@ -1,10 +1,10 @@
-//! The shape of each crate: which of its files import each other, and how long its functions are.
+//! The shape of each crate: the imports between its files, and the lengths of its functions.
 //!
-//! Imports are what the code names: `use` trees and paths, followed through re-exports to the file that defines
-//! the name. What is compiled for tests alone does not count.
+//! Imports are the names in the code: `use` trees and paths, followed through re-exports to the file that defines the
+//! name. Code for tests alone does not count.
 //!
-//! In the crates of [`LAYERED`], imports between the top-level folders of `src` form no circle either, so that a
-//! folder can be read before the folders that stand on it.
+//! In the crates of [`LAYERED`], imports between the top-level folders of `src` form no circle either, so that a folder
+//! can be read before the folders that depend on it.
 
 mod graph;
 mod modules;
@@ -17,13 +17,13 @@ use source::Source;
 /// Crates whose top-level folders are layers.
 const LAYERED: [&str; 1] = ["serve"];
 
-/// Lines of a function, at most.
+/// The most lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Lines of the median function, at most.
+/// The most lines of the median function.
 const MEDIAN_LINES_MAX: usize = 7;
 
-/// Folders of sources, with the name that a breach gives their crate.
+/// Returns the source folders, each with the name of its crate in reports.
 pub(crate) fn folders(root: &Path) -> Vec<(String, std::path::PathBuf)> {
     let crates = std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
     let mut found: Vec<_> = crates
@@ -35,7 +35,7 @@ pub(crate) fn folders(root: &Path) -> Vec<(String, std::path::PathBuf)> {
     found
 }
 
-/// Every breach, one a line; none is `Ok`.
+/// Returns every breach, one per line; none is `Ok`.
 pub(crate) fn check(root: &Path) -> Result<(), Vec<String>> {
     let mut breaches = Vec::new();
     let mut lengths = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn check(root: &Path) -> Result<(), Vec<String>> {
     if breaches.is_empty() { Ok(()) } else { Err(breaches) }
 }
 
-/// Files that import each other, directly or by way of others.
+/// Reports files that import each other, directly or indirectly.
 fn circles(name: &str, sources: &[Source]) -> Vec<String> {
     let imports = modules::imports(sources);
     let circles = graph::circles(sources.len(), &imports);
@@ -73,7 +73,7 @@ fn circles(name: &str, sources: &[Source]) -> Vec<String> {
     circles.into_iter().map(told).collect()
 }
 
-/// Top-level folders that import each other, with the files that take part.
+/// Reports top-level folders that import each other, with the files involved.
 fn folder_circles(name: &str, sources: &[Source]) -> Vec<String> {
     let mut folders: Vec<&str> = sources.iter().filter_map(Source::folder).collect();
     folders.sort_unstable();

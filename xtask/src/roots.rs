@@ -1,7 +1,8 @@
-//! `cargo x root SUITE`: the whole suite, or a command, in a fresh root of another Debian.
+//! `cargo x root SUITE`: the whole test suite, or a command, in a fresh root of another Debian.
 //!
-//! A root is made once by debootstrap and kept in `target/roots`, with all that `scripts/setup` has installed and cargo
-//! has built in it. The checkout is copied into it before each run, so that nothing that runs there can change it.
+//! debootstrap creates a root once, and `target/roots` keeps it together with all packages that `scripts/setup` has
+//! installed and all that cargo has built. The checkout is copied into the root before each run, so that no run can
+//! change it.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -17,19 +18,19 @@ use crate::debootstrap;
 /// Needs root, debootstrap and a network. The root stays in target/roots for the next run.
 #[derive(Debug, Args)]
 pub(crate) struct Root {
-    /// Which Debian
+    /// Release of Debian
     #[arg(value_enum)]
     suite: Suite,
-    /// What `scripts/setup` installs before the command runs
+    /// Packages that `scripts/setup` installs before the command runs
     #[arg(long, value_enum, default_value_t = Setup::Test)]
     setup: Setup,
-    /// Make the root anew, with all that was installed and built in it
+    /// Recreate the root, without earlier installations and builds
     #[arg(long)]
     fresh: bool,
-    /// After how many minutes everything in the root is killed
+    /// Time in minutes after which everything in the root is killed
     #[arg(long, default_value_t = 180)]
     minutes: u64,
-    /// What to run in the copy of the checkout
+    /// Command to run in the copy of the checkout
     #[arg(last = true, default_values = ["make", "test"])]
     command: Vec<String>,
 }
@@ -43,29 +44,29 @@ enum Suite {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Setup {
-    /// What building, serving and all tests need
+    /// The packages for building, serving and all tests
     Test,
-    /// What building and serving need
+    /// The packages for building and serving
     Serve,
-    /// Nothing: the command meets the root as it is
+    /// No packages: the command meets the root unchanged
     None,
 }
 
-/// What runs outside of the root and makes it the root folder of its namespace, and what runs in it.
+/// The script outside of the root, which makes the root the root folder of its namespace, and the script inside.
 const ENTER: &str = include_str!("roots/enter.sh");
 const INSIDE: &str = include_str!("roots/inside.sh");
-/// Where the copy of the checkout is in the root. All users can read it there.
+/// The copy of the checkout in the root, in a place that all users can read.
 const CHECKOUT: &str = "srv/thruway";
-/// Sources that are kept for long have passed the date that they were valid until.
+/// Package sources that are kept for long are past their date of validity.
 const APT_OPTIONS: &str = "Acquire::Check-Valid-Until \"false\";\nAcquire::Check-Date \"false\";\n";
 /// Nothing in a root is worth a wait for the disk after each file.
 const DPKG_OPTIONS: &str = "force-unsafe-io\n";
-/// The file of certificates in the root, where this machine names one of its own.
+/// The file of certificates in the root, if this machine has one of its own.
 const CERTIFICATES: &str = "etc/thruway-host.crt";
-/// Variables by which programs find certificates.
+/// The variables by which programs find certificates.
 const CERTIFICATE_VARIABLES: [&str; 4] =
     ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "PIP_CERT", "CARGO_HTTP_CAINFO"];
-/// Variables that mean the same in the root: how to reach the network, and what the terminal is.
+/// The variables that also apply in the root: those of the network and of the terminal.
 const KEPT_VARIABLES: [&str; 7] =
     ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "TERM"];
 const POLL: Duration = Duration::from_millis(100);
@@ -92,7 +93,7 @@ impl Root {
         self.suite.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Two runs at once would change each other's files.
+    /// Locks the root: two runs at once would change each other's files.
     fn lock(&self, folder: &Path) -> Result<File, String> {
         let path = folder.join(format!("{}.lock", self.suite_name()));
         let file = named(&path, File::create(&path))?;
@@ -105,8 +106,8 @@ impl Root {
         }
     }
 
-    /// The root, with sources of packages that include the archive of security updates, where a stable suite has the
-    /// newer Rust.
+    /// Returns the root with its package sources, which for a stable suite include the security archive, where the
+    /// newer Rust is.
     fn made(&self, folder: &Path) -> Result<PathBuf, String> {
         let suite = self.suite_name();
         let root = folder.join(&suite);
@@ -122,12 +123,12 @@ impl Root {
         write(&root.join("etc/apt/sources.list"), &sources)?;
         write(&root.join("etc/apt/apt.conf.d/90thruway-root"), APT_OPTIONS)?;
         write(&root.join("etc/dpkg/dpkg.cfg.d/90thruway-root"), DPKG_OPTIONS)?;
-        // A root without it has the names of this machine's network.
+        // Without the file, a root would resolve no names of this machine's network.
         named(&root, fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")))?;
         Ok(root)
     }
 
-    /// Starts the command in namespaces of its own, which end with this task, even if it is killed.
+    /// Starts the command in namespaces of its own, which end with the task, even if the task is killed.
     fn enter(&self, root: &Path) -> Result<Child, String> {
         let mut enter = Command::new("setpriv");
         enter.args(["--pdeathsig", "KILL", "unshare"]).args(debootstrap::NAMESPACES);
@@ -149,7 +150,7 @@ impl Root {
         enter.spawn().map_err(|error| format!("cannot start setpriv: {error}"))
     }
 
-    /// Waits for the command, and kills everything in the root if it takes too long.
+    /// Waits for the command, and kills everything in the root after the time limit.
     fn wait(&self, mut child: Child) -> Result<ExitStatus, String> {
         let deadline = Instant::now() + Duration::from_secs(self.minutes.saturating_mul(60));
         loop {
@@ -171,15 +172,15 @@ impl Root {
     }
 }
 
-/// The crates that cargo has downloaded on this machine, if any. The root uses them too.
+/// The crates that cargo has downloaded on this machine, if any, which the root uses as well.
 fn registry() -> PathBuf {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")));
     home.unwrap_or_default().join("registry")
 }
 
-/// Copies the files that git knows, or would add, with their times, so that cargo compiles only what has changed. What
-/// was built in the copy stays there.
+/// Copies all files that git tracks or would add, with their times, so that cargo compiles only changes. Earlier builds
+/// stay in the copy.
 pub(crate) fn bring_checkout(checkout: &Path, copy: &Path) -> Result<(), String> {
     named(copy, fs::create_dir_all(copy.join("target")))?;
     for entry in named(copy, fs::read_dir(copy))? {
@@ -197,7 +198,7 @@ pub(crate) fn bring_checkout(checkout: &Path, copy: &Path) -> Result<(), String>
     list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let list = start(list.current_dir(checkout).stdout(Stdio::piped()))?;
     let mut pack = Command::new("tar");
-    // A file that was removed from the checkout and not from git's index is left out.
+    // A file that is removed from the checkout but still in git's index is left out.
     pack.args([
         "--create",
         "--null",
@@ -217,7 +218,7 @@ fn start(command: &mut Command) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))
 }
 
-/// The standard output of a command, as the standard input of the next one.
+/// The standard output of a command, as the standard input of the next.
 fn output_of(mut child: Child) -> Result<Stdio, String> {
     child.stdout.take().map(Stdio::from).ok_or_else(|| "a command without output".to_owned())
 }
@@ -226,7 +227,7 @@ fn write(path: &Path, content: &str) -> Result<(), String> {
     named(path, fs::write(path, content))
 }
 
-/// A result whose error names the path.
+/// Adds the path to an error.
 fn named<T>(path: &Path, result: std::io::Result<T>) -> Result<T, String> {
     result.map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -1,7 +1,7 @@
-//! `cargo x ruby PATH`: the extension for any Ruby, and a task with that Ruby.
+//! `cargo x ruby PATH`: the extension for any Ruby, and a task that uses that Ruby.
 //!
-//! Each Ruby has a copy of the checkout in `target/rubies`, with a `target` of its own. So a second run compiles only
-//! what has changed, and the build for the Ruby on `PATH` stays as it is.
+//! Each Ruby has its own copy of the checkout in `target/rubies`, with its own `target`. So a second run compiles only
+//! changes, and the build for the Ruby on `PATH` is left alone.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,22 +13,22 @@ use clap::Args;
 
 use crate::{command, headers, roots};
 
-/// Build the extension for a Ruby, and run a task with it: the gem's tests if none is named
+/// Build the extension for a Ruby, and run a task with it, by default the gem's tests
 ///
-/// `rubyspec` and `bench` are tasks, too. Gems are those of that Ruby and of GEM_PATH.
+/// `rubyspec` and `bench` are tasks, too. Gems come from that Ruby and from GEM_PATH.
 #[derive(Debug, Args)]
 pub(crate) struct Ruby {
-    /// The program, or the folder with bin/ruby in it
+    /// The Ruby program, or the folder that contains bin/ruby
     path: PathBuf,
-    /// Optimised, as users run it
+    /// Build optimised, as for users
     #[arg(long)]
     release: bool,
-    /// The task and its arguments, such as `gem-tests fresh` or `rubyspec --spec DIR --mspec DIR`
+    /// The task with its arguments, such as `gem-tests fresh` or `rubyspec --spec DIR --mspec DIR`
     #[arg(last = true, default_values = ["gem-tests"])]
     task: Vec<OsString>,
 }
 
-/// The identity of a Ruby: the version, and a digest of how and for what the program was built.
+/// The identity of a Ruby: its version, and a digest of its build configuration.
 const KEY: &str = "require 'rbconfig'
     built = [RUBY_DESCRIPTION, *RbConfig::CONFIG.values_at('prefix', 'configure_args', 'RUBY_SO_NAME')]
     print RUBY_VERSION, '-', built.join(' ').sum(64).to_s(16)";
@@ -45,7 +45,7 @@ impl Ruby {
         let arguments = headers::clang_arguments(program.as_os_str(), &folder.join("headers"))?;
         let task = || {
             let mut task = Command::new(command::own_program());
-            // By this variable a task knows the checkout that it works in.
+            // A task finds its checkout by the variable.
             task.current_dir(&checkout).env("CARGO_MANIFEST_DIR", checkout.join("xtask"));
             task.env("PATH", &path).env("RUBY", &program);
             task.envs(arguments.as_ref().map(|words| ("BINDGEN_EXTRA_CLANG_ARGS", words)));
@@ -55,7 +55,7 @@ impl Ruby {
         command::succeed(task().args(&self.task))
     }
 
-    /// The program's path, which is absolute.
+    /// The absolute path of the program.
     fn program(&self) -> Result<PathBuf, String> {
         let is_folder = self.path.is_dir();
         let path = if is_folder { self.path.join("bin/ruby") } else { self.path.clone() };
@@ -74,7 +74,7 @@ fn key(program: &Path) -> Result<String, String> {
     command::output(Command::new(program).args(["--disable=gems", "-e", KEY]))
 }
 
-/// `PATH` with a folder in front in which the Ruby is called `ruby`, and with the folder of its other programs.
+/// Returns `PATH`, preceded by a folder in which the Ruby is called `ruby`, and by the folder of its other programs.
 fn search_path(folder: &Path, program: &Path) -> Result<OsString, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let own = folder.join("bin");

@@ -1,19 +1,19 @@
-//! `cargo x soak`: the tests that run for as long as they are told.
+//! `cargo x soak`: the tests with a duration of choice.
 
 use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
 
-/// Leave a verb alone with bad company for a while
+/// Expose a verb to misbehaving clients for a while
 ///
-/// It is the test of the same name that runs for some seconds in `cargo x check`.
+/// `cargo x check` runs the same test for some seconds.
 #[derive(Debug, Args)]
 pub(crate) struct Soak {
-    /// The verb
+    /// Verb to test
     #[arg(value_parser = ["serve"])]
     verb: String,
-    /// How long each of its tests takes
+    /// Duration of each test in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
 }

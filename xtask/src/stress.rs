@@ -1,4 +1,4 @@
-//! `cargo x stress`: tests many times over, beside other work, to find those that fail by chance.
+//! `cargo x stress`: many runs of the tests beside other work, to find tests that fail by chance.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use crate::check::runners::failed_test;
 
 /// Run tests many times beside busy loops, and report those that fail by chance
 ///
-/// Nothing compiles meanwhile. The output of each run that fails stays in target/stress.
+/// Nothing compiles during the runs. The output of each failed run stays in target/stress.
 #[derive(Debug, Args)]
 pub(crate) struct Stress {
-    /// Only the tests whose names contain this
+    /// Run only tests whose names contain NAME
     name: Option<String>,
 
-    /// How often each test runs
+    /// Number of runs of each test
     #[arg(long, default_value_t = 10)]
     times: u32,
 
-    /// Loops that take processor time meanwhile
+    /// Number of busy loops beside the tests
     #[arg(long, default_value_t = 4)]
     busy: u32,
 
-    /// The seed of the first run's order of gem tests; later runs take the next ones
+    /// Seed of the order of gem tests in the first run; later runs use the next seeds
     #[arg(long, default_value_t = 1)]
     seed: u32,
 }
@@ -57,7 +57,8 @@ impl Stress {
     }
 
     fn rust(&self, root: &Path) -> Command {
-        // As the tests were built. Examples in documentation are compiled each time.
+        // The flags equal those of the build. Examples in the documentation are left out: they would be compiled each
+        // time.
         let mut tests = crate::linting::cargo(root);
         tests.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
         tests.arg("--no-fail-fast").args(&self.name);
@@ -72,7 +73,7 @@ impl Stress {
     }
 }
 
-/// Runs the tests with their output in a file, and returns those that failed. The file is removed if all passed.
+/// Runs the tests with their output in a file, and returns the failed ones. If all passed, the file is removed.
 fn failed_in(tests: &mut Command, output: &PathBuf) -> Result<Vec<String>, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", output.display());
     let file = fs::File::create(output).map_err(failed)?;
@@ -85,11 +86,11 @@ fn failed_in(tests: &mut Command, output: &PathBuf) -> Result<Vec<String>, Strin
     let text = fs::read(output).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
     let names: Vec<_> = text.lines().filter_map(failed_test).map(str::to_owned).collect();
-    // A run may end before the first name, as when a test takes the process with it.
+    // A run may end before the first name, for example if a test ends the process.
     Ok(if names.is_empty() { vec![format!("a run that ended with {status}")] } else { names })
 }
 
-/// Threads that do nothing but take processor time. They end with the value.
+/// Threads that only consume processor time until the value is dropped.
 struct Busy {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

@@ -1,7 +1,7 @@
-//! `cargo x suites`: other people's test suites for file systems, on a mount.
+//! `cargo x suites`: independent test suites for file systems, on a mount.
 //!
-//! They are built from crates.io into `target/tools`. What they say of the mount is held against what
-//! they say of the folder beside it: the mount must do no worse.
+//! The suites are built from crates.io into `target/tools`. Their verdicts on the mount are compared with those on a
+//! folder beside the mount: the mount must do no worse.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,30 +14,31 @@ use crate::command::succeed;
 
 /// Run pjdfstest and fsx on mounts
 ///
-/// Needs root, `/dev/fuse` and, to build pjdfstest, Debian's libacl1-dev; elsewhere it says so and does nothing.
+/// Needs root, `/dev/fuse` and, to build pjdfstest, Debian's libacl1-dev; otherwise the task prints the reason and does
+/// nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Suites {
-    /// How many operations fsx does in each mode
+    /// Number of operations of fsx in each mode
     #[arg(long, default_value_t = 3000)]
     operations: u64,
-    /// Only with the suites that are in target/tools already
+    /// Use only suites that are already in target/tools
     #[arg(long)]
     at_hand: bool,
-    /// The release build is tested, not the debug build
+    /// Test the release build instead of the debug build
     #[arg(long)]
     release: bool,
 }
 
-/// Suites by crate and version.
+/// The suites as crates with versions.
 const SUITES: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 
-/// Cases that may end otherwise than beside the mount, and why.
+/// Cases whose verdict may differ from that beside the mount, and the reasons.
 const EXCUSED: [(&str, &str); 1] = [(
     "link::link_count_max",
     "the C library tells this limit by the kind of file system, and the suite skips what it does not tell",
 )];
 
-/// Users that every Debian has. Stamps of ext4 have the kernel's tick, some milliseconds.
+/// The users exist on every Debian. Stamps of ext4 have the resolution of the kernel's tick, some milliseconds.
 const CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
@@ -49,11 +50,11 @@ naptime = 0.02
 entries = [["daemon", "daemon"], ["bin", "bin"]]
 "#;
 
-/// Options of the mounts that fsx is run on, and how many sources they have.
+/// The options of the mounts for fsx, and the numbers of their sources.
 const MODES: [(&str, &[&str], usize); 3] =
     [("live", &[], 1), ("daemon I/O", &["--passthrough", "off"], 1), ("three sources", &[], 3)];
 
-/// How requests come, for `--transport`.
+/// The values of `--transport`.
 const DEVICE: &str = "device";
 const IO_URING: &str = "io-uring";
 
@@ -111,7 +112,7 @@ impl Suites {
     }
 }
 
-/// FUSE over io_uring is switched on; it is as before when this value is gone.
+/// Switches FUSE over io_uring on until the value is dropped.
 struct UringSwitch {
     before: String,
 }
@@ -130,7 +131,7 @@ impl Drop for UringSwitch {
     }
 }
 
-/// Returns the reason why the suites cannot run here.
+/// Returns the reason why the suites cannot run on this machine.
 fn missing() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may change owners");
@@ -144,7 +145,7 @@ fn is_at_hand(tools: &Path, suite: &str, version: &str) -> bool {
     said.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version))
 }
 
-/// Returns the reason why pjdfstest cannot be built here. Without the check the linker fails after minutes.
+/// Returns the reason why pjdfstest cannot be built on this machine. Without the check, the linker fails after minutes.
 fn missing_to_build(headers: &Path) -> Option<&'static str> {
     const ACL: &str =
         "a header is missing that pjdfstest is built with, sys/acl.h (Debian's libacl1-dev)";
@@ -158,7 +159,7 @@ fn install(tools: &Path, suite: &str, version: &str) -> Result<(), String> {
     succeed(install.arg(tools).arg(suite))
 }
 
-/// Compares the result of each case on a mount with the result in a folder.
+/// Compares the verdict on each case on a mount with that in a folder.
 fn pjdfstest(program: &Path, place: &Place, transport: &str) -> Result<(), String> {
     let beside = place.subfolder("beside")?;
     let expected = verdicts(program, place, &beside)?;
@@ -180,7 +181,7 @@ fn pjdfstest(program: &Path, place: &Place, transport: &str) -> Result<(), Strin
     if differ.is_empty() && passed > 300 { Ok(()) } else { Err(differ.join("\n")) }
 }
 
-/// `ok`, `skipped` or `FAILED`, by case.
+/// Returns `ok`, `skipped` or `FAILED`, by case.
 fn verdicts(
     program: &Path,
     place: &Place,
@@ -201,7 +202,7 @@ fn verdicts(
     Ok(text.lines().filter_map(verdict).collect())
 }
 
-/// A folder for mounts and what is beside them, in memory: some operations write to disk.
+/// A folder in memory for mounts and for the files beside them: some operations write to disk.
 struct Place {
     thruway: PathBuf,
     folder: PathBuf,
@@ -220,7 +221,7 @@ impl Place {
         Ok(folder)
     }
 
-    /// Whether a mount that asks for io_uring gets it.
+    /// Whether a mount that requests io_uring gets it.
     fn has_io_uring(&self) -> Result<bool, String> {
         let mount = self.mount(IO_URING, &[], 1)?;
         let mut status = Command::new(&self.thruway);
@@ -235,7 +236,7 @@ impl Place {
         options: &[&str],
         sources: usize,
     ) -> Result<Mount<'_>, String> {
-        // As long as `beside`: one case depends on the length of its path.
+        // The path is as long as `beside`: one case depends on its length.
         let target = self.subfolder("target")?;
         let mut command = Command::new(&self.thruway);
         command.args(["mount", "--transport", transport]).args(options);
@@ -253,7 +254,7 @@ impl Drop for Place {
     }
 }
 
-/// A mount; it is gone when this value is.
+/// A mount, which is unmounted when the value is dropped.
 struct Mount<'a> {
     place: &'a Place,
     target: PathBuf,

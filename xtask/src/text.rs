@@ -1,5 +1,5 @@
-//! Checks of the project's own text: links lead somewhere, lines fit, and figures are those of the tables. Whether the
-//! English is good, readers judge.
+//! Checks of the project's own text: links have targets, lines fit, and figures match the tables. The quality of the
+//! English is left to readers.
 
 mod figures;
 mod links;
@@ -12,27 +12,27 @@ use clap::{Args, ValueEnum};
 
 use page::{Breach, pages};
 
-/// Look at the project's own text: links, lines, figures from tables
+/// Check the project's own text: links, lines, figures from tables
 #[derive(Debug, Args)]
 pub(crate) struct Text {
-    /// The checks to make [default: all]
+    /// Checks to make [default: all]
     #[arg(value_enum)]
     only: Vec<Look>,
-    /// How many lines of each file, instead of the lines
+    /// Show the number of lines per file instead of the lines
     #[arg(long)]
     count: bool,
 }
 
-/// One thing that is looked for.
+/// A check of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Look {
-    /// Links in Markdown that lead nowhere
+    /// Links in Markdown without a target
     Links,
     /// Lines that are too long
     Widths,
-    /// Figures that are not those of the tables
+    /// Figures that differ from the tables
     Figures,
-    /// The first table of docs/benchmarks.md, if the others say something else
+    /// The first table of docs/benchmarks.md, if it differs from the others
     Summary,
 }
 
@@ -48,7 +48,7 @@ impl Text {
     }
 }
 
-/// Returns the breaches that one check finds below `root`.
+/// Returns the breaches of one check below `root`.
 pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
     let pages = pages(root);
     match look {
@@ -71,7 +71,7 @@ fn told(breaches: &[Breach]) -> String {
     breaches.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A line a file, in the order of the files.
+/// One line per file, in the order of the files.
 fn counts(breaches: &[Breach]) -> String {
     let files = breaches.chunk_by(|a, b| a.path == b.path);
     let line = |file: &[Breach]| format!("{:5} {}", file.len(), file[0].path.display());

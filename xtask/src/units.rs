@@ -1,8 +1,8 @@
-//! `cargo x units`: how many crates each step of the check compiles, held against a budget.
+//! `cargo x units`: the number of crates that each step of the check compiles, compared with a budget.
 //!
-//! cargo tells its plan without compiling anything (`--unit-graph`). A unit counts for the first step that needs it, as
-//! later steps find it compiled. Examples in documentation count. Runs of build scripts do not, and neither do the
-//! crates of the standard library, whose number is that of the toolchain.
+//! cargo prints its plan without compiling (`--unit-graph`). A unit counts for the first step that needs it, as later
+//! steps find it compiled. Examples in documentation count. Runs of build scripts do not count, nor do the crates of
+//! the standard library, whose number depends on the toolchain.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,24 +13,24 @@ use serde_json::Value;
 
 use crate::debian;
 
-/// Count what each step of the check compiles, and compare with the budget
+/// Count the units that each step of the check compiles, and compare them with the budget
 #[derive(Debug, Args)]
 pub(crate) struct Units {
-    /// Write the budget anew
+    /// Write a new budget
     #[arg(long)]
     write: bool,
 }
 
-/// Where the budget is.
+/// The file of the budget.
 const BUDGET: &str = "tests/budgets/units.tsv";
 
-/// A step that compiles: its title in the check, and cargo's arguments without what decides nothing here.
+/// A step that compiles: its title in the check, and cargo's arguments that decide about units.
 struct Compilation {
     title: &'static str,
     arguments: Vec<&'static str>,
     /// Whether Debian's cargo compiles, into a folder of its own.
     is_debians: bool,
-    /// Whether crates of the workspace are compiled by clippy's driver, apart from those of a plain build.
+    /// Whether clippy's driver compiles the crates of the workspace, apart from those of a plain build.
     lints: bool,
 }
 
@@ -67,7 +67,7 @@ impl Units {
     }
 }
 
-/// Shows each count. Any other than the budget's is an error: a lower one is a budget to be lowered.
+/// Shows each count. Any difference from the budget is an error: a lower count means that the budget can be lowered.
 fn compare(counts: &[(&str, usize)], budget: &str) -> Result<(), String> {
     let mut wrong = Vec::new();
     for (title, count) in counts {
@@ -130,7 +130,7 @@ impl Compilation {
         Ok(units.map(|unit| self.name(unit)).collect())
     }
 
-    /// All that makes cargo compile a crate once more, in words. Profiles of builds and of tests share a folder.
+    /// Names everything that makes cargo compile a crate again. The profiles of builds and of tests share a folder.
     fn name(&self, unit: &Value) -> String {
         let parts = ["pkg_id", "target", "profile", "platform", "mode", "features"];
         let is_own = unit["pkg_id"].as_str().is_some_and(|id| id.starts_with("path+file:"));

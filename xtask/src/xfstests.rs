@@ -1,7 +1,6 @@
 //! `cargo x xfstests`: the generic tests of xfstests, on a mount over ext4 in memory.
 //!
-//! xfstests has to be built elsewhere. A test that fails is listed in `xfstests.tsv` with the
-//! reason, or it is a fault.
+//! xfstests has to be built elsewhere. A failing test is a fault unless `xfstests.tsv` lists it with a reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -14,40 +13,40 @@ use clap::Args;
 /// Run the generic tests of xfstests on a mount
 ///
 /// Needs root, Debian's attr, acl, bc, e2fsprogs and xfsprogs, 16 GB of memory for a few of the tests, and half an
-/// hour. What the tests say is left in target/xfstests.
+/// hour. The output of the tests stays in target/xfstests.
 #[derive(Debug, Args)]
 pub(crate) struct XfsTests {
-    /// The folder where xfstests was built
+    /// Folder in which xfstests was built
     #[arg(value_name = "XFSTESTS")]
     folder: PathBuf,
-    /// Only these tests, such as generic/001 [default: the group "quick"]
+    /// Tests to run, such as generic/001 [default: the group "quick"]
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
     /// Options of the mount, as in fstab
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     with: String,
-    /// How long one test may take
+    /// Time limit of one test in seconds
     #[arg(long, default_value_t = 300)]
     seconds: u64,
-    /// The release build is tested, not the debug build
+    /// Test the release build instead of the debug build
     #[arg(long)]
     release: bool,
 }
 
 const SCRIPT: &str = include_str!("xfstests.sh");
 
-/// Tests that fail, or take too long, and why they may.
+/// Tests that fail or take too long, with the reasons.
 const EXCUSED: &str = include_str!("xfstests.tsv");
 
-/// The tests that passed, failed, and were left out.
+/// The counts of tests that passed, failed, and were left out.
 #[derive(Debug, Default)]
 struct Tally {
     passed: usize,
     excused: usize,
-    /// How many were left out for this reason.
+    /// The number of tests left out, by reason.
     left_out: BTreeMap<String, usize>,
     faults: Vec<String>,
-    /// Excused and not in need of it.
+    /// Excused tests that passed.
     needless: Vec<String>,
 }
 
@@ -86,7 +85,7 @@ impl XfsTests {
         Ok(list.lines().filter_map(quick).collect())
     }
 
-    /// Runs the tests in a namespace of their own, and calls `note` with each line that is said of one.
+    /// Runs the tests in a namespace of their own, and calls `note` with each line of output.
     fn each_verdict(
         &self,
         root: &Path,
@@ -115,7 +114,7 @@ impl XfsTests {
 }
 
 impl Tally {
-    /// Counts a line of the script: a test, its verdict, and why it was left out.
+    /// Counts a line of the script: a test, its verdict, and the reason if it was left out.
     fn note(&mut self, line: &str) {
         let mut parts = line.splitn(3, ' ');
         let (Some(test), Some(verdict)) = (parts.next(), parts.next()) else { return };
@@ -135,7 +134,7 @@ impl Tally {
     }
 }
 
-/// Reasons by test.
+/// The reasons by test.
 fn excuses() -> HashMap<&'static str, &'static str> {
     EXCUSED.lines().filter_map(|line| line.split_once('\t')).collect()
 }

@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use super::serve::matrix::choice::MatrixChoice;
 use super::serve::system_root::SystemRoot;
 
-/// How `cargo x bench` was asked to measure.
+/// The settings of a run of `cargo x bench`.
 #[derive(Default)]
 pub(super) struct BenchContext {
     /// The folder of the workspace.
     pub(super) root: PathBuf,
-    /// How often each contender runs.
+    /// The number of runs of each contender.
     pub(super) rounds: usize,
-    /// How long each load on a server takes.
+    /// The duration of each load on a server.
     pub(super) seconds: f64,
-    /// Where peers are, by their names.
+    /// The paths of peers, by name.
     pub(super) peers: BTreeMap<String, PathBuf>,
-    /// Other systems, whose servers take part.
+    /// Other systems whose servers take part.
     pub(super) roots: Vec<SystemRoot>,
-    /// Whether this machine's own servers stay out.
+    /// Whether this machine's own servers are left out.
     pub(super) roots_only: bool,
-    /// Beginnings of the names of the servers that take part beside thruway; none means all.
+    /// Prefixes of the names of servers that take part besides thruway; empty for all.
     pub(super) servers: Vec<String>,
-    /// The parts of the matrix to measure.
+    /// The measured parts of the matrix.
     pub(super) matrix: MatrixChoice,
 }

@@ -1,9 +1,9 @@
-//! docs/benchmarks.md: each verb's tables stand between two markers, and nothing else is touched.
+//! docs/benchmarks.md: each verb's tables are between two markers, and nothing else is changed.
 
 use std::fs;
 use std::path::Path;
 
-/// Replaces what stands between `<!-- VERB -->` and `<!-- end VERB -->`.
+/// Replaces the text between `<!-- VERB -->` and `<!-- end VERB -->`.
 pub(super) fn replace(document: &Path, verb: &str, section: &str) -> Result<(), String> {
     let failed = |error| format!("{}: {error}", document.display());
     let text = fs::read_to_string(document).map_err(|error| failed(error.to_string()))?;
@@ -12,7 +12,7 @@ pub(super) fn replace(document: &Path, verb: &str, section: &str) -> Result<(), 
     fs::write(document, replaced).map_err(|error| failed(error.to_string()))
 }
 
-/// Puts the markers of `verb` after those of another, unless the page has them.
+/// Inserts the markers of `verb` after those of another verb, unless the page has them.
 pub(super) fn insert_after(document: &Path, other: &str, verb: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", document.display());
     let text = fs::read_to_string(document).map_err(failed)?;

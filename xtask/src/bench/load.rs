@@ -1,4 +1,4 @@
-//! `thruway load` against wrk: how many requests a second each gets out of nginx.
+//! `thruway load` against wrk: the requests per second that each gets from nginx.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::serve::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::{Contender, Series, interleave};
 
-/// Both ask over ten connections, from one thread.
+/// Both use ten connections from one thread.
 const CONNECTIONS: &str = "10";
 
 pub(super) fn run(context: &BenchContext) -> Result<String, String> {
@@ -40,7 +40,7 @@ pub(super) fn run(context: &BenchContext) -> Result<String, String> {
     Ok(table(&series))
 }
 
-/// Requests a second, in wrk's words. It takes whole seconds.
+/// Requests per second, from wrk's output. wrk accepts whole seconds only.
 fn wrk(url: &str, seconds: &str) -> Result<f64, String> {
     let seconds = format!("-d{:.0}", seconds.parse::<f64>().unwrap_or(1.0).ceil());
     let output = Command::new("wrk").args(["-t1", "-c", CONNECTIONS, &seconds, url]).output();

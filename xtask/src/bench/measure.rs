@@ -1,24 +1,24 @@
-//! Interleaved rounds, medians, and the state of the machine while they were taken.
+//! Interleaved rounds, medians, and the state of the machine during the measurement.
 
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// One of the programs that are compared.
+/// One of the compared programs.
 pub(super) struct Contender<'a> {
     pub(super) name: &'static str,
-    /// Runs once and answers with what was measured.
+    /// Runs once and returns the measured value.
     pub(super) run: Box<dyn FnMut() -> Result<f64, String> + 'a>,
 }
 
-/// The values of one contender, one for each round.
+/// The values of one contender, one per round.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: &'static str,
     values: Vec<f64>,
 }
 
-/// Runs every contender once a round, so that a slow minute of the machine meets all of them.
+/// Runs every contender once a round, so that a slow minute of the machine affects all of them.
 pub(super) fn interleave(
     rounds: usize,
     contenders: &mut [Contender<'_>],
@@ -61,7 +61,7 @@ impl Series {
         (self.largest() - smallest) / 2.0 / self.median()
     }
 
-    /// The median with its spread, as it stands in a table.
+    /// The median with its spread, in the form of a table's cell.
     pub(super) fn cell(&self) -> String {
         let (median, spread) = (self.median(), self.spread() * 100.0);
         let digits = if median < 10.0 { 2 } else { usize::from(median < 100.0) };
@@ -69,7 +69,7 @@ impl Series {
     }
 }
 
-/// Seconds of wall time that a command takes; it must succeed.
+/// Returns the wall time of a command, which must succeed.
 pub(super) fn wall(command: &mut Command) -> Result<Duration, String> {
     let start = Instant::now();
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
@@ -81,7 +81,7 @@ pub(super) fn wall(command: &mut Command) -> Result<Duration, String> {
     Err(format!("{command:?}: {}: {}", output.status, said.trim_end()))
 }
 
-/// The machine at the start of a run.
+/// The state of the machine at the start of a run.
 pub(super) struct Machine {
     load: String,
 }
@@ -91,7 +91,7 @@ impl Machine {
         Self { load: load() }
     }
 
-    /// One line: the day, kernel, processors, and the load before and after.
+    /// One line with the day, kernel, processors, and the load before and after.
     pub(super) fn until_now(&self) -> String {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let processors = std::thread::available_parallelism().map_or(0, usize::from);

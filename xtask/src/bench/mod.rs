@@ -26,53 +26,52 @@ use serve::system_root::SystemRoot;
 
 /// Measure a verb against its peers
 ///
-/// Contenders run interleaved (A B A B), and medians are compared. A peer that is not a package is
-/// given by its path, as in `--peer iodine=DIR`. Without a path it is left out with one line.
+/// Contenders run interleaved (A B A B), and medians are compared. A peer that is not packaged is given by its path, as
+/// in `--peer iodine=DIR`. Without a path, the peer is left out with a line of output.
 ///
-/// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has made, with
-/// ruby and servers (puma, unicorn) installed from its packages. Peers that are no packages take part
-/// if they are in its /usr/bin (iodine, falcon, itsi, pitchfork). They run with that folder as their
-/// root, which takes root's rights, and see this checkout at its own path. Thruway runs there with the
-/// system's Ruby, and needs its extension for it. Build `thruway-gem-ext` inside of such a system (or
-/// with RUBY=PATH), and put it into target/release/gem/thruway/VERSION/thruway.so. Several Rubies are
-/// several roots.
+/// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has created, with Ruby and
+/// servers (puma, unicorn) installed from its packages. Peers that are not packaged take part if they are in its
+/// /usr/bin (iodine, falcon, itsi, pitchfork). They run with that folder as their root, which requires root's rights,
+/// and see this checkout at its own path. Thruway runs there with the system's Ruby, and needs its extension for that
+/// Ruby. Build `thruway-gem-ext` inside such a system (or with RUBY=PATH), and copy it to
+/// target/release/gem/thruway/VERSION/thruway.so. Several Rubies are several roots.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The verb, or one of its tables, as in serve-short [default: all of them but serve-matrix]
+    /// Verb, or one of its tables, as in serve-short [default: all except serve-matrix]
     ///
-    /// serve-matrix takes hours, and runs by its own name only.
+    /// serve-matrix takes hours, and runs only by its own name.
     verb: Option<String>,
-    /// How often each contender runs
+    /// Number of runs of each contender
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How long each load on a server takes
+    /// Duration of each load on a server in seconds
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Where a peer is: may be repeated
+    /// Path of a peer; may be repeated
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
-    /// Another system whose servers take part: may be repeated
+    /// Another system whose servers take part; may be repeated
     #[arg(long, value_name = "NAME=DIR", value_parser = peer)]
     root: Vec<(String, PathBuf)>,
-    /// Leave this machine's own servers out
+    /// Leave out this machine's own servers
     #[arg(long, requires = "root")]
     roots_only: bool,
-    /// Only these servers beside thruway, by the beginnings of their names
+    /// Only servers whose names begin with one of these, besides thruway
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     servers: Vec<String>,
     #[command(flatten)]
     matrix: MatrixChoice,
-    /// Put the tables into docs/benchmarks.md, and sum them up
+    /// Write the tables to docs/benchmarks.md, and summarize them
     #[arg(long)]
     write: bool,
-    /// Measure nothing, and sum up the tables in docs/benchmarks.md: in its first table, and in pictures
+    /// Measure nothing, and summarize the tables in docs/benchmarks.md in its first table and in pictures
     #[arg(long, conflicts_with_all = ["verb", "write"])]
     summary: bool,
 }
 
 type Benchmark = fn(&BenchContext) -> Result<String, String>;
 
-/// By verb, or by verb and table.
+/// The benchmarks, by verb, or by verb and table.
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("boot-synthetic", boot::synthetic),
     ("boot-commands", boot::commands),
@@ -114,7 +113,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("trace-long", trace::long),
 ];
 
-/// Makes what the page has of its own tables.
+/// Writes the parts of the page that summarize its tables.
 fn sum_up(root: &Path) -> Result<(), String> {
     summary::write(root)?;
     plots::write(root)
@@ -155,7 +154,7 @@ impl Bench {
     }
 }
 
-/// The benchmark that takes hours, and so is not part of its verb.
+/// The benchmark that takes hours, and is thus not part of its verb.
 const BY_NAME_ONLY: &str = "serve-matrix";
 
 fn is_chosen(name: &str, chosen: Option<&str>) -> bool {

@@ -1,7 +1,7 @@
-//! The pictures of docs/benchmarks.md: the tables' own figures as bars, one file a table.
+//! The pictures of docs/benchmarks.md: the figures of the tables as bars, one file per table.
 //!
-//! `plots.tsv` says which column of which table; the first picture is of the table that the page opens with. Each is an
-//! SVG without script, in the reader's light or dark colours.
+//! `plots.tsv` names the table and the column of each picture; the first picture shows the first table of the page.
+//! Each is an SVG without scripts, in the reader's light or dark colours.
 
 mod chart;
 
@@ -15,18 +15,18 @@ use chart::{Bar, Chart};
 
 const LINES: &str = include_str!("plots.tsv");
 const FOLDER: &str = "docs/pictures";
-/// More than this is drawn as this: one long bar would make all others short.
+/// The factor beyond which bars are cut off: one long bar would make all others short.
 const FACTOR_MAX: f64 = 32.0;
 
-/// One picture.
+/// A picture.
 struct Plot {
-    /// Without its folder.
+    /// The name without the folder.
     file: String,
     title: String,
     text: String,
 }
 
-/// Draws all of them, and shows them below the page's first table.
+/// Draws all pictures, and shows them below the first table of the page.
 pub(super) fn write(root: &Path) -> Result<(), String> {
     let plots = plots(&published::read(root)?, LINES)?;
     let folder = root.join(FOLDER);
@@ -40,7 +40,7 @@ pub(super) fn write(root: &Path) -> Result<(), String> {
     document::replace(&published::page(root), PLOTS, &section(&plots))
 }
 
-/// An error where a picture that the page shows is not that of its table.
+/// Returns an error if a picture on the page differs from its table.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let page = published::page(root);
     let page = fs::read_to_string(page).map_err(|error| error.to_string())?;
@@ -57,7 +57,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the page finds a picture.
+/// The path of a picture from the page.
 fn shown(plot: &Plot) -> String {
     format!("pictures/{}", plot.file)
 }
@@ -75,7 +75,7 @@ fn plots(sections: &[Section], lines: &str) -> Result<Vec<Plot>, String> {
     Ok(plots)
 }
 
-/// How many times better than its best peer each figure is, or worse.
+/// Draws how many times better or worse each figure is than that of its best peer.
 fn overview(ratios: &[Ratio]) -> Plot {
     let title = "Thruway beside its best peer: times better (right) or worse (left)".to_owned();
     let bars = ratios.iter().map(|ratio| {
@@ -95,12 +95,12 @@ fn overview(ratios: &[Ratio]) -> Plot {
     }
 }
 
-/// Some tables know no peer by name: their cell is a ratio to the best.
+/// The name of the peer. Some tables name no peer: their cell is a ratio to the best one.
 fn peer_of(ratio: &Ratio) -> &str {
     if ratio.peer.is_empty() { "the best" } else { &ratio.peer }
 }
 
-/// `2.2 ×`, whichever of the two is better.
+/// Formats a factor such as `2.2 ×`, whichever side is better.
 fn times(factor: f64) -> String {
     let times = factor.max(1.0 / factor);
     if times >= 9.95 { format!("{times:.0} ×") } else { format!("{times:.1} ×") }
@@ -117,7 +117,7 @@ fn plot(sections: &[Section], line: &str) -> Result<Plot, String> {
     Ok(Plot { file: format!("{file}.svg"), text: Chart { title: &title, bars }.svg(), title })
 }
 
-/// A bar for each row that has a figure.
+/// A bar for each row with a figure.
 fn bars(table: &PublishedTable, column: &str) -> Result<Vec<Bar>, String> {
     let mut rows = Vec::new();
     for row in &table.rows {

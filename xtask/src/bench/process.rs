@@ -1,9 +1,9 @@
-//! A server's processes, as the kernel counts them.
+//! The processes of a server, as the kernel counts them.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Ticks a second in which the kernel reports processor time; fixed on all Linux ports.
+/// Ticks per second in which the kernel reports processor time; fixed on all Linux ports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The process `root` and all its descendants.
@@ -18,17 +18,18 @@ pub(super) fn family(root: u32) -> Vec<u32> {
     family
 }
 
-/// Seconds of processor time that `processes` have used, with their children that have ended.
+/// Seconds of processor time used by `processes` and their ended children.
 pub(super) fn cpu_seconds(processes: &[u32]) -> f64 {
     let ticks = processes.iter().filter_map(|process| {
         let fields = stat(*process)?;
-        // utime, stime, cutime, cstime: 14 to 17 in proc(5); the first two fields are cut off.
+        // utime, stime, cutime, cstime: fields 14 to 17 in proc(5); the first two fields are cut
+        // off.
         Some(fields[11..15].iter().filter_map(|field| field.parse::<f64>().ok()).sum::<f64>())
     });
     ticks.sum::<f64>() / TICKS_PER_SECOND
 }
 
-/// Megabytes of memory that `processes` have, a shared page counting once in all.
+/// Megabytes of memory of `processes`, where each shared page counts once.
 pub(super) fn memory_mb(processes: &[u32]) -> f64 {
     let kilobytes = processes.iter().filter_map(|process| {
         let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
@@ -38,14 +39,14 @@ pub(super) fn memory_mb(processes: &[u32]) -> f64 {
     kilobytes.sum::<f64>() * 1024.0 / 1e6
 }
 
-/// Each process's parent.
+/// The parent of each process.
 fn parents() -> BTreeMap<u32, u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter_map(|process| Some((process, stat(process)?[1].parse().ok()?))).collect()
 }
 
-/// The fields of `/proc/PROCESS/stat` from the third on: the name before may hold anything.
+/// The fields of `/proc/PROCESS/stat` from the third on: the name before them may contain anything.
 fn stat(process: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(") ")?;

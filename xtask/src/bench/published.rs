@@ -1,14 +1,14 @@
-//! The tables of docs/benchmarks.md as they are published: what is said elsewhere is held against them.
+//! The tables of docs/benchmarks.md as published, for comparison with figures elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The page.
+/// The path of the page.
 pub(crate) fn page(root: &Path) -> PathBuf {
     root.join("docs/benchmarks.md")
 }
 
-/// The text that one run has written between its two markers.
+/// The text between two markers, written by one run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) name: String,
@@ -17,15 +17,15 @@ pub(crate) struct Section {
     pub(crate) tables: Vec<PublishedTable>,
 }
 
-/// One table, and the targets that stand below it.
+/// A table, and the targets below it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PublishedTable {
     pub(crate) title: String,
-    /// The columns' heads; the first is that of the rows' names.
+    /// The heads of the columns; the first is that of the rows' names.
     pub(crate) columns: Vec<String>,
-    /// Each with its name first.
+    /// The rows, each with its name first.
     pub(crate) rows: Vec<Vec<String>>,
-    /// Each target that was measured, and whether it was reached.
+    /// For each measured target, whether it was reached.
     pub(crate) targets: Vec<bool>,
 }
 
@@ -36,13 +36,13 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Section>, String> {
     sections(&text)
 }
 
-/// The section that sums the others up.
+/// The section that summarizes the others.
 pub(crate) const SUMMARY: &str = "summary";
 
-/// The section of the pictures, which are made of the others, too.
+/// The section of the pictures, which show the others, too.
 pub(crate) const PLOTS: &str = "plots";
 
-/// Every `<!-- NAME -->` that has its `<!-- end NAME -->`, but for those that are made of others.
+/// Returns every section between `<!-- NAME -->` and `<!-- end NAME -->`, except those derived from others.
 pub(crate) fn sections(text: &str) -> Result<Vec<Section>, String> {
     let mut sections = Vec::new();
     for part in text.split("<!-- ").skip(1) {
@@ -64,7 +64,7 @@ fn section(name: &str, body: &str) -> Result<Section, String> {
                 tables
                     .push(PublishedTable { title: plain(&line[4..]), ..PublishedTable::default() });
             }
-            // A table without a heading is called by the head of its first column.
+            // A table without a heading takes the head of its first column as its title.
             None if line.starts_with('|') => tables.push(PublishedTable {
                 title: row().next().unwrap_or_default(),
                 columns: row().collect(),
@@ -95,7 +95,7 @@ fn plain(text: &str) -> String {
     text.replace('`', "")
 }
 
-/// Whether a target was reached; nothing for other lines, and for what was not measured.
+/// Whether a target was reached; none for other lines, and for unmeasured targets.
 fn target(line: &str) -> Option<bool> {
     let verdict = line.trim().strip_prefix("Target ")?;
     match (verdict.ends_with(", reached."), verdict.ends_with(", **missed**.")) {
@@ -104,7 +104,7 @@ fn target(line: &str) -> Option<bool> {
     }
 }
 
-/// The table of a section whose title begins so.
+/// The table of a section whose title begins with `title`.
 pub(crate) fn table<'a>(
     sections: &'a [Section],
     name: &str,
@@ -117,7 +117,7 @@ pub(crate) fn table<'a>(
 }
 
 impl PublishedTable {
-    /// The cell in the row of this name and the first column that begins so.
+    /// The cell in the named row and in the first column whose head begins with `column`.
     pub(crate) fn cell(&self, row: &str, column: &str) -> Result<&str, String> {
         let absent = |what: &str| format!("the table {} has no {what}", self.title);
         let place = self.columns.iter().position(|head| head.starts_with(column));
@@ -128,7 +128,7 @@ impl PublishedTable {
     }
 }
 
-/// The number that a cell begins with, without its spread or unit.
+/// The number at the start of a cell, without its spread or unit.
 pub(crate) fn number(cell: &str) -> Option<f64> {
     cell.split([' ', ',']).next()?.parse().ok().filter(|number: &f64| number.is_finite())
 }

@@ -1,6 +1,6 @@
-//! The table that docs/benchmarks.md opens with: a line for each of the tables below it.
+//! The first table of docs/benchmarks.md: a line for each of the tables below it.
 //!
-//! `summary.tsv` says which figure of each table stands in it, and what it is held against.
+//! `summary.tsv` names the figure of each table, and the figure that it is compared with.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -11,12 +11,12 @@ use super::published::{self, PublishedTable, SUMMARY, Section};
 
 const LINES: &str = include_str!("summary.tsv");
 
-/// Puts the table where it belongs.
+/// Writes the table to its place on the page.
 pub(super) fn write(root: &Path) -> Result<(), String> {
     document::replace(&published::page(root), SUMMARY, &text(&published::read(root)?, LINES)?)
 }
 
-/// An error where the page has another table than its sections say.
+/// Returns an error if the table on the page does not follow from its sections.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let expected = text(&published::read(root)?, LINES)?;
     let page = fs::read_to_string(published::page(root)).map_err(|error| error.to_string())?;
@@ -54,16 +54,16 @@ fn text(sections: &[Section], lines: &str) -> Result<String, String> {
     ))
 }
 
-/// One of our figures beside the best peer's.
+/// One of our figures, relative to the best peer's.
 pub(super) struct Ratio {
     pub(super) what: String,
-    /// Empty where the table itself has a ratio.
+    /// The name of the peer; empty if the table itself has a ratio.
     pub(super) peer: String,
     pub(super) ratio: f64,
     pub(super) is_more_better: bool,
 }
 
-/// Those of all lines that have one.
+/// The ratios of all lines that have one.
 pub(super) fn ratios(sections: &[Section]) -> Result<Vec<Ratio>, String> {
     let lines = LINES.lines().filter(|line| !line.starts_with('#'));
     let ratios = lines.map(|text| line(sections, text)?.ratio());
@@ -80,7 +80,7 @@ fn line<'a>(sections: &'a [Section], text: &'a str) -> Result<Line<'a>, String> 
     Ok(Line { what, section, table, row, column, is_more_better: better == "more", peers })
 }
 
-/// A table with targets that has no line would be a target that is not seen.
+/// Returns an error for a table with targets but without a line: its targets would go unnoticed.
 fn untold(sections: &[Section], lines: &[Line<'_>]) -> Result<(), String> {
     let is_told = |table: &PublishedTable| lines.iter().any(|line| std::ptr::eq(line.table, table));
     let tables = sections.iter().flat_map(|section| &section.tables);
@@ -123,7 +123,7 @@ impl Line<'_> {
         published::number(cell).ok_or_else(|| format!("{}: no figure in {cell}", self.what))
     }
 
-    /// The peer with the best figure, and this figure.
+    /// The peer with the best figure, and the figure.
     fn best_peer(&self) -> Result<Option<(String, f64)>, String> {
         let mut peers = Vec::new();
         for name in self.peer_names() {
@@ -152,7 +152,7 @@ impl Line<'_> {
     }
 }
 
-/// How many of a table's targets are reached.
+/// The number of a table's targets that are reached.
 fn verdict(targets: &[bool]) -> String {
     let reached = targets.iter().filter(|is_reached| **is_reached).count();
     match targets.len() {

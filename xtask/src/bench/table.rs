@@ -1,6 +1,6 @@
-//! Tables and verdicts as they stand in docs/benchmarks.md.
+//! Tables and verdicts in the form of docs/benchmarks.md.
 
-/// A table with a heading of its own, and what is to be said of it.
+/// A table with a heading, and the notes below it.
 #[derive(Debug)]
 pub(super) struct Table {
     rows: String,
@@ -8,7 +8,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// `columns` are the heads of all columns, the first being the servers'.
+    /// Creates a table; `columns` are the heads of all columns, the first being that of the
+    /// servers.
     pub(super) fn new(title: &str, columns: &[&str]) -> Self {
         let heads = columns.join(" | ");
         let rule = vec!["---"; columns.len()].join(" | ");
@@ -20,12 +21,12 @@ impl Table {
         self.rows.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
     }
 
-    /// Something else that is to be said of it.
+    /// Adds a note.
     pub(super) fn note(&mut self, line: &str) {
         self.verdicts.push(line.to_owned());
     }
 
-    /// Whether a target was reached, or that there was nothing to hold it against.
+    /// Adds a target: whether it was reached, or that there was nothing to compare it with.
     pub(super) fn target(&mut self, what: &str, reached: Option<(f64, bool)>) {
         self.verdicts.push(match reached {
             Some((figure, true)) => format!("Target {what}: {figure:.2}, reached."),
@@ -34,7 +35,7 @@ impl Table {
         });
     }
 
-    /// The rows, and below them the verdicts, a line each.
+    /// The rows, and below them the verdicts, one per line.
     pub(super) fn text(self) -> String {
         format!("{}\n{}", self.rows, self.verdicts.join("  \n"))
     }
@@ -50,7 +51,7 @@ pub(super) fn at_most(figure: Option<f64>, most: f64) -> Option<(f64, bool)> {
     figure.map(|figure| (figure, figure <= most))
 }
 
-/// One median against another.
+/// The ratio of two medians.
 pub(super) fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
     Some(ours? / theirs?)
 }

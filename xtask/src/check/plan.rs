@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::step::{Kind, Step};
 
-/// The tests of the boot once more, in the portable mode. Left out are random edits: it is one of their modes. What
-/// does not depend on it is left out too: methods that a program patches, and the collector.
+/// The tests of the boot in the portable mode. Random edits are left out, because the portable mode is one of their
+/// modes. So are tests that do not depend on the mode: of methods that a program patches, and of the collector.
 const PORTABLE_TESTS: [&str; 13] = [
     "-Itarget/debug/gem",
     "-Igem/lib",
@@ -37,8 +37,8 @@ const EXAMPLE_TESTS: [&str; 8] = [
 /// The step that builds and lints the binary, the extension and all tests.
 const BUILD: &str = "build and lints";
 
-/// Returns all steps. Of those that may start, the first one does. Tests of both kinds need the extension, so `BUILD`
-/// comes before them. From then on one step compiles while another one tests.
+/// Returns all steps. Of several steps that may start, the first one does. Tests of both kinds need the extension, so
+/// `BUILD` comes before them. Afterwards, one step compiles while another one tests.
 pub(super) fn steps(root: &Path) -> Vec<Step> {
     use Kind::{Compiles, Light, Measures, Tests};
     let step = |title, kind, after, program: &PathBuf, arguments: &[&'static str]| Step {
@@ -62,7 +62,7 @@ pub(super) fn steps(root: &Path) -> Vec<Step> {
         step(BUILD, Compiles, &[], task, &["gem", "--tests"]),
         Step { lints: true, ..step("tests", Tests, &[BUILD], cargo, &["test", "--workspace"]) },
         step("optimised build", Compiles, &[BUILD], task, &["instructions", "--build"]),
-        // The longest of the tests, and thus beside most of the compilations.
+        // The longest of the tests, which thus overlaps with most of the compilations.
         step("gem tests", Tests, &[BUILD, "tests"], task, &["gem-tests"]),
         step("packages", Compiles, &[BUILD], task, &["packages"]),
         step("windows", Compiles, &[BUILD], task, &["windows"]),
@@ -75,10 +75,10 @@ pub(super) fn steps(root: &Path) -> Vec<Step> {
     ]
 }
 
-/// Returns the steps that the texts name, or all where there is no text. A text without a step is a mistake.
+/// Returns the steps that match the texts, or all without texts. A text that matches no step is an error.
 pub(super) fn chosen(steps: Vec<Step>, only: &[String]) -> Result<Vec<Step>, String> {
     let is_named = |step: &Step, text: &str| {
-        // A whole title is that step alone, even where others contain it.
+        // A whole title selects that step alone, even if other titles contain it.
         let is_title = steps.iter().any(|step| step.title == text);
         if is_title { step.title == text } else { step.title.contains(text) }
     };

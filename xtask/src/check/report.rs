@@ -1,13 +1,13 @@
-//! The end of a check: what took long, what was left out, and what the runners of tests say.
+//! The end of a check: the slowest steps, the skipped parts, and the summaries of test runners.
 
 use std::collections::HashMap;
 
 use super::runners;
 
-/// How many steps and tests are named.
+/// The number of steps and tests that are listed.
 const SLOWEST: usize = 10;
 
-/// The lines and times of all steps that the end of the check shows.
+/// The lines and times of all steps for the end of the check.
 #[derive(Default)]
 pub(super) struct Report {
     steps: Vec<(String, f64)>,
@@ -16,7 +16,7 @@ pub(super) struct Report {
     programs: HashMap<usize, String>,
     skips: Vec<String>,
     summaries: Vec<String>,
-    /// Tests that failed, with the command of the step's own that runs the first one, by step.
+    /// Failed tests and the command that runs the first one alone, by step.
     failures: HashMap<usize, Failure>,
 }
 
@@ -27,7 +27,7 @@ struct Failure {
 }
 
 impl Report {
-    /// Keeps what is of use at the end.
+    /// Collects a line that is of use at the end.
     pub(super) fn line(&mut self, step: usize, line: &str) {
         if let Some(program) = runners::program_of_tests(line) {
             self.programs.insert(step, program.trim_start_matches("../").to_owned());
@@ -53,12 +53,12 @@ impl Report {
         }
     }
 
-    /// Keeps how long a step took.
+    /// Records the duration of a step.
     pub(super) fn step(&mut self, title: &str, seconds: f64) {
         self.steps.push((title.to_owned(), seconds));
     }
 
-    /// Returns the error of a step that failed: the tests, and the command that runs them alone.
+    /// Returns the error of a failed step: its failed tests, and the command that runs them alone.
     pub(super) fn failure(&mut self, step: usize, title: &str, end: &str, alone: &str) -> String {
         let Failure { tests, hint } = self.failures.remove(&step).unwrap_or_default();
         let hint = hint.unwrap_or_else(|| alone.to_owned());
@@ -68,7 +68,7 @@ impl Report {
         }
     }
 
-    /// Returns the last lines of a check that passed. The runners' own lines are the very last.
+    /// Returns the last lines of a successful check, with those of the runners at the very end.
     pub(super) fn lines(mut self) -> Vec<String> {
         let mut lines = vec![String::new(), "The slowest steps:".to_owned()];
         lines.extend(slowest(&mut self.steps));

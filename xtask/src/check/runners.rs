@@ -1,6 +1,6 @@
-//! Lines of test runners, libtest's and minitest's.
+//! Parses the lines of test runners, libtest's and minitest's.
 
-/// Returns the name of the test that the line says to have failed.
+/// Returns the name of the test whose failure the line reports.
 pub(crate) fn failed_test(line: &str) -> Option<&str> {
     let libtest = || line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
     let minitest = || {
@@ -16,12 +16,12 @@ pub(super) fn is_summary(line: &str) -> bool {
     libtest || (line.contains(" runs, ") && line.contains(" assertions, "))
 }
 
-/// Whether the line says what was left out, and why.
+/// Whether the line reports a skipped part and the reason.
 pub(super) fn is_skip(line: &str) -> bool {
     line.contains("skipped: ") || line.contains(": skipped, because ")
 }
 
-/// Returns the name and the seconds of a test of minitest's that has ended.
+/// Returns the name and the seconds of a finished test of minitest.
 pub(super) fn timed_test(line: &str) -> Option<(&str, f64)> {
     let (test, _) = line.rsplit_once(" s = ")?;
     let (name, seconds) = test.rsplit_once(" = ")?;
@@ -34,7 +34,7 @@ pub(super) fn program_of_tests(line: &str) -> Option<&str> {
     Some(name)
 }
 
-/// Returns the seconds that a program of libtest's took, from its last line.
+/// Returns the duration of a libtest program in seconds, from its last line.
 pub(super) fn program_seconds(line: &str) -> Option<f64> {
     line.strip_prefix("test result:")?
         .rsplit_once("finished in ")?

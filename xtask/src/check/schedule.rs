@@ -1,4 +1,4 @@
-//! Which steps run side by side.
+//! Decides which steps run side by side.
 
 use super::step::Step;
 
@@ -9,7 +9,7 @@ enum State {
     Ended,
 }
 
-/// The steps of a check, and how far each has come.
+/// The steps of a check, and the state of each.
 ///
 /// At most one step compiles and one runs tests, and together there are at most as many steps as processors. So tests
 /// never share the machine with more than a compiler, and two compilers do not fill the memory. A step that measures
@@ -24,11 +24,11 @@ pub(super) struct Schedule<'a> {
 impl<'a> Schedule<'a> {
     pub(super) fn new(steps: &'a [Step], processors: usize) -> Self {
         let states = vec![State::Waiting; steps.len()];
-        // Even on one processor: most steps wait a part of their time.
+        // Two steps run even on one processor: most steps wait part of their time.
         Self { steps, states, running_max: processors.max(2), is_stopped: false }
     }
 
-    /// Returns the first step that may start now. It counts as running from then on.
+    /// Returns the first step that may start now, and marks the step as running.
     pub(super) fn start(&mut self) -> Option<usize> {
         if self.is_stopped || self.running().count() >= self.running_max {
             return None;
@@ -44,18 +44,18 @@ impl<'a> Schedule<'a> {
         Some(number)
     }
 
-    /// Whether all that the step waits for has ended. Steps that were not chosen do not count.
+    /// Whether all steps that the step waits for have ended. Steps that were not chosen do not count.
     fn is_ready(&self, step: &Step) -> bool {
         let mut steps = self.steps.iter().zip(&self.states);
         !steps.any(|(other, state)| *state != State::Ended && step.after.contains(&other.title))
     }
 
-    /// Notes that a step has ended well.
+    /// Marks a step as ended successfully.
     pub(super) fn end(&mut self, number: usize) {
         self.states[number] = State::Ended;
     }
 
-    /// Notes that a step has failed. No other starts any more.
+    /// Records the failure of a step, after which no other step starts.
     pub(super) fn fail(&mut self, number: usize) {
         self.states[number] = State::Ended;
         self.is_stopped = true;

@@ -1,4 +1,4 @@
-//! The output of steps that run side by side, shown in one piece for each step.
+//! The output of steps that run side by side, shown step by step.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 /// The longest time without a line.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Shows the lines of one step as they come, and keeps those of the others until it has ended.
+/// Shows the lines of one step as they arrive, and keeps those of the others until the step has
+/// ended.
 pub(super) struct Screen<W> {
     output: W,
-    /// The first one is shown.
+    /// The first step is the one that is shown.
     steps: VecDeque<ShownStep>,
     last_line: Instant,
 }
 
 struct ShownStep {
     number: usize,
-    /// Lines that are not shown yet.
+    /// Lines that were not shown yet.
     lines: Vec<String>,
     has_ended: bool,
 }
@@ -33,7 +34,7 @@ impl<W: Write> Screen<W> {
         self.show();
     }
 
-    /// Adds a line of a step that runs.
+    /// Adds a line of a running step.
     pub(super) fn line(&mut self, number: usize, line: String) {
         if let Some(step) = self.steps.iter_mut().find(|step| step.number == number) {
             step.lines.push(line);
@@ -41,7 +42,7 @@ impl<W: Write> Screen<W> {
         self.show();
     }
 
-    /// Adds the last line of a step, and turns to the next one.
+    /// Adds the last line of a step, and moves on to the next step.
     pub(super) fn end(&mut self, number: usize, line: String) {
         if let Some(step) = self.steps.iter_mut().find(|step| step.number == number) {
             step.lines.push(line);
@@ -50,7 +51,7 @@ impl<W: Write> Screen<W> {
         self.show();
     }
 
-    /// Shows all that a step has written before it failed, whatever else is shown.
+    /// Shows all output of a failed step, whatever step is shown otherwise.
     pub(super) fn fail(&mut self, number: usize, line: String) {
         if let Some(at) = self.steps.iter().position(|step| step.number == number) {
             let failed = self.steps.remove(at);
@@ -61,7 +62,8 @@ impl<W: Write> Screen<W> {
         self.show();
     }
 
-    /// Writes all that can be shown now. Output that nobody reads any more does not end the check.
+    /// Writes all output that can be shown now. A failed write does not end the check: no reader
+    /// may be left.
     fn show(&mut self) {
         while let Some(step) = self.steps.front_mut() {
             for line in step.lines.drain(..) {
@@ -76,7 +78,7 @@ impl<W: Write> Screen<W> {
         let _ = self.output.flush();
     }
 
-    /// How long nothing need be shown.
+    /// The time left until some line must be shown.
     pub(super) fn silence_left(&self) -> Duration {
         SILENCE_MAX.saturating_sub(self.last_line.elapsed())
     }

@@ -1,4 +1,4 @@
-//! A step of the check: a command, and what it waits for.
+//! A step of the check: a command, and the steps before it.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use std::time::Duration;
 pub(super) enum Kind {
     /// Reads, on one processor.
     Light,
-    /// Compiles, on all processors where it can.
+    /// Compiles, on as many processors as it can use.
     Compiles,
-    /// Runs tests, several at once, which wait more than they compute.
+    /// Runs several tests at once, which wait more than they compute.
     Tests,
-    /// Counts or measures, with the machine to itself.
+    /// Counts or measures, and has the machine to itself.
     Measures,
 }
 
@@ -34,27 +34,28 @@ impl Kind {
 pub(super) struct Step {
     pub(super) title: &'static str,
     pub(super) kind: Kind,
-    /// Titles of the steps that must have ended well before.
+    /// Titles of the steps that must have succeeded before.
     pub(super) after: &'static [&'static str],
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<&'static str>,
-    /// Whether cargo, the program, lints what it builds.
+    /// Whether the program is cargo and lints the crates that it builds.
     pub(super) lints: bool,
 }
 
-/// News of a step that runs.
+/// News of a running step.
 pub(super) enum StepEvent {
-    /// A line of its output.
+    /// A line of output.
     Line(String),
-    /// Its command has ended, or could not be started.
+    /// The command has ended, or could not be started.
     End(io::Result<ExitStatus>),
 }
 
-/// How long output is waited for after a command's end. A process that it left behind may hold the pipe for ever.
+/// How long a step waits for output after its command has ended. A process that the command left behind may hold the
+/// pipe for ever.
 const REST_OF_OUTPUT_MAX: Duration = Duration::from_secs(1);
 
 impl Step {
-    /// Runs the command to its end, and sends what it writes, with the step's number.
+    /// Runs the command to its end, and sends its output with the step's number.
     pub(super) fn run(&self, root: &Path, number: usize, events: &Sender<(usize, StepEvent)>) {
         let end = self.lines(root, |line| {
             // The receiver outlives all steps.
@@ -63,7 +64,7 @@ impl Step {
         let _ = events.send((number, StepEvent::End(end)));
     }
 
-    /// Hands on each line of stdout and stderr, in the order in which they are written.
+    /// Passes on each line of stdout and stderr in the order of writing.
     fn lines(&self, root: &Path, each: impl Fn(String)) -> io::Result<ExitStatus> {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(&self.program);
@@ -73,7 +74,7 @@ impl Step {
         }
         command.stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn()?;
-        // The command holds the ends that write: without them, reading ends.
+        // The command holds the writing ends of the pipe: without them, reading ends.
         drop(command);
         let (lines, received) = mpsc::channel();
         std::thread::spawn(move || {
@@ -90,7 +91,7 @@ impl Step {
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || ended.send(child.wait()));
         loop {
-            // Lines first: a step that has ended has most often been read to the last one.
+            // Lines come first: most often, the last line of an ended step has already been read.
             match received.recv_timeout(Duration::from_millis(100)) {
                 Ok(line) => each(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -107,7 +108,7 @@ impl Step {
         end.recv().map_err(io::Error::other)?
     }
 
-    /// Whether the step is left out because its command could not be started: tools that only read are not everywhere.
+    /// Whether the step is skipped because its command cannot be started: read-only tools are not installed everywhere.
     pub(super) fn is_skipped_for(&self, error: &io::Error) -> bool {
         self.kind == Kind::Light && error.kind() == io::ErrorKind::NotFound
     }

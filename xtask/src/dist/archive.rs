@@ -1,4 +1,4 @@
-//! Archives to unpack: for Linux with all that a prefix holds, for Windows with the program.
+//! Archives to unpack: for Linux with all files of a prefix, for Windows with the program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,11 @@ use super::ruby::Ruby;
 use super::{bill, crates, output};
 use crate::windows;
 
-/// The most bytes that a stripped program may have.
+/// The most bytes of a stripped program.
 const PROGRAM_BYTES_MAX: u64 = 8_000_000;
 
-/// For any Linux of the processor: a prefix such as `/usr/local`, or a folder of its own.
+/// Builds the archive for any Linux on the processor: a prefix such as `/usr/local`, or a folder of
+/// its own.
 pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, String> {
     let name = format!("thruway-{}-{}", builder.version, builder.processor.platform());
     let tree = builder.work("archive").join(&name);
@@ -45,7 +46,7 @@ pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, Strin
     })
 }
 
-/// `thruway.exe`, if this machine can build it.
+/// Builds the archive of `thruway.exe`, if this machine can.
 pub(super) fn windows(builder: &Builder) -> Result<Option<PathBuf>, String> {
     if let Some(missing) = crate::wine::missing() {
         println!("dist: nothing for Windows, because this machine lacks {missing}");
@@ -70,7 +71,7 @@ pub(super) fn windows(builder: &Builder) -> Result<Option<PathBuf>, String> {
     made.map(Some)
 }
 
-/// The bill of materials, and what the programs are made of and under which terms.
+/// Writes the bill of materials, and the third-party licences of the programs.
 pub(super) fn documents(builder: &Builder, folder: &Path) -> Result<(), String> {
     let crates = crates::of_programs(builder)?;
     write(&folder.join("thruway.cdx.json"), bill::materials(builder, &crates)?)?;
@@ -81,7 +82,7 @@ pub(super) fn documents(builder: &Builder, folder: &Path) -> Result<(), String> 
     Ok(())
 }
 
-/// The checksum of each file of this version.
+/// Writes the checksum of each file of the version.
 pub(super) fn checksums(builder: &Builder) -> Result<PathBuf, String> {
     let folder = builder.output("");
     let mut sums = Command::new("sha256sum");

@@ -1,4 +1,4 @@
-//! The contents of the programs, for others to check: a bill of materials (CycloneDX) and all licences.
+//! The contents of the programs, for audits: a bill of materials (CycloneDX) and all licences.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,14 +10,14 @@ use super::build::Builder;
 use super::crates::Crate;
 use super::files;
 
-/// Files of a crate that hold its terms begin so.
+/// The beginnings of the names of licence files.
 const LICENCES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
 const OF_GLIBC: &str = "\n================ the GNU C library ================\n\n\
     The command in the archive and in the gem is linked with it statically. It is under the LGPL, version 2.1 or\n\
     later: https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html. Its sources are Debian's package glibc. The\n\
     sources of the command are public, and cargo x dist links it with another version of the library.\n";
 
-/// The bill as CycloneDX 1.5 has it.
+/// Returns the bill in the form of CycloneDX 1.5.
 pub(super) fn materials(builder: &Builder, crates: &[Crate]) -> Result<String, String> {
     let components: Vec<_> = crates.iter().map(component).collect();
     let names: BTreeMap<_, _> =
@@ -71,7 +71,7 @@ fn component(own: &Crate) -> serde_json::Value {
     component
 }
 
-/// The terms of each crate from elsewhere, each text once.
+/// Returns the terms of each third-party crate, each text once.
 pub(super) fn licences(builder: &Builder, crates: &[Crate]) -> Result<String, String> {
     let accepted = accepted(&files::read(&builder.root.join("deny.toml"))?)?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -101,7 +101,7 @@ pub(super) fn licences(builder: &Builder, crates: &[Crate]) -> Result<String, St
     Ok(summary + OF_GLIBC)
 }
 
-/// Licences that everything here may have, as cargo-deny takes them; each crate offers one of them.
+/// The licences that all code here may have, from the settings of cargo-deny; each crate offers one of them.
 fn accepted(settings: &str) -> Result<Vec<String>, String> {
     let settings: Table = settings.parse().map_err(|error| format!("deny.toml: {error}"))?;
     let list = settings.get("licenses").and_then(|licences| licences.get("allow"));
@@ -109,7 +109,7 @@ fn accepted(settings: &str) -> Result<Vec<String>, String> {
     Ok(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Whether one of the choices is a licence of ours, or all parts of it are.
+/// Whether one of the alternatives, with all of its parts, is accepted.
 fn is_accepted(expression: &str, accepted: &[String]) -> bool {
     let plain = expression.replace(['(', ')'], "");
     let is_known = |licence: &str| {

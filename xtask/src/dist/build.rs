@@ -1,4 +1,4 @@
-//! Compiles what is packaged: stripped, and without the paths of the machine that it was built on.
+//! Compiles the programs of packages: stripped, and without paths of the build machine.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,17 +9,17 @@ use super::files::{self, read};
 use super::platform::Processor;
 use super::ruby::Ruby;
 
-/// Builds programs of one checkout.
+/// Builds the programs of one checkout.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) root: PathBuf,
     pub(super) processor: Processor,
     pub(super) version: String,
-    /// Where the project is: each said once, in the workspace's manifest.
+    /// The project's addresses, each defined once, in the workspace's manifest.
     pub(super) homepage: String,
     pub(super) repository: String,
     pub(super) maintainer: String,
-    /// The versions of Ruby whose extension is built already.
+    /// The versions of Ruby whose extension has been built.
     extensions: RefCell<BTreeSet<String>>,
 }
 
@@ -45,22 +45,22 @@ impl Builder {
         })
     }
 
-    /// Where things are put for users.
+    /// The folder of finished files.
     pub(super) fn output(&self, name: &str) -> PathBuf {
         self.root.join("target/dist").join(name)
     }
 
-    /// Where things are put while they are made.
+    /// The folder of intermediate files.
     pub(super) fn work(&self, name: &str) -> PathBuf {
         self.root.join("target/dist/work").join(name)
     }
 
-    /// The command, which needs no library of the system that it runs on. It carries all of them, so it is made as
-    /// small as can be.
+    /// Builds the command that needs no libraries of its system. The command contains all of them, so it is made as
+    /// small as possible.
     pub(super) fn static_program(&self) -> Result<PathBuf, String> {
         let folder = self.work("static");
         let mut cargo = self.cargo(&folder, "thruway-cli");
-        // With a target, the flags are for its programs alone, and not for build scripts.
+        // With a target, the flags apply to its programs alone, and not to build scripts.
         cargo.args(["--profile", "small", "--target", self.processor.target()]);
         let flags = [&["-Ctarget-feature=+crt-static"], self.processor.size_flags()].concat();
         self.with_flags(&mut cargo, &flags);
@@ -68,13 +68,13 @@ impl Builder {
         Ok(folder.join(self.processor.target()).join("small/thruway"))
     }
 
-    /// The command as Debian wants it, linked with the libraries of the system.
+    /// Builds the command as Debian wants it, linked with the system's libraries.
     pub(super) fn system_program(&self, ruby: &Ruby) -> Result<PathBuf, String> {
         self.extension(ruby)?;
         Ok(self.release_folder().join("release/thruway"))
     }
 
-    /// The extension for a Ruby, compiled once a run.
+    /// Builds the extension for a Ruby, once per run.
     pub(super) fn extension(&self, ruby: &Ruby) -> Result<PathBuf, String> {
         let name = format!("{}-{}.so", self.processor.platform(), ruby.version);
         let kept = self.work("extensions").join(name);
@@ -86,8 +86,8 @@ impl Builder {
         Ok(kept)
     }
 
-    /// Builds the command and the extension together: what both are made of, and the extensions for other Rubies, is
-    /// compiled once.
+    /// Builds the command and the extension together: their common dependencies, shared with the extensions for other
+    /// Rubies, are compiled once.
     fn release(&self, ruby: &Ruby) -> Result<(), String> {
         let folder = self.release_target();
         let mut cargo = self.cargo(&folder, "thruway-cli");
@@ -101,7 +101,8 @@ impl Builder {
         crate::command::succeed(cargo.envs(settings))
     }
 
-    /// cargo's folder: each processor has its own, since programs for this one are put elsewhere in it.
+    /// cargo's target folder: each processor has its own, since programs for this machine's processor have other paths
+    /// in it.
     fn release_target(&self) -> PathBuf {
         self.work(if self.processor.is_foreign() { "foreign-release" } else { "release" })
     }
@@ -121,12 +122,12 @@ impl Builder {
 
     fn with_flags(&self, cargo: &mut Command, flags: &[&str]) {
         let flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        // Unit separators, since a path may have spaces.
+        // The flags are joined by unit separators, since a path may contain spaces.
         let flags = [flags, self.without_paths()].concat().join("\u{1f}");
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
     }
 
-    /// Options that keep the folders of this machine out of programs, so that two machines build the same.
+    /// Options that keep the folders of the machine out of programs, so that two machines build the same bytes.
     fn without_paths(&self) -> Vec<String> {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));

@@ -1,4 +1,4 @@
-//! The crates that the programs are made of, as cargo knows them.
+//! The crates of the programs, from cargo's metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::build::Builder;
 use super::files::read;
 
-/// The packages that users install. All others count as far as these depend on them.
+/// The packages that users install. Others count as far as these depend on them.
 const PROGRAMS: [&str; 2] = ["thruway-cli", "thruway-gem-ext"];
 
 /// A crate.
@@ -22,15 +22,15 @@ pub(super) struct Crate {
     pub(super) licence: String,
     pub(super) repository: String,
     pub(super) folder: PathBuf,
-    /// Whether it is from a registry, and not one of ours.
+    /// Whether the crate comes from a registry rather than from the workspace.
     pub(super) is_foreign: bool,
-    /// SHA-256 of its package, as Cargo.lock has it.
+    /// The SHA-256 of the package, from Cargo.lock.
     pub(super) checksum: Option<String>,
-    /// The identities of the crates that it is built with.
+    /// The identities of the crates that it depends on.
     pub(super) needs: Vec<String>,
 }
 
-/// Every crate of the programs for this platform, sorted by name.
+/// Returns every crate of the programs for the platform, sorted by name.
 pub(super) fn of_programs(builder: &Builder) -> Result<Vec<Crate>, String> {
     let metadata = metadata(builder)?;
     let needs = needs(&metadata["resolve"]["nodes"]);
@@ -69,7 +69,7 @@ fn metadata(builder: &Builder) -> Result<Value, String> {
     serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-/// Returns the crates that each crate needs to be built, without those that its tests need.
+/// Returns the dependencies of each crate, without those of its tests.
 fn needs(nodes: &Value) -> BTreeMap<String, Vec<String>> {
     let is_built_with = |dependency: &&Value| {
         let kinds = dependency["dep_kinds"].as_array();
@@ -120,7 +120,7 @@ fn checksums(builder: &Builder) -> Result<BTreeMap<(String, String), String>, St
     Ok(known.collect())
 }
 
-/// Nothing for what is no text.
+/// The text of a value; empty for any other kind of value.
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Debian packages: the command, the gem, the pages. Made with dpkg's own programs, and judged by lintian.
+//! Debian packages: the command, the gem, the manual. Made with dpkg's own programs, and checked by lintian.
 
 use std::fmt::Write;
 use std::os::unix::fs::symlink;
@@ -23,11 +23,11 @@ struct Package {
     section: &'static str,
     summary: &'static str,
     description: &'static str,
-    /// Fields about other packages, each with its name.
+    /// The fields about other packages, by name.
     relations: Vec<(&'static str, String)>,
 }
 
-/// Builds all three.
+/// Builds all three packages.
 pub(super) fn packages(builder: &Builder, rubies: &[Ruby]) -> Result<Vec<PathBuf>, String> {
     let ruby = rubies.first().ok_or("the packages need a Ruby")?;
     let program = builder.system_program(ruby)?;
@@ -135,7 +135,7 @@ fn link(target: &str, path: &Path) -> Result<(), String> {
     named(path, symlink(target, path))
 }
 
-/// For RubyGems: what the gem is, without how it is built.
+/// The gem's specification for RubyGems, without build instructions.
 fn specification(builder: &Builder, rubies: &[Ruby]) -> String {
     let newest = rubies.last().map_or("3.1", |ruby| ruby.version.as_str());
     format!(
@@ -153,14 +153,14 @@ fn specification(builder: &Builder, rubies: &[Ruby]) -> String {
     )
 }
 
-/// From the oldest Ruby with an extension to the newest.
+/// The dependency on Ruby, from the oldest version with an extension to the newest.
 fn rubies_wanted(rubies: &[Ruby]) -> String {
     let oldest = rubies.first().map_or("3.1", |ruby| ruby.version.as_str());
     let newest = rubies.last().map_or("3.1", |ruby| ruby.version.as_str());
     format!("ruby (>= 1:{oldest}), ruby (<< 1:{newest}.99)")
 }
 
-/// The packages of the libraries that programs are linked with.
+/// The packages of the libraries with which programs are linked.
 fn libraries(builder: &Builder, programs: &[PathBuf]) -> Result<String, String> {
     if builder.processor.is_foreign() {
         return foreign_libraries(programs);
@@ -171,7 +171,7 @@ fn libraries(builder: &Builder, programs: &[PathBuf]) -> Result<String, String> 
         "Source: thruway\n\nPackage: thruway\nArchitecture: any\n",
     )?;
     let mut shlibdeps = Command::new("dpkg-shlibdeps");
-    // Libraries that Ruby itself loads are not looked for.
+    // Libraries that Ruby itself loads are ignored.
     shlibdeps.current_dir(&folder).args(["-O", "--ignore-missing-info", "--warnings=0"]);
     let output = shlibdeps.args(programs).output();
     let output = output.map_err(|error| format!("cannot start dpkg-shlibdeps: {error}"))?;
@@ -182,7 +182,8 @@ fn libraries(builder: &Builder, programs: &[PathBuf]) -> Result<String, String> 
     })
 }
 
-/// dpkg does not know the libraries of another processor: the programs say what they need of the C library.
+/// The dependency on the C library, from the programs' own symbols: dpkg does not know the libraries of another
+/// processor.
 fn foreign_libraries(programs: &[PathBuf]) -> Result<String, String> {
     let mut objdump = Command::new("aarch64-linux-gnu-objdump");
     let output = objdump.arg("-T").args(programs).output();
@@ -192,7 +193,7 @@ fn foreign_libraries(programs: &[PathBuf]) -> Result<String, String> {
     Ok(format!("libc6 (>= {}.{}), libgcc-s1 (>= 4.2)", newest.0, newest.1))
 }
 
-/// The newest version of the C library among the symbols that objdump lists.
+/// The newest version of the C library among the symbols in the output of objdump.
 fn newest_glibc(symbols: &str) -> Option<(u32, u32)> {
     let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
         let version = rest.split(|byte: char| byte != '.' && !byte.is_ascii_digit()).next()?;
@@ -256,7 +257,7 @@ impl Package {
     }
 }
 
-/// Debian's changelog: what this version is, and when its sources were last changed.
+/// Debian's changelog: the version, and the time of the last change of its sources.
 fn changes(builder: &Builder) -> Result<String, String> {
     let mut date = Command::new("date");
     date.args(["--utc", "--rfc-email", "--date"])
@@ -269,7 +270,7 @@ fn changes(builder: &Builder) -> Result<String, String> {
     ))
 }
 
-/// Lines of at most 76 characters.
+/// Wraps text to lines of at most 76 characters.
 fn folded(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -283,7 +284,7 @@ fn folded(text: &str) -> Vec<String> {
     lines
 }
 
-/// Without name and time, so that the same page is the same bytes.
+/// Compresses without name and time, so that equal pages give equal bytes.
 fn compress(file: &Path) -> Result<(), String> {
     crate::command::succeed(Command::new("gzip").args(["-9nf"]).arg(file))
 }
@@ -302,7 +303,7 @@ fn sums(tree: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Its errors are ours.
+/// Runs lintian, whose errors fail the build.
 fn lintian(packages: &[PathBuf]) -> Result<(), String> {
     let mut lintian = Command::new("lintian");
     lintian.args(["--allow-root", "--fail-on", "error", "--tag-display-limit", "0"]).args(packages);

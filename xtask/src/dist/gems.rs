@@ -1,4 +1,4 @@
-//! The gem in two forms: compiled when it is installed, or with programs for this platform.
+//! The gem in two forms: compiled during its installation, or with programs for the platform.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,17 +8,18 @@ use super::files::{self, copy, write};
 use super::ruby::Ruby;
 use super::{output, stage};
 
-/// Picks the extension for the Ruby that loads it. Only where there are several.
+/// The script that picks the extension for the running Ruby, where there are several.
 const CHOICE: &str = include_str!("choice.rb");
 
-/// The gem that compiles when it is installed.
+/// Builds the gem that compiles during its installation.
 pub(super) fn source(builder: &Builder) -> Result<PathBuf, String> {
     let folder = builder.work("gem");
     stage::sources(builder, &folder)?;
     build(builder, &folder, &format!("thruway-{}.gem", builder.version), &[])
 }
 
-/// The gem with programs for this platform: the command, and an extension for each of these Rubies.
+/// Builds the gem with programs for the platform: the command, and an extension for each of the
+/// Rubies.
 pub(super) fn platform(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, String> {
     let folder = builder.work("platform-gem");
     files::empty(&folder)?;
@@ -34,7 +35,7 @@ pub(super) fn platform(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, St
     build(builder, &folder, &name, &wanted)
 }
 
-/// Puts an extension for each Ruby where the gem's library finds it.
+/// Copies the extension for each Ruby to where the gem's library finds it.
 pub(super) fn extensions(builder: &Builder, library: &Path, rubies: &[Ruby]) -> Result<(), String> {
     for ruby in rubies {
         let place = library.join("thruway").join(&ruby.version).join("thruway.so");

@@ -1,4 +1,4 @@
-//! Manual pages and completions, as the command itself prints them.
+//! Manual pages and completions, printed by the command itself.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::platform::Processor;
 
 /// A manual page of section 1.
 pub(super) struct Page {
-    /// Such as `thruway-serve.1`.
+    /// The file name, such as `thruway-serve.1`.
     pub(super) name: String,
     pub(super) text: String,
 }
@@ -20,7 +20,7 @@ pub(super) enum Shell {
 }
 
 impl Shell {
-    /// Where each looks for the scripts of packages, below `share`.
+    /// The place in which each shell looks for the scripts of packages, below `share`.
     pub(super) const PLACES: [(Self, &'static str); 3] = [
         (Self::Bash, "bash-completion/completions/thruway"),
         (Self::Zsh, "zsh/vendor-completions/_thruway"),
@@ -28,7 +28,7 @@ impl Shell {
     ];
 }
 
-/// The page of the command, and one a verb.
+/// Returns the page of the command, and one for each verb.
 pub(super) fn pages(processor: Processor, program: &Path) -> Result<Vec<Page>, String> {
     let mut pages =
         vec![Page { name: "thruway.1".into(), text: output(processor, program, &["man"])? }];
@@ -39,7 +39,7 @@ pub(super) fn pages(processor: Processor, program: &Path) -> Result<Vec<Page>, S
     Ok(pages)
 }
 
-/// The script that completes in a shell.
+/// Returns the completion script of a shell.
 pub(super) fn completions(
     processor: Processor,
     program: &Path,
@@ -53,7 +53,7 @@ pub(super) fn completions(
     output(processor, program, &["completions", name])
 }
 
-/// The verbs that the help lists.
+/// The verbs in the command's help.
 fn verbs(processor: Processor, program: &Path) -> Result<Vec<String>, String> {
     let help = output(processor, program, &["--help"])?;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);

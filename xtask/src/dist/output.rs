@@ -1,4 +1,4 @@
-//! The folder of finished files, `target/dist`: one `cargo x dist` at a time puts whole files there.
+//! The folder of finished files, `target/dist`: one `cargo x dist` at a time adds complete files.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::build::Builder;
 use super::files::{self, named};
 
-/// Keeps a second `cargo x dist` of this checkout out, until it is dropped or the process ends, however that happens.
+/// Locks out a second `cargo x dist` of the checkout, until the lock is dropped or the process ends in any way.
 pub(super) fn lock(builder: &Builder) -> Result<File, String> {
     let path = builder.work("lock");
     files::write(&path, "")?;
@@ -21,8 +21,8 @@ pub(super) fn lock(builder: &Builder) -> Result<File, String> {
     }
 }
 
-/// Makes a file that appears when it is whole: `make` writes it at the path that it is given. What is made is dated by
-/// the sources, so that the same sources give the same bytes.
+/// Creates a file that appears only when complete: `make` returns the command that writes the file at the path that it
+/// is given. The result has the date of the sources, so that equal sources give equal bytes.
 pub(super) fn finish(
     builder: &Builder,
     name: &str,
@@ -37,7 +37,7 @@ pub(super) fn finish(
     Ok(output)
 }
 
-/// The files of this version. Those of earlier ones may lie beside them.
+/// The files of the version. Files of earlier versions may lie beside them.
 pub(super) fn of_this_version(builder: &Builder) -> Result<Vec<PathBuf>, String> {
     let folder = builder.output("");
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ fn is_of_version(name: &str, version: &str) -> bool {
     })
 }
 
-/// When the sources were last changed, in seconds: as `SOURCE_DATE_EPOCH` says, or the last commit.
+/// The time of the last change of the sources, in seconds: `SOURCE_DATE_EPOCH`, or the last commit.
 pub(super) fn source_time(builder: &Builder) -> Result<String, String> {
     if let Ok(time) = std::env::var("SOURCE_DATE_EPOCH") {
         return Ok(time);
@@ -71,12 +71,12 @@ pub(super) fn source_time(builder: &Builder) -> Result<String, String> {
     Ok(time)
 }
 
-/// Whether something is built that no commit has.
+/// Whether the checkout has uncommitted changes.
 pub(super) fn is_changed(builder: &Builder) -> Result<bool, String> {
     Ok(!git(builder, &["status", "--porcelain"])?.is_empty())
 }
 
-/// Returns the output of git, which is empty if the sources are no checkout.
+/// Returns the output of git, which is empty if the sources are not a checkout.
 fn git(builder: &Builder, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("git").current_dir(&builder.root).args(arguments).output();
     let output = output.map_err(|error| format!("cannot start git: {error}"))?;

@@ -1,4 +1,4 @@
-//! The processors that programs are built for, and what each is called where.
+//! The processors of the programs, and their names in other systems.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::debian;
 
-/// The tools that build for the other processor, each by one of its files, with its package.
+/// The tools that build for the other processor: one file of each package, and the package.
 const CROSS_TOOLS: [(&str, &str); 4] = [
     ("/usr/bin/aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
     ("/usr/aarch64-linux-gnu/lib/libc.a", "libc6-dev-arm64-cross"),
@@ -35,7 +35,7 @@ impl Processor {
         }
     }
 
-    /// RubyGems' name of the platform, which archives have as well.
+    /// RubyGems' name of the platform, which is also in the names of archives.
     pub(super) fn platform(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64-linux",
@@ -43,7 +43,7 @@ impl Processor {
         }
     }
 
-    /// Debian's name.
+    /// Debian's name of the processor.
     pub(super) fn debian(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",
@@ -55,12 +55,12 @@ impl Processor {
         self == Self::Aarch64
     }
 
-    /// Options that make a static program smaller, where the linker has them.
+    /// Options that make a static program smaller, if the linker supports them.
     pub(super) fn size_flags(self) -> &'static [&'static str] {
         match self {
-            // Packed, its relocations take a fiftieth of the room; its own start-up code (glibc 2.36) reads them.
+            // Packed relocations take a fiftieth of the room; the program's own start-up code (glibc 2.36) reads them.
             Self::X86_64 => &["-Clink-arg=-Wl,-z,pack-relative-relocs"],
-            // Debian 12's linker packs them for x86-64 alone.
+            // Debian 12's linker packs relocations for x86-64 alone.
             Self::Aarch64 => &[],
         }
     }
@@ -76,7 +76,7 @@ impl Processor {
         }
     }
 
-    /// cargo with all that building for it takes, but for its subcommand.
+    /// A cargo command with all options for the processor except those of its subcommand.
     pub(super) fn cargo(self, root: &Path, subcommand: &str) -> Command {
         let own_library = self.is_foreign() && !crate::aarch64::has_library();
         let mut cargo =
@@ -92,7 +92,7 @@ impl Processor {
         cargo
     }
 
-    /// A command that starts a program of this processor here.
+    /// A command that starts a program of the processor on this machine.
     pub(super) fn start(self, program: impl AsRef<OsStr>) -> Command {
         if !self.is_foreign() {
             return Command::new(program);

@@ -1,18 +1,18 @@
-//! Rubies that the extension is built for.
+//! The Rubies for which the extension is built.
 //!
-//! A build asks its Ruby where the headers are, and which version it is. For a Ruby in the root folder of
-//! another Debian, a small program answers in its place: nothing of that root is started.
+//! A build asks its Ruby for the folder of headers and for its version. For a Ruby in the root folder of another
+//! Debian, a small stand-in program answers: no program of that root is started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::files;
 
-/// A Ruby that the extension is built for.
+/// A Ruby for which the extension is built.
 #[derive(Debug)]
 pub(super) struct Ruby {
     pub(super) program: PathBuf,
-    /// As `3.1`.
+    /// The version, such as `3.1`.
     pub(super) version: String,
 }
 
@@ -39,7 +39,7 @@ impl Ruby {
     }
 }
 
-/// `rbconfig.rb` of the newest Ruby in a root.
+/// The `rbconfig.rb` of the newest Ruby in a root.
 fn settings_of(root: &Path) -> Result<PathBuf, String> {
     let platforms = files::folders(&root.join("usr/lib"));
     let versions = platforms.iter().flat_map(|platform| files::folders(&platform.join("ruby")));
@@ -49,8 +49,7 @@ fn settings_of(root: &Path) -> Result<PathBuf, String> {
     settings.pop().ok_or_else(|| format!("{} holds no Ruby of Debian's", root.display()))
 }
 
-/// A script with the settings that Ruby knows about itself. Paths follow from where the file is,
-/// so they lead into the root.
+/// A script with the settings of Ruby itself. Paths are relative to the place of the file, so they lead into the root.
 fn stand_in_settings(settings: &Path) -> String {
     let settings = settings.display().to_string().replace('\\', r"\\").replace('\'', r"\'");
     format!(

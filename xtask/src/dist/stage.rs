@@ -1,6 +1,7 @@
-//! The source tree of the gem: what its programs are made of, and nothing else.
+//! The source tree of the gem: the sources of its programs, and nothing else.
 //!
-//! Tests and tasks stay behind, so their crates need not be downloaded where the gem is installed.
+//! Tests and tasks are left out, so the installation of the gem need not download their
+//! dependencies.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ use toml::{Table, Value};
 use super::build::Builder;
 use super::files::{self, copy, copy_tree, read, write};
 
-/// Crates that nothing in the gem is made of.
+/// Crates that no program of the gem uses.
 const LEFT_OUT: [&str; 1] = ["testing"];
 /// Tables of a manifest that only tests and tasks read.
 const TABLES_OF_TESTS: [&str; 4] = ["dev-dependencies", "test", "bench", "example"];
@@ -34,7 +35,7 @@ pub(super) fn sources(builder: &Builder, folder: &Path) -> Result<(), String> {
     lock(builder, folder)
 }
 
-/// The Ruby files, the command, and what is said about them.
+/// Copies the Ruby files, the command, and their documentation.
 pub(super) fn library(builder: &Builder, folder: &Path) -> Result<(), String> {
     let root = &builder.root;
     for part in ["gem/lib", "gem/exe"] {
@@ -88,7 +89,7 @@ fn without_tests(text: &str) -> Result<String, String> {
     Ok(manifest.to_string())
 }
 
-/// The versions of the checkout, without those of crates that are not needed.
+/// The versions of the checkout, without those of unneeded crates.
 fn lock(builder: &Builder, folder: &Path) -> Result<(), String> {
     copy(&builder.root.join("Cargo.lock"), &folder.join("Cargo.lock"), 0o644)?;
     let mut cargo = Command::new(crate::command::cargo());

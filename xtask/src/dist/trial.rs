@@ -1,7 +1,8 @@
-//! Each way to install, tried in fresh roots: what is installed works, and nothing is left behind after removal.
+//! Trials of each way to install, in fresh roots: the installed programs work, and nothing is left behind after
+//! removal.
 //!
-//! A root is made once, by debootstrap. Each trial sees it below an overlay, so that the next one finds it as it was.
-//! A root of another processor is the one whose Ruby was built for.
+//! debootstrap creates a root once. Each trial sees the root below an overlay, so that the next one finds it unchanged.
+//! The root of another processor is that of the Ruby for which the extension was built.
 
 mod emulation;
 
@@ -15,14 +16,14 @@ use super::output;
 use crate::debootstrap;
 use emulation::Emulation;
 
-/// The script that runs outside of the root, in a mount namespace of its own, and the one that runs inside.
+/// The script outside of the root, in a mount namespace of its own, and the scripts inside.
 const ENTER: &str = include_str!("trial/enter.sh");
 const SHARED: &str = include_str!("trial/shared.sh");
 const TRY: &str = include_str!("trial/try.sh");
 const TRY_AARCH64: &str = include_str!("trial/try-aarch64.sh");
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
 
-/// Tries what stands in `target/dist`. `roots` are those of the Rubies that it was built for.
+/// Tries the files in `target/dist`. `roots` are those of the Rubies for which the extension was built.
 pub(super) fn run(builder: &Builder, roots: &[PathBuf]) -> Result<(), String> {
     if let Some(reason) = debootstrap::obstacle() {
         println!("dist: not tried, because {reason}");
@@ -60,7 +61,7 @@ fn base(builder: &Builder, suite: &str, options: &[&str]) -> Result<PathBuf, Str
     debootstrap::root(&builder.work("roots"), &name, suite, options)
 }
 
-/// Copies the finished files and the script that tries them into the root's folder.
+/// Copies the finished files and the scripts that try them into the root's folder.
 fn bring(builder: &Builder, folder: &Path, script: &str) -> Result<(), String> {
     files::write_program(&folder.join("try.sh"), script)?;
     files::write(&folder.join("shared.sh"), SHARED)?;

@@ -1,9 +1,9 @@
-//! Callgrind's output: costs by line of code, under the object file that the code is in.
+//! Callgrind's output: costs per line of code, grouped by object file.
 
-/// Instructions of the code in the object file of that name, without what it calls elsewhere.
+/// Sums the instructions of the object file `name`, without those of called functions elsewhere.
 ///
-/// A line `ob=(ID) PATH` names the object of the costs that follow it; later the identifier stands alone. A line
-/// after `calls=` is the cost of what is called, which is counted where it is.
+/// A line `ob=(ID) PATH` names the object of the following costs; later lines have the identifier alone. The line after
+/// `calls=` is the inclusive cost of a call, which is counted at the callee.
 pub(crate) fn own_instructions(text: &str, name: &str) -> u64 {
     let mut ours: Option<&str> = None;
     let (mut is_ours, mut is_call, mut sum) = (false, false, 0);

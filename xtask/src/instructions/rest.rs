@@ -1,21 +1,22 @@
-//! Whether a process is at rest: all of its threads sleep.
+//! Waits until a process is at rest: all of its threads sleep.
 //!
-//! A fast machine's request meets a thread still looking for work; a slow machine's wakes a sleeping thread. The two
-//! take different numbers of instructions. So each request is sent to a server at rest.
+//! On a fast machine, a request meets a thread that still looks for work; on a slow one, it wakes a sleeping thread.
+//! The two cases take different numbers of instructions. So each request is sent to a server at rest.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest time for a server below callgrind to come to rest. It takes milliseconds; a busy machine takes more.
+/// The longest time for a server under callgrind to come to rest. Usually it takes milliseconds; on a busy machine,
+/// more.
 const REST_MAX: Duration = Duration::from_secs(60);
 
-/// How often each thread has left the processor, by its id. `None` while one of them runs or wants to.
+/// How often each thread has left the processor, by its id. `None` if a thread runs or is ready to run.
 type Switches = Option<BTreeMap<PathBuf, String>>;
 
-/// Waits until all threads of the process sleep. They are read one by one, so one of them may run in the meantime.
-/// Two readings with the same counts of context switches show that none did.
+/// Waits until all threads of the process sleep. Threads are read one by one, so one of them may run in the meantime.
+/// Two readings with equal counts of context switches show that none did.
 pub(crate) fn wait(pid: u32) -> std::io::Result<()> {
     let tasks = PathBuf::from(format!("/proc/{pid}/task"));
     let start = Instant::now();
@@ -37,7 +38,7 @@ fn switches(tasks: &Path) -> std::io::Result<Switches> {
     let mut switches = BTreeMap::new();
     for task in std::fs::read_dir(tasks)? {
         let path = task?.path();
-        // A thread that has ended meanwhile runs no longer.
+        // A thread that has ended in the meantime no longer runs.
         let Ok(status) = std::fs::read_to_string(path.join("status")) else { return Ok(None) };
         match asleep(&status) {
             Some(counts) => switches.insert(path, counts),
@@ -47,7 +48,7 @@ fn switches(tasks: &Path) -> std::io::Result<Switches> {
     Ok(Some(switches))
 }
 
-/// The lines with the counts of context switches of a thread that sleeps, from its `status`.
+/// The counts of context switches in the `status` of a sleeping thread; none for any other thread.
 fn asleep(status: &str) -> Option<String> {
     let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
     if !field("State:")?.trim_start().starts_with('S') {

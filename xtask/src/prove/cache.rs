@@ -1,5 +1,5 @@
-//! `cargo x prove cache`: random sequences of responses, edits and purges, against models of RFC 9111. One goes through
-//! an engine, the other one through the store alone.
+//! `cargo x prove cache`: random sequences of responses, edits and purges, against models of RFC 9111. One test goes
+//! through an engine, the other through the store alone.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
-//! `cargo x prove mount-freshness`: changes behind a mount at random, and what is seen through it directly after.
+//! `cargo x prove mount-freshness`: random changes behind a mount, and the view through the mount directly afterwards.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the random tests of `tests/it/mount/freshness.rs` with so many changes each.
+/// Runs the random tests of `tests/it/mount/freshness.rs` with `cases` changes each.
 pub(super) fn prove(root: &Path, cases: u64, seed: u64) -> Result<(), String> {
     let mut test = Command::new(crate::command::cargo());
     test.current_dir(root).args(["test", "--profile", crate::command::PROOF_PROFILE]);

@@ -1,9 +1,10 @@
-//! `cargo x prove mount-media`: a simulated media server on disks that fill, go and come.
+//! `cargo x prove mount-media`: a simulated media server on disks that fill up, disappear and
+//! return.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the model test of `tests/it/mount/media_model.rs` with so many steps.
+/// Runs the model test of `tests/it/mount/media_model.rs` with `steps` steps.
 pub(super) fn prove(root: &Path, steps: u64, seed: u64) -> Result<(), String> {
     let mut test = Command::new(crate::command::cargo());
     test.current_dir(root).args(["test", "--profile", crate::command::PROOF_PROFILE]);

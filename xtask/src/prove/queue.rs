@@ -1,4 +1,4 @@
-//! `cargo x prove queue`: the simulation of the server's queue with many seeds. It prints a table of all cells.
+//! `cargo x prove queue`: the simulation of the server's queue with many seeds, and a table of all cells.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `cargo x prove trace-counts`: usual commands, each under strace and under `thruway trace`. For each system call,
+//! `cargo x prove trace-counts`: common commands, each under strace and under `thruway trace`. For each system call,
 //! both must count the same calls and the same failures.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::command::cargo;
 
-/// The commands, a line of shell each. `$SCRATCH` is a folder that a command may change.
+/// The commands, one shell line each. `$SCRATCH` is a folder that a command may change.
 const COMMANDS: &str = include_str!("trace_commands.txt");
-/// Commands that ask for so many names that nearly none of their calls may stop.
+/// Commands that look up so many names that nearly none of their calls may stop.
 const WITHOUT_STOPS: [&str; 2] = ["find /usr", "du -s /usr"];
-/// In how many pairs of runs the counts of a command may differ, because it does not repeat itself exactly.
+/// The number of pairs of runs in which the counts may differ, because a command does not repeat itself exactly.
 const PAIRS_MAX: u32 = 5;
 
 /// The calls and the failures of each system call.
@@ -63,7 +63,7 @@ pub(super) fn prove(root: &Path) -> Result<(), String> {
 }
 
 impl Place<'_> {
-    /// Whether the first word of a command is a program, or belongs to the shell.
+    /// Whether the first word of a command is an installed program or a word of the shell.
     fn is_installed(&self, command: &str) -> bool {
         let word = command.split(' ').next().unwrap_or_default();
         let mut sh = Command::new("sh");
@@ -71,9 +71,10 @@ impl Place<'_> {
         sh.current_dir(self.root).status().is_ok_and(|status| status.success())
     }
 
-    /// Runs a command under both until one pair of runs is equal. The error is the difference of the last pair.
+    /// Runs a command under both until one pair of runs has equal counts. The inner error is the difference of the last
+    /// pair.
     fn compare(&self, command: &str) -> Result<Result<TracedRun, String>, String> {
-        // Caches are then as they stay.
+        // The first run warms the caches.
         let _ = self.run(&mut Command::new("sh"), command);
         let mut difference = String::new();
         for _ in 0..PAIRS_MAX {
@@ -107,10 +108,10 @@ impl Place<'_> {
         traced(&text).ok_or_else(|| format!("not a report of thruway trace: {text}"))
     }
 
-    /// Runs a shell with a command, in an environment that is the same each time.
+    /// Runs a command in a shell, in the same environment each time.
     fn run(&self, shell: &mut Command, command: &str) -> Result<(), String> {
         let scratch = self.folder.path().join("scratch");
-        // Most commands leave nothing there.
+        // Most commands leave nothing in the folder.
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
         shell.args(["-c", command]).current_dir(self.root).env("SCRATCH", scratch);

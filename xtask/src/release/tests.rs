@@ -34,7 +34,7 @@ fn checkout() -> tempfile::TempDir {
     folder
 }
 
-/// Commits what has changed, as of a time: no test may depend on how many of its commits share a second.
+/// Commits all changes at the given time: no test may depend on whether two commits share a second.
 fn commit_at(root: &Path, time: &str) {
     let mut commit = Command::new("git");
     commit.current_dir(root).args(["commit", "--quiet", "--all", "-m", "a change"]);

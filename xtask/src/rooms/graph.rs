@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// The groups of more than one node in which each leads to each other (Tarjan's strongly connected components).
+/// Returns the groups of two or more nodes in which each node leads to each other (Tarjan's strongly connected
+/// components).
 pub(crate) fn circles(nodes: usize, arrows: &BTreeSet<(usize, usize)>) -> Vec<Vec<usize>> {
     let mut search = Search {
         arrows,
@@ -22,9 +23,9 @@ pub(crate) fn circles(nodes: usize, arrows: &BTreeSet<(usize, usize)>) -> Vec<Ve
 
 struct Search<'a> {
     arrows: &'a BTreeSet<(usize, usize)>,
-    /// When each node was met.
+    /// The position at which each node was visited.
     order: Vec<Option<usize>>,
-    /// The earliest that is met again from it.
+    /// The earliest position that is reachable from each node.
     lowest: Vec<usize>,
     open: Vec<usize>,
     visited: usize,

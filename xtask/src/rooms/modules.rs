@@ -1,10 +1,10 @@
-//! Which file of a crate each name comes from.
+//! Resolves each name in a crate to the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{Import, Source};
 
-/// Re-exports that lead to re-exports: more than any crate has.
+/// The longest chain of re-exports: longer than any crate has.
 const STEPS_MAX: usize = 8;
 
 /// The files of one crate by their modules.
@@ -13,7 +13,7 @@ struct Crate<'a> {
     files: BTreeMap<&'a [String], usize>,
 }
 
-/// Pairs of files of which the first takes a name from the second.
+/// Pairs of files of which the first uses a name of the second.
 pub(crate) fn imports(sources: &[Source]) -> BTreeSet<(usize, usize)> {
     let files = sources.iter().enumerate();
     let files = files.map(|(file, source)| (source.module.as_slice(), file)).collect();
@@ -21,7 +21,7 @@ pub(crate) fn imports(sources: &[Source]) -> BTreeSet<(usize, usize)> {
     let mut arrows = BTreeSet::new();
     for (file, source) in sources.iter().enumerate() {
         let is_used = |import: &&Import| {
-            // A re-export is the interface of a folder, and no need of its own.
+            // A re-export is the interface of a folder, and no use of its own.
             !import.is_public || source.paths.iter().any(|path| path[0] == import.alias)
         };
         let imported = source.imports.iter().filter(is_used).map(|import| &import.path);
@@ -37,7 +37,7 @@ pub(crate) fn imports(sources: &[Source]) -> BTreeSet<(usize, usize)> {
 }
 
 impl Crate<'_> {
-    /// The file that defines what `path` means in `module`; none if another crate does.
+    /// The file that defines `path` as seen from `module`; none if another crate does.
     fn file_of(&self, module: &[String], path: &[String], steps: usize) -> Option<usize> {
         let (mut at, mut rest) = (module.to_vec(), path);
         match path.first()?.as_str() {
@@ -51,7 +51,7 @@ impl Crate<'_> {
                     rest = more;
                 }
             }
-            // A module that is declared here, or a name that was imported with its module.
+            // A module declared in the file, or a name imported together with its module.
             first => {
                 let child: Vec<String> = at.iter().cloned().chain([first.to_owned()]).collect();
                 if !self.files.contains_key(child.as_slice()) {

@@ -1,4 +1,4 @@
-//! A source file as its items: what it defines, what it names, and how long its functions are.
+//! A source file as its items: its definitions, the names it uses, and the lengths of its functions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,30 +13,30 @@ pub(crate) struct Function {
     pub(crate) lines: usize,
 }
 
-/// A name that a file takes from elsewhere, or passes on.
+/// A name that a file imports or re-exports.
 pub(crate) struct Import {
-    /// Its path, `crate`, `self` and `super` included.
+    /// The path, including `crate`, `self` and `super`.
     pub(crate) path: Vec<String>,
     /// The name in the importing file.
     pub(crate) alias: String,
-    /// Whether others may take it from here.
+    /// Whether other files may import the name from this file.
     pub(crate) is_public: bool,
 }
 
 /// The code of one file, without its tests.
 #[derive(Default)]
 pub(crate) struct Source {
-    /// Its path below the crate's `src`.
+    /// The path below the crate's `src`.
     pub(crate) file: String,
-    /// The module that it is: `a::b` as two names.
+    /// The module of the file: `a::b` as two names.
     pub(crate) module: Vec<String>,
     pub(crate) imports: Vec<Import>,
-    /// Paths of two names or more that the code uses in passing.
+    /// Paths of two names or more in the code outside of imports, and single names.
     pub(crate) paths: Vec<Vec<String>>,
     pub(crate) functions: Vec<Function>,
 }
 
-/// Every file below `folder` that is not for tests.
+/// Parses every file below `folder` except those for tests.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Source>, String> {
     let mut files = Vec::new();
     list(folder, &mut files);
@@ -74,7 +74,7 @@ fn parse(folder: &Path, path: &Path) -> Result<Source, String> {
     Ok(source)
 }
 
-/// Whether something is compiled for tests alone.
+/// Whether an item is compiled for tests alone.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let mut is_for_tests = attribute.path().is_ident("test");
@@ -104,12 +104,12 @@ fn attributes(item: &Item) -> &[Attribute] {
 }
 
 impl Source {
-    /// The top-level folder of the file, or its name if it stands in none; nothing for the root of the crate.
+    /// The top-level folder of the file, or the file's own name outside of folders; none for the root of the crate.
     pub(super) fn folder(&self) -> Option<&str> {
         self.module.first().map(String::as_str)
     }
 
-    /// Each path of a `use` tree.
+    /// Adds each path of a `use` tree.
     fn add_use(&mut self, tree: &UseTree, path: &mut Vec<String>, is_public: bool) {
         let mut add = |path: &[String], name: String, alias: String| {
             let path = path.iter().cloned().chain([name]).collect();

@@ -1,5 +1,5 @@
-//! `cargo x rubyspec`: the public specs of `require` and its relatives, with every fixture in the pack. Those of
-//! processes run as forks of a template, too.
+//! `cargo x rubyspec`: the public specs of `require` and related methods, with every fixture in the pack. The specs of
+//! processes also run as forks of a template.
 
 mod preloaded;
 mod suite;
@@ -13,17 +13,17 @@ use suite::Suite;
 
 /// Run ruby/spec's require, load and autoload with every fixture in the pack
 ///
-/// Its specs of processes, signals, variables and streams run too: plain, with a pack, and as forks of a
-/// template. They must say the same each time.
+/// The specs of processes, signals, variables and streams run as well: plain, with a pack, and as forks of a template.
+/// Their results must agree.
 #[derive(Debug, Args)]
 pub(crate) struct RubySpec {
-    /// A checkout of ruby/spec that fits the Ruby
+    /// Checkout of ruby/spec that matches the Ruby
     #[arg(long, value_name = "DIR")]
     spec: PathBuf,
-    /// A checkout of ruby/mspec of about the same date
+    /// Checkout of ruby/mspec of about the same date
     #[arg(long, value_name = "DIR")]
     mspec: PathBuf,
-    /// The Ruby; the extension is built for it
+    /// Ruby to test with; the extension is built for it
     #[arg(long, value_name = "PATH", default_value = "ruby")]
     ruby: PathBuf,
 }
@@ -48,7 +48,7 @@ impl RubySpec {
             std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
         };
         let folder = root.join("target/rubyspec");
-        // A pack of an earlier run would prove nothing about this one.
+        // A pack of an earlier run would prove nothing about the current one.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(Suite {

@@ -1,4 +1,4 @@
-//! The specs of what a process has: as forks of a template they say what they say without one.
+//! The specs of processes, whose results as forks of a template must equal those without a template.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::suite::{Suite, output};
 
-/// The specs of processes and of their surroundings.
+/// The specs of processes and of their environment.
 const SPECS: [&str; 19] = [
     "core/process",
     "core/signal",
@@ -30,12 +30,12 @@ const SPECS: [&str; 19] = [
     "language/predefined_spec.rb",
     "command_line",
 ];
-/// Forks that are compared.
+/// The number of forks to compare.
 const FORKS: usize = 3;
-/// How often it is looked whether there is a template, a second apart.
+/// The most checks for a template, one per second.
 const LOOKS_MAX: usize = 60;
 
-/// Runs them plain, with a pack, and as forks.
+/// Runs the specs plain, with a pack, and as forks.
 pub(super) fn compare(suite: &Suite) -> Result<(), String> {
     let plain = Findings::of(suite, "plain", &[])?;
     let packed = Findings::of(suite, "pack", &["run"])?;
@@ -54,12 +54,12 @@ pub(super) fn compare(suite: &Suite) -> Result<(), String> {
     Err("they never ran as forks: see `thruway run --preload --explain`".to_owned())
 }
 
-/// The results of the runner. A few specs fail on some machines, also plain.
+/// The results of the runner. On some machines a few specs fail, even plain.
 struct Findings {
     how: &'static str,
-    /// How many examples there were.
+    /// The number of examples.
     examples: String,
-    /// Which of them failed.
+    /// The titles of failed examples.
     failed: Vec<String>,
     was_forked: bool,
 }
@@ -81,7 +81,7 @@ impl Findings {
         let summary = text.lines().rev().find(|line| line.contains(" examples, "));
         let summary = summary.ok_or_else(|| format!("{how}: no summary\n{text}\n{errors}"))?;
         let examples = summary.split(", ").find_map(|part| part.strip_suffix(" examples"));
-        // A failure is a number in brackets, and its title in the next line.
+        // A failure is a number followed by a bracket, with its title on the next line.
         let is_number = |line: &str| {
             line.strip_suffix(')').is_some_and(|number| number.parse::<usize>().is_ok())
         };
@@ -104,8 +104,8 @@ impl Findings {
     }
 }
 
-/// The runner, plain or below a verb. Its library is in the load path from the start: a template loads what is found
-/// there.
+/// The runner's command, plain or under a verb. The runner's library is in the load path from the start: a template
+/// loads what it finds there.
 fn command(suite: &Suite, verb: &[&str]) -> Result<Command, String> {
     let mut command = match verb {
         [] => Command::new(&suite.ruby),
@@ -121,7 +121,7 @@ fn command(suite: &Suite, verb: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-/// With places of its own for templates and packs.
+/// A command of thruway with folders of its own for templates and packs.
 fn thruway(suite: &Suite) -> Result<Command, String> {
     let templates = suite.folder.join("templates");
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&templates);
@@ -133,7 +133,7 @@ fn thruway(suite: &Suite) -> Result<Command, String> {
     Ok(command)
 }
 
-/// No template stays behind.
+/// Stops all templates.
 fn stop(suite: &Suite) -> Result<(), String> {
     let mut command = thruway(suite)?;
     output(command.args(["preload", "stop", "--all"]).current_dir(&suite.spec)).map(drop)

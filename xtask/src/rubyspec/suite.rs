@@ -1,10 +1,10 @@
-//! The public specs, where they are and what they need, and how they are judged.
+//! The public specs: their places, their runs, and the verdict on their output.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The specs that say what loading a feature is.
+/// The specs that define the loading of features.
 const SPECS: [&str; 5] = [
     "core/kernel/require_spec.rb",
     "core/kernel/require_relative_spec.rb",
@@ -16,7 +16,7 @@ const SPECS: [&str; 5] = [
 /// The folders of files that the specs load.
 const FIXTURES: [&str; 3] = ["fixtures/code", "core/kernel/fixtures", "core/module/fixtures"];
 
-/// Where everything is.
+/// The paths of the programs and of the specs.
 pub(super) struct Suite {
     pub(super) program: PathBuf,
     pub(super) learn: PathBuf,
@@ -24,21 +24,21 @@ pub(super) struct Suite {
     pub(super) runner: PathBuf,
     pub(super) spec: PathBuf,
     pub(super) ruby: PathBuf,
-    /// Holds the pack, and what the specs write.
+    /// The folder of the pack, and of files that the specs write.
     pub(super) folder: PathBuf,
 }
 
 impl Suite {
-    /// All specs, with a pack or as Ruby is.
+    /// Runs all specs, with a pack or with plain Ruby.
     pub(super) fn specs(&self, pack: Option<&[&str]>) -> Result<Output, String> {
         let mut command = self.ruby(pack);
         command.arg(&self.runner).args(SPECS);
-        // The specs start Rubies too.
+        // The specs start Rubies, too.
         command.env("RUBY_EXE", &self.ruby).env("SPEC_TEMP_DIR", self.folder.join("temp"));
         output(command.current_dir(&self.spec))
     }
 
-    /// Ruby, below `thruway run` with those options if there is to be a pack.
+    /// A command of Ruby, under `thruway run` with the options if a pack is wanted.
     fn ruby(&self, pack: Option<&[&str]>) -> Command {
         let Some(options) = pack else { return Command::new(&self.ruby) };
         let mut command = Command::new(&self.program);
@@ -47,16 +47,16 @@ impl Suite {
         command
     }
 
-    /// Puts every fixture into the pack. Answers with the paths of those that are in it: all but the
-    /// ones with a syntax error.
+    /// Puts every fixture into the pack. Returns the paths of the fixtures in the pack: all except those with a syntax
+    /// error.
     pub(super) fn learn(&self) -> Result<BTreeSet<String>, String> {
         let learn = |warnings| {
             let mut ruby = self.ruby(Some(&["--digest"]));
             let ruby = ruby.arg(warnings).arg(&self.learn);
             output(ruby.args(FIXTURES.map(|folder| self.spec.join(folder))))
         };
-        // Code that was compiled without warnings is used only where none are wanted; the
-        // specs want those of deprecated features.
+        // Code that was compiled without warnings is used only if no warnings are wanted; the specs want those of
+        // deprecated features.
         learn("-w")?;
         learn("-W:deprecated")?;
         let again = learn("-W:deprecated")?;
@@ -70,7 +70,7 @@ impl Suite {
         Ok(fixtures)
     }
 
-    /// Shows the runner's own summary, which has to be one without failures.
+    /// Shows the runner's own summary, which must have no failures.
     pub(super) fn judge(&self, how: &str, output: &Output) -> Result<(), String> {
         let text = String::from_utf8_lossy(&output.stdout);
         let summary = text.lines().find(|line| line.contains(" examples, ")).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Suite {
         Err(format!("{how}: {}\n{text}\n{errors}", output.status))
     }
 
-    /// A fixture that Ruby compiled proves nothing.
+    /// Checks that no fixture was compiled by Ruby, which would prove nothing.
     pub(super) fn all_came_from_the_pack(
         &self,
         fixtures: &BTreeSet<String>,
@@ -99,7 +99,7 @@ impl Suite {
     }
 }
 
-/// The paths that `--explain` says were left to Ruby.
+/// The paths that Ruby compiled itself, according to `--explain`.
 fn left(output: &Output) -> impl Iterator<Item = &str> {
     let report = std::str::from_utf8(&output.stderr).unwrap_or_default();
     let lines = report.lines().filter_map(|line| line.strip_prefix("thruway: "));

@@ -1,9 +1,9 @@
 //! Figures in prose that come from a table of docs/benchmarks.md.
 //!
-//! A comment behind them names their cells. The figure of each cell has to be in the same paragraph, item or row, or
-//! in the table before the comment:
+//! A comment after the figures names their cells. The figure of each cell has to be in the same paragraph, item or row,
+//! or in the table before the comment:
 //! `677 → 333 ms <!-- boot-commands > rails runner 0 > plain > wall ; boot-commands > … -->`.
-//! A figure may be rounded, to two digits at least.
+//! A figure may be rounded, but not to fewer than two digits.
 
 use std::path::Path;
 
@@ -37,14 +37,14 @@ fn wrong(page: &Page, sections: &[Section]) -> Vec<Breach> {
     breaches
 }
 
-/// The cells that a line's comments name: `SECTION > TABLE > ROW > COLUMN`, several with ` ; ` between them.
+/// The cells that the comments of a line name: `SECTION > TABLE > ROW > COLUMN`, separated by ` ; `.
 fn cells(line: &str) -> impl Iterator<Item = &str> {
     let comments = line.split("<!-- ").skip(1).filter_map(|rest| rest.split_once(" -->"));
     let named = comments.filter(|(comment, _)| comment.contains(" > "));
     named.flat_map(|(comment, _)| comment.split(" ; "))
 }
 
-/// Whether the text outside of comments has the cell's figure.
+/// Whether the text outside of comments contains the figure of the cell.
 fn holds(block: &str, cell: &str, sections: &[Section]) -> Result<(), String> {
     let [section, title, row, column] = cell.split(" > ").collect::<Vec<_>>()[..] else {
         return Err(format!("{cell}: write it as SECTION > TABLE > ROW > COLUMN"));
@@ -65,7 +65,7 @@ fn is_no_figure(c: char) -> bool {
     !c.is_ascii_digit() && c != '.' && c != ','
 }
 
-/// Whether `shown` is `value`, or that rounded to as many places, two digits at least.
+/// Whether `shown` is `value`, or `value` rounded to as many places, with at least two digits.
 fn is_rounded(shown: &str, value: f64) -> bool {
     let shown = shown.trim_end_matches('.');
     let places = shown.split_once('.').map_or(0, |(_, places)| places.len());

@@ -1,4 +1,4 @@
-//! Links in Markdown: the file is there, and so is the heading that the link names.
+//! Checks links in Markdown: the file and the heading of each link must exist.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -36,7 +36,7 @@ fn leads_somewhere(root: &Path, page: &Page, target: &str) -> bool {
     }
 }
 
-/// The path without `..`, as a browser takes it.
+/// The path without `..`, as browsers resolve it.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -48,7 +48,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// A page's headings as browsers of repositories name them: small letters, digits, and `-` for a space.
+/// The anchors of a page's headings on repository sites: lower-case letters, digits, and `-` for a space.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings.map(|heading| {

@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 /// A text file of the project.
 #[derive(Debug, Clone)]
 pub(super) struct Page {
-    /// Its path below the top of the checkout.
+    /// The path below the top of the checkout.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// A line that does not keep to a rule.
+/// A line that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Breach {
     pub(super) path: PathBuf,
-    /// From 1.
+    /// The number of the line, from 1.
     pub(super) line: usize,
     pub(super) what: String,
 }
 
-/// The endings of files with the project's own text; recordings, packed files and the like are data.
+/// The suffixes of files with the project's own text; recordings, packed files and the like are data.
 const SUFFIXES: [&str; 10] = ["rs", "rb", "md", "ru", "sh", "py", "js", "toml", "yml", "css"];
 
-/// Folders of what is built or left behind, in the checkout of a developer.
+/// Folders of build output and leftovers in a developer's checkout.
 const LEFT_OUT: [&str; 5] = ["target", "tmp", "log", "node_modules", "vendor"];
 
 pub(super) fn pages(root: &Path) -> Vec<Page> {
@@ -41,7 +41,7 @@ fn collect(root: &Path, below: &Path, pages: &mut Vec<Page>) {
         if is_folder && !name.starts_with('.') && !LEFT_OUT.contains(&name.as_str()) {
             collect(root, &path, pages);
         } else if SUFFIXES.iter().any(|suffix| has_suffix(&path, suffix)) {
-            // A file that is not UTF-8 holds no text of ours.
+            // A file that is not UTF-8 contains none of our text.
             pages.extend(fs::read_to_string(root.join(&path)).map(|text| Page { path, text }));
         }
     }

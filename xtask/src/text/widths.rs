@@ -1,11 +1,11 @@
-//! Lines that fit on a screen.
+//! Checks that lines fit on a screen.
 
 use super::page::{Breach, Page};
 
-/// Columns of a line of code, at most.
+/// The most columns in a line of code.
 const CODE_COLUMNS_MAX: usize = 120;
 
-/// Columns of a line of Markdown, at most, rows of tables too.
+/// The most columns in a line of Markdown, including rows of tables.
 const MARKDOWN_COLUMNS_MAX: usize = 160;
 
 pub(super) fn breaches(pages: &[Page]) -> Vec<Breach> {

@@ -1,4 +1,4 @@
-//! The ways to boot a program, and one boot.
+//! The ways to boot a program, and the measurement of one boot.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,34 +15,34 @@ use crate::bench::measure;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Plain,
-    /// Debian's bootsnap, its cache warm.
+    /// Debian's bootsnap with a warm cache.
     Bootsnap,
-    /// The release that is given by `--peer bootsnap-new=DIR`.
+    /// The bootsnap that `--peer bootsnap-new=DIR` names.
     NewBootsnap,
     Thruway,
     ThruwayFrozen,
-    /// As on systems where libruby's calls cannot be answered.
+    /// `thruway run` as on systems where the calls of libruby cannot be answered.
     ThruwayPortable,
-    /// A fork of Spring's server, which has booted.
+    /// A fork of Spring's server, which has already booted.
     Spring,
-    /// `thruway run --preload`, its template made.
+    /// `thruway run --preload` with a finished template.
     Preload,
-    /// Debian's bootsnap, its cache empty.
+    /// Debian's bootsnap with an empty cache.
     BootsnapCold,
     /// `thruway run` while it learns.
     ThruwayCold,
 }
 
-/// A way, and what it needs.
+/// A way to boot, and its requirements.
 #[derive(Debug)]
 pub(super) struct Contender {
     pub(super) way: Way,
     pub(super) name: &'static str,
-    /// Where another bootsnap is.
+    /// The folder of another bootsnap.
     library: Option<PathBuf>,
 }
 
-/// A program that is about to be booted, with a folder for caches.
+/// A program to boot, with a folder for caches.
 pub(super) struct Boot<'a> {
     program: &'a Program,
     root: &'a Path,
@@ -107,7 +107,7 @@ impl Way {
 }
 
 impl Contender {
-    /// Those of `ways` that are at hand.
+    /// The contenders among `ways` that are installed.
     pub(super) fn all(context: &BenchContext, ways: &[Way]) -> Vec<Self> {
         let library = context.peers.get("bootsnap-new");
         let [has_bootsnap, has_spring] = ["bootsnap", "spring/version"].map(is_installed);
@@ -150,14 +150,14 @@ impl<'a> Boot<'a> {
         Ok(Self { program, root: &context.root, scratch })
     }
 
-    /// Boots until there is nothing more to learn.
+    /// Boots until the caches are warm.
     pub(super) fn warm(&self, contender: &Contender) -> Result<(), String> {
         let boots = if contender.way.is_cold() { 1 } else { 2 };
         (0..boots).try_for_each(|_| self.report(contender).map(|_| ()))?;
         if contender.way == Way::Preload { self.await_template() } else { Ok(()) }
     }
 
-    /// The second boot has made no other template: the first one's is still being made then.
+    /// Waits for the first boot's template: the second boot creates none while the first template is in the making.
     fn await_template(&self) -> Result<(), String> {
         const PATIENCE: Duration = Duration::from_secs(60);
         let began = Instant::now();
@@ -171,7 +171,7 @@ impl<'a> Boot<'a> {
         Err("there is no template".to_owned())
     }
 
-    /// `thruway preload`, with this benchmark's templates.
+    /// A `thruway preload` command for this benchmark's templates.
     fn preload(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.root.join("target/release/thruway"));
         command.arg("preload").args(words).env("XDG_RUNTIME_DIR", &self.scratch);
@@ -189,7 +189,7 @@ impl<'a> Boot<'a> {
         command.env("RUBYOPT", format!("-r{}", hook.display())).env("BENCH_REPORT", &written);
         let wall_ms = measure::wall(&mut command)?.as_secs_f64() * 1000.0;
         if contender.way == Way::Spring {
-            // Its client would report itself.
+            // The report would be that of Spring's client.
             return Ok(Report { wall_ms, usage: None });
         }
         let text = fs::read_to_string(&written).unwrap_or_default();
@@ -197,7 +197,8 @@ impl<'a> Boot<'a> {
         Ok(Report { wall_ms, usage: Some(usage) })
     }
 
-    /// How many calls that name a file one boot makes, by strace. Those of Spring's fork are not known.
+    /// Returns the number of calls that name a file in one boot, counted by strace. For Spring's fork the number is
+    /// unknown.
     pub(super) fn file_calls(&self, contender: &Contender) -> Result<Option<u64>, String> {
         match contender.way {
             Way::Preload => return self.questions().map(Some),
@@ -217,7 +218,8 @@ impl<'a> Boot<'a> {
         calls.map(Some).ok_or_else(|| format!("strace said: {text}"))
     }
 
-    /// How many questions the template asks before a fork. strace would wait for a template that was made below it.
+    /// Returns the number of questions that the template asks before a fork. strace would wait for a template started
+    /// under it.
     fn questions(&self) -> Result<u64, String> {
         let output = self.preload(&["status", "--json"]).output();
         let output = output.map_err(|error| error.to_string())?.stdout;
@@ -228,17 +230,17 @@ impl<'a> Boot<'a> {
     }
 
     fn forget(&self, contender: &Contender) {
-        // A cache that is not there need not go, and one that stays shows in the figures.
+        // A missing cache needs no removal, and a failed removal shows in the figures.
         let _ = fs::remove_dir_all(self.cache(contender));
     }
 
-    /// A frozen pack was learned before.
+    /// The folder of a contender's cache. A frozen pack is the pack that was learned before.
     fn cache(&self, contender: &Contender) -> PathBuf {
         let way = if contender.way == Way::ThruwayFrozen { Way::Thruway } else { contender.way };
         self.scratch.join(way.name().replace(", ", "-"))
     }
 
-    /// The program's start, below another program if there is one.
+    /// The command that starts the program, under another program if there is one.
     fn command(&self, contender: &Contender, above: Vec<OsString>) -> Command {
         let mut words = above;
         let cache = self.cache(contender);
@@ -259,10 +261,10 @@ impl<'a> Boot<'a> {
             .args(&words[1..])
             .current_dir(&self.program.folder)
             .envs(self.program.environment.clone())
-            // cargo's folders for libraries would be searched for each library of an extension.
+            // cargo's library folders would be searched for each library of an extension.
             .env_remove("LD_LIBRARY_PATH");
         command.env("XDG_RUNTIME_DIR", &self.scratch).env_remove("CI");
-        // Spring goes where PWD says.
+        // Spring uses PWD.
         command.env("SPRING_TMP_PATH", &self.scratch).env("PWD", &self.program.folder);
         command.env("SPRING_QUIET", "1");
         command.env("BENCH_PRELUDE", self.root.join("benches/boot/bootsnap.rb"));
@@ -278,7 +280,7 @@ impl<'a> Boot<'a> {
 
 impl Drop for Boot<'_> {
     fn drop(&mut self) {
-        // Templates that stay end by themselves.
+        // Remaining templates end by themselves.
         let _ = self.preload(&["stop", "--all"]).output();
         if !self.program.with_spring.is_empty() && is_installed("spring/version") {
             let mut stop = Command::new("spring");

@@ -1,4 +1,4 @@
-//! `thruway run` against plain Ruby and bootsnap: what a boot takes.
+//! `thruway run` against plain Ruby and bootsnap: the cost of a boot.
 
 mod contender;
 mod program;
@@ -12,7 +12,7 @@ use program::Program;
 use report::Report;
 use reports::Reports;
 
-/// A feature costs as little where there is nothing else than features.
+/// Measures programs that consist of features alone, for the cost per feature.
 pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
     let programs = program::synthetic(context)?;
     tables(context, &programs, &Way::WARM, |table, reports| {
@@ -21,12 +21,13 @@ pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
     })
 }
 
-/// Measures the commands that a developer starts all day long, in a Rails application.
+/// Measures commands that developers start all day long, in a Rails application.
 pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
     tables(context, &program::commands(context)?, &Way::WARM, portable)
 }
 
-/// The same as forks of a booted application, whose calls are the questions that are compared before each.
+/// Measures the same commands as forks of a booted application. Their calls are the questions that are compared before
+/// each fork.
 pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
     let commands = tables(context, &program::commands(context)?, &Way::FORKS, |table, reports| {
         table.target("preload ≤ 0.15 × bootsnap", at_most(wall(reports, Way::Preload), 0.15));
@@ -43,7 +44,7 @@ pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
     Ok([commands, test, short].join("\n\n"))
 }
 
-/// Everything that Rails is made of.
+/// Measures all of Rails.
 pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
     tables(context, &[program::rails(context)?], &Way::ALL, |table, reports| {
         let of_plain = reports.wall_ratio(Way::Thruway, Way::Plain);
@@ -55,7 +56,7 @@ pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
     })
 }
 
-/// A large application as Debian packages it.
+/// Measures a large application as packaged by Debian.
 pub(super) fn redmine(context: &BenchContext) -> Result<String, String> {
     let programs: Vec<_> = program::redmine(context)?.into_iter().collect();
     tables(context, &programs, &Way::ALL, |table, reports| {
@@ -72,18 +73,19 @@ fn memory_and_learning(table: &mut Table, reports: &Reports) {
     table.target("first boot ≤ 1.25 × plain", at_most(learning, 1.25));
 }
 
-/// Where libruby's calls cannot be answered, names and code still come from the pack.
+/// Adds the target of the portable mode: where the calls of libruby cannot be answered, names and code still come from
+/// the pack.
 fn portable(table: &mut Table, reports: &Reports) {
     let share = wall(reports, Way::ThruwayPortable);
     table.target("portable ≤ 1.00 × bootsnap", at_most(share, 1.0));
 }
 
-/// Wall time as a share of bootsnap's.
+/// The wall time as a share of bootsnap's.
 fn wall(reports: &Reports, way: Way) -> Option<f64> {
     reports.wall_ratio(way, Way::Bootsnap)
 }
 
-/// A table for each program, each with its verdicts.
+/// Returns a table for each program, with its verdicts.
 fn tables(
     context: &BenchContext,
     programs: &[Program],
@@ -115,12 +117,12 @@ const COLUMNS: [&str; 8] = [
     "memory, MB",
 ];
 
-/// Every contender boots until its cache is warm, then all boot once a round, then calls are counted.
+/// Boots every contender until its cache is warm, then all of them once a round, and then counts calls.
 fn measured(context: &BenchContext, boot: &Boot<'_>, ways: &[Way]) -> Result<Reports, String> {
     let mut contenders = Vec::new();
     for contender in Contender::all(context, ways) {
         match boot.warm(&contender) {
-            // It knows some releases of Rails alone.
+            // Spring supports only some releases of Rails.
             Err(error) if contender.way == Way::Spring => {
                 println!("left out: Spring: {}", error.lines().next().unwrap_or_default());
                 continue;

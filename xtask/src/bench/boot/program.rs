@@ -1,4 +1,4 @@
-//! The programs that boot. Those that have to be made are made below `target/bench/boot`.
+//! The programs that boot. Generated programs are below `target/bench/boot`.
 
 use std::fs;
 use std::io;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use crate::bench::context::BenchContext;
 
-/// Where Debian puts Redmine.
+/// The folder of Debian's Redmine.
 const REDMINE: &str = "/usr/share/redmine";
 
-/// A program, and how it is started.
+/// A program and its command.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Names its folder of caches.
+    /// The name of its folder of caches.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) folder: PathBuf,
     pub(super) words: Vec<&'static str>,
-    /// How it is started with Spring, where it can be.
+    /// The command with Spring, if there is one.
     pub(super) with_spring: Vec<&'static str>,
     pub(super) environment: Vec<(&'static str, String)>,
 }
 
-/// Where feature `number` of a shape is, and what it says.
+/// The path and the content of feature `number` of a shape.
 type Shape = fn(u32) -> (String, String);
 
-/// The four shapes: name, title, how many features, how the program requires them, and the features.
+/// The four shapes: name, title, number of features, the program's way to require them, and the features.
 const SHAPES: [(&str, &str, u32, &str, Shape); 4] = [
     ("empty", "`core_require_empty`: 1000 empty features in one folder", 1000, EACH, |n| {
         (format!("lib/f{n}.rb"), String::new())
@@ -47,7 +47,7 @@ const SHAPES: [(&str, &str, u32, &str, Shape); 4] = [
 const EACH: &str = "(1..1000).each { |number| require \"f#{number}\" }";
 const FIRST: &str = "require \"f1\"";
 
-/// The next feature's require, but for the last.
+/// The `require` of the next feature; empty for the last one.
 fn next(number: u32, last: u32, require: &str) -> String {
     if number == last { String::new() } else { format!("{require}{}'\n", number + 1) }
 }
@@ -62,7 +62,7 @@ pub(super) fn synthetic(context: &BenchContext) -> Result<Vec<Program>, String> 
     SHAPES.into_iter().map(program).collect()
 }
 
-/// Returns the commands that a developer starts in the example application.
+/// Returns the commands that developers start in the example application.
 pub(super) fn commands(context: &BenchContext) -> Result<Vec<Program>, String> {
     let folder = application(context)?;
     let program = |name, title, words: &[&'static str], with_spring: &[&'static str]| Program {
@@ -88,7 +88,7 @@ pub(super) fn commands(context: &BenchContext) -> Result<Vec<Program>, String> {
     ])
 }
 
-/// One small file of tests of the example application.
+/// Returns the run of one small test file of the example application.
 pub(super) fn one_test(context: &BenchContext) -> Result<Program, String> {
     Ok(Program {
         name: "test",
@@ -100,7 +100,7 @@ pub(super) fn one_test(context: &BenchContext) -> Result<Program, String> {
     })
 }
 
-/// Tools that say no more than which version they are.
+/// Returns tools that only print their version.
 pub(super) fn short(context: &BenchContext) -> Result<Vec<Program>, String> {
     let folder = application(context)?;
     let program = |name, title, words: [&'static str; 2]| Program {
@@ -118,7 +118,7 @@ pub(super) fn short(context: &BenchContext) -> Result<Vec<Program>, String> {
     ])
 }
 
-/// The example application, with bootsnap where it is wanted.
+/// Copies the example application, with bootsnap where a benchmark wants it.
 fn application(context: &BenchContext) -> Result<PathBuf, String> {
     let original = context.root.join("examples/rails_app");
     let boot = context.root.join("benches/boot/config_boot.rb");
@@ -143,7 +143,7 @@ pub(super) fn rails(context: &BenchContext) -> Result<Program, String> {
     })
 }
 
-/// Nothing where it is not installed.
+/// Returns Redmine, if it is installed.
 pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String> {
     let folder = PathBuf::from(REDMINE);
     if !folder.join("config/environment.rb").is_file() {
@@ -165,7 +165,7 @@ pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String>
     }))
 }
 
-/// A folder with what `make` puts there, and nothing else.
+/// Creates a folder with the files of `make`, and nothing else.
 fn made(
     context: &BenchContext,
     name: &str,
@@ -193,7 +193,7 @@ fn features_below(folder: &Path, features: u32, requires: &str, shape: Shape) ->
     fs::write(folder.join("main.rb"), main)
 }
 
-/// Copies all files below a folder, but for those of an application's own `tmp` and `log`.
+/// Copies all files below a folder, except those in an application's own `tmp` and `log`.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -1,26 +1,26 @@
 //! The cost of one boot.
 
-/// One boot.
+/// The measurements of one boot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Report {
     pub(super) wall_ms: f64,
-    /// Nothing where the program leaves no report.
+    /// None if the program leaves no report.
     pub(super) usage: Option<Usage>,
 }
 
-/// The resources that a program used until its last line had run.
+/// The resources used by a program until the end of its last line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage {
     /// Processor time in the program.
     pub(super) user_ms: f64,
     /// Processor time in the kernel.
     pub(super) system_ms: f64,
-    /// Memory, shared pages included.
+    /// Memory including shared pages.
     pub(super) resident_mb: f64,
 }
 
 impl Usage {
-    /// `benches/boot/report.rb` writes seconds, seconds and KiB.
+    /// Parses the output of `benches/boot/report.rb`: seconds, seconds and KiB.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().map(|word| word.parse::<f64>().ok());
         let (user, system, resident) = (numbers.next()??, numbers.next()??, numbers.next()??);

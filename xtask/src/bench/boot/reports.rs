@@ -1,4 +1,4 @@
-//! The times of boots, contender by contender.
+//! The times of boots, by contender.
 
 use super::contender::{Contender, Way};
 use super::report::{Report, Usage};
@@ -9,7 +9,7 @@ use crate::bench::measure::Series;
 pub(super) struct ContenderReports {
     contender: Contender,
     reports: Vec<Report>,
-    /// How many calls of one boot name a file, if that is known.
+    /// The number of calls in one boot that name a file, if known.
     pub(super) calls: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ impl ContenderReports {
         Series::new(self.name(), self.reports.iter().map(|report| report.wall_ms).collect())
     }
 
-    /// The median of what its boots used; nothing where they left no report.
+    /// The median of a resource over all boots; none if the boots left no reports.
     pub(super) fn usage(&self, of: fn(&Usage) -> f64) -> Option<f64> {
         let used: Option<Vec<_>> =
             self.reports.iter().map(|report| report.usage.as_ref().map(of)).collect();
@@ -47,12 +47,12 @@ impl Reports {
         self.0.iter()
     }
 
-    /// One way's median of wall time as a share of another's, if both were measured.
+    /// The ratio of the median wall times of two ways, if both were measured.
     pub(super) fn wall_ratio(&self, one: Way, other: Way) -> Option<f64> {
         Some(self.of(one)?.wall_ms().median() / self.of(other)?.wall_ms().median())
     }
 
-    /// The same for memory.
+    /// The ratio of the median memory of two ways, if both were measured.
     pub(super) fn memory_ratio(&self, one: Way, other: Way) -> Option<f64> {
         let memory_mb = |way| self.of(way)?.usage(|usage| usage.resident_mb);
         Some(memory_mb(one)? / memory_mb(other)?)

@@ -1,4 +1,4 @@
-//! Single operations, a thousand times each.
+//! Single operations, repeated a few thousand times.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -16,10 +16,10 @@ use crate::bench::context::BenchContext;
 use crate::bench::measure::{Contender, Series, interleave};
 use crate::bench::table::{Table, at_most, ratio};
 
-/// How often each operation runs in a round.
+/// The number of runs of each operation in a round.
 const TIMES: usize = 2000;
 
-/// Does it [`TIMES`] times, with these numbers where it needs new names.
+/// Runs an operation [`TIMES`] times, with the given numbers for new names.
 type Operation = fn(&Path, Range<usize>) -> std::io::Result<()>;
 
 const OPERATIONS: [(&str, Operation); 6] = [
@@ -59,7 +59,7 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     Ok(text(&views, &columns?))
 }
 
-/// This thread, to where the daemons are.
+/// Pins the thread to the processor of the daemons.
 fn pin() -> rustix::io::Result<CpuSet> {
     let everywhere = sched_getaffinity(None)?;
     let mut one = CpuSet::new();
@@ -68,7 +68,8 @@ fn pin() -> rustix::io::Result<CpuSet> {
     Ok(everywhere)
 }
 
-/// A column for each operation, in it a series for each view; a view that refuses has none.
+/// Returns a column for each operation, with a series for each view; none for a view that refuses
+/// the operation.
 fn measure(context: &BenchContext, views: &[View]) -> Result<Vec<Vec<Option<Series>>>, String> {
     let mut columns = Vec::new();
     for (name, operation) in OPERATIONS {
@@ -89,7 +90,7 @@ fn measure(context: &BenchContext, views: &[View]) -> Result<Vec<Vec<Option<Seri
     Ok(columns)
 }
 
-/// Microseconds that one takes.
+/// The time of one operation in microseconds.
 fn timed(folder: &Path, operation: Operation) -> Result<f64, String> {
     let failed = |error| format!("{}: {error}", folder.display());
     // A frozen view has no such folder, and needs none.
@@ -153,7 +154,7 @@ fn text(views: &[View], columns: &[Vec<Option<Series>>]) -> String {
         if !views.iter().any(|view| view.way == way) {
             continue;
         }
-        // 8 µs where native takes 1.6.
+        // The target of 8 µs holds where native takes 1.6 µs.
         let open = ratio(of(way, OPEN), of(Way::Native, OPEN));
         let what = format!("{}, open, close ≤ 5 × native (8 µs where that is 1.6)", way.name());
         table.target(&what, at_most(open, 5.0));

@@ -1,4 +1,4 @@
-//! fio: 4 KiB at a time, as the patch series for passthrough was measured.
+//! fio with 4 KiB at a time, as in the patch series for passthrough.
 
 use std::path::Path;
 use std::process::Command;
@@ -52,7 +52,7 @@ fn heads() -> Vec<&'static str> {
     [&[""], PATTERNS.as_slice()].concat()
 }
 
-/// Each way to a folder of its own.
+/// Shows a folder of its own in each way.
 fn views(
     context: &BenchContext,
     filesystem: &TestFilesystem,
@@ -70,7 +70,7 @@ fn views(
     Ok(views)
 }
 
-/// Writes the file whole: extents that were reserved and not yet written would cost each way something else.
+/// Writes the whole file: reserved but unwritten extents would cost each way differently.
 fn lay_out(file: &Path) -> Result<(), String> {
     let written = std::fs::write(file, vec![1; FILE_BYTES]);
     let synced = written.and_then(|()| std::fs::File::open(file)?.sync_all());
@@ -82,7 +82,7 @@ fn contender<'a>(view: &View, pattern: &'static str) -> Contender<'a> {
     Contender { name: view.way.name(), run: Box::new(move || fio(&file, pattern)) }
 }
 
-/// MiB/s.
+/// Returns the throughput in MiB/s.
 fn fio(file: &Path, pattern: &str) -> Result<f64, String> {
     let mut command = Processors::One.command("fio");
     command.args([

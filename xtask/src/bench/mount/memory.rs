@@ -1,4 +1,4 @@
-//! A million inodes looked up, and forgotten.
+//! The memory of a million inodes, looked up and then forgotten.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     each_name(&view.folder, |path| fs::symlink_metadata(path).map(drop))?;
     let full = memory_mb(&processes);
     drop_names()?;
-    // The kernel tells late which inodes it forgets, and idle memory is given back after some seconds.
+    // The kernel reports forgotten inodes late, and idle memory is returned after some seconds.
     sleep(Duration::from_secs(15));
     let empty = memory_mb(&processes);
     let mut table =
@@ -36,7 +36,7 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Folders are made as they are come to.
+/// Acts on each name, folder by folder.
 fn each_name(base: &Path, act: impl Fn(&Path) -> std::io::Result<()>) -> Result<(), String> {
     for folder in 0..FOLDERS {
         let folder = base.join(folder.to_string());

@@ -1,7 +1,6 @@
 //! `thruway mount` against the folder itself, overlayfs, mergerfs and libfuse's passthrough_hp.
 //!
-//! All of them show folders of one ext4 that lies in memory. So what is measured is the way to the data,
-//! and not a disk.
+//! All contenders show folders of one ext4 in memory. So the measurement covers the way to the data, and not a disk.
 
 pub(super) mod calls;
 pub(super) mod data;

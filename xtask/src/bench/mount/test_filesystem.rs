@@ -1,4 +1,4 @@
-//! An ext4 in memory, gone when its value is.
+//! An ext4 in memory, which is removed when its value is dropped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::command::succeed;
 
-/// Holds a million inodes, a source tree for each contender, and fio's files.
+/// The size of the image: room for a million inodes, a source tree for each contender, and fio's files.
 const IMAGE_BYTES: u64 = 6 << 30;
 const INODES: &str = "1500000";
 
 /// The memory file system of every Linux.
 const MEMORY: &str = "/dev/shm";
 
-/// How long an unmount may take.
+/// The time limit of an unmount.
 const UNMOUNT_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct TestFilesystem {
@@ -24,12 +24,12 @@ pub(super) struct TestFilesystem {
 }
 
 impl TestFilesystem {
-    /// Makes the file system and mounts it.
+    /// Creates the file system and mounts it.
     pub(super) fn new() -> Result<Self, String> {
         Self::named("bench")
     }
 
-    /// Another one beside the first.
+    /// Creates another file system beside the first.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let folder = Path::new(MEMORY).join(format!("thruway-{name}-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -45,7 +45,7 @@ impl TestFilesystem {
         Ok(filesystem)
     }
 
-    /// A place beside the ext4.
+    /// A path beside the ext4.
     pub(super) fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -67,8 +67,7 @@ impl Drop for TestFilesystem {
     }
 }
 
-/// Unmounts. A daemon that was just asked for something, or has just ended, may still hold the mount
-/// for a moment.
+/// Unmounts. A daemon that has just been asked for something, or has just ended, may still hold the mount for a moment.
 pub(super) fn unmount(folder: &Path) {
     let unmounted = || Command::new("umount").arg(folder).output();
     let deadline = Instant::now() + UNMOUNT_MAX;

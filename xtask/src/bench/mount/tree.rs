@@ -1,4 +1,4 @@
-//! The work of people on a source tree, and compiling the tree.
+//! Typical work on a source tree, and its compilation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::bench::measure::{Series, wall};
 use crate::bench::table::{Table, at_most};
 use crate::command::succeed;
 
-/// The work on the tree, and how much longer than on the folder itself the work may take. `$1` is a
-/// repository, `$2` a folder for what is not written to the tree.
+/// The work on the tree, and its permitted time as a multiple of the time on the folder itself.
+/// `$1` is a repository, `$2` a folder for output outside of the tree.
 const STEPS: [Step; 6] = [
     Step { name: "clone", script: "git clone -q \"$1\" tree", at_most: Some(2.0) },
     Step { name: "status", script: "git -C tree status -s", at_most: Some(1.5) },
@@ -22,7 +22,7 @@ const STEPS: [Step; 6] = [
     Step { name: "rm", script: "rm -rf copy tree", at_most: Some(2.0) },
 ];
 
-/// The patch series compiled a kernel. `$1` are the sources.
+/// The compilation, as the patch series compiled a kernel. `$1` is the folder of sources.
 const COMPILE: [Step; 3] = [
     Step { name: "copy", script: "cp -r \"$1\" tree", at_most: None },
     Step {
@@ -76,7 +76,7 @@ pub(crate) fn compiling(context: &BenchContext) -> Result<String, String> {
     Ok(table("zstd, `make -j2`, ms; two processors", &COMPILE, &views, &columns))
 }
 
-/// A repository of the sources, on the same file system.
+/// Creates a repository of the sources on the same file system.
 fn repository(filesystem: &TestFilesystem, sources: &Path) -> Result<PathBuf, String> {
     let repository = filesystem.folder("repository")?;
     let script = "cp -r \"$1\"/. . && git init -q . && git add -Af . && \
@@ -98,8 +98,8 @@ fn views(
     Ok(views)
 }
 
-/// A column for each step, in it a series for each view. The steps of a view follow each other, as
-/// each needs the one before.
+/// Returns a column for each step, with a series for each view. The steps of a view run in order,
+/// as each needs the previous one.
 fn rounds(
     context: &BenchContext,
     views: &[View],
@@ -109,7 +109,7 @@ fn rounds(
 ) -> Result<Vec<Vec<Series>>, String> {
     let mut times = vec![vec![Vec::new(); views.len()]; steps.len()];
     let beside = std::env::temp_dir();
-    // The first round is for the caches.
+    // The first round warms the caches.
     for round in 0..=context.rounds {
         for (row, view) in views.iter().enumerate() {
             for (step, times) in steps.iter().zip(&mut times) {

@@ -1,4 +1,4 @@
-//! One name among 211 folders.
+//! The look-up of one name among 211 folders.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     Ok(text)
 }
 
-/// 211 folders of 40 files, no two of one name.
+/// Creates 211 folders of 40 files, with no name twice.
 fn sources(filesystem: &TestFilesystem) -> Result<Vec<PathBuf>, String> {
     let mut sources = Vec::new();
     for folder in 0..FOLDERS {
@@ -40,10 +40,10 @@ fn name_of(folder: usize, name: usize) -> String {
     format!("feature_{folder}_{name}.rb")
 }
 
-/// A search for names: the folders, in their order.
+/// A search for names in folders.
 struct Search<'a> {
     name: &'static str,
-    /// Where to look, in this order.
+    /// The folders to search, in order.
     folders: &'a [PathBuf],
 }
 
@@ -86,7 +86,7 @@ fn searching(
     Ok(table.text())
 }
 
-/// Microseconds a name. The paths are made before.
+/// Microseconds per name. The paths are built beforehand.
 fn look_for_all(folders: &[PathBuf], is_hit: bool, is_cold: bool) -> Result<f64, String> {
     let prefix = if is_hit { "" } else { "no_" };
     let names: Vec<Vec<_>> = (0..FOLDERS * NAMES)
@@ -115,9 +115,9 @@ fn is_at_one(places: &[PathBuf]) -> bool {
     places.iter().any(|place| rustix::fs::stat(place).is_ok())
 }
 
-/// The index is built when the first name is asked for. The kernel remembers nothing of the folders, as
-/// after a start. A search for 8,440 names in each folder leaves as many names of each in memory. To watch
-/// a folder, the kernel goes through all of them.
+/// Measures the first look-up, which builds the index. The kernel's caches of the folders are dropped, as after a
+/// start. A search for 8,440 names in each folder leaves as many names of each in memory, and the kernel traverses all
+/// of them to watch a folder.
 fn indexing(
     context: &BenchContext,
     filesystem: &TestFilesystem,

@@ -1,4 +1,4 @@
-//! Ways to show a folder at another place.
+//! The ways to show a folder at another place.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use super::test_filesystem::{TestFilesystem, unmount};
 use crate::bench::context::BenchContext;
 use crate::command::succeed;
 
-/// How long a daemon may take until it answers.
+/// How long a daemon may take until it responds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The switch with which an administrator allows FUSE over io_uring.
+/// The switch by which an administrator allows FUSE over io_uring.
 const URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// One of the ways.
+/// One way to show a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Native,
     Overlay,
     Live,
-    /// The same with a source that is a file system of its own, which is watched as a whole.
+    /// A live mount of a source that is a file system of its own, which is watched as a whole.
     LiveWhole,
-    /// The same over io_uring, where that is switched on; so below.
+    /// A live mount over io_uring, if the kernel allows it; so below.
     LiveRing,
     Frozen,
     MergerFs,
@@ -48,25 +48,25 @@ impl Way {
     }
 }
 
-/// A folder, shown; it is not when this value is gone.
+/// A shown folder, which is unmounted when the value is dropped.
 pub(super) struct View {
     pub(super) way: Way,
-    /// Where it is shown.
+    /// The place at which the folder is shown.
     pub(super) folder: PathBuf,
     is_mounted: bool,
 }
 
-/// Where whose daemon may run.
+/// The processors of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Processors {
-    /// On the one where its users run.
+    /// The processor of its users.
     One,
-    /// Anywhere, and so may its users.
+    /// Any processor, for the daemon and its users.
     All,
 }
 
 impl Processors {
-    /// A command that runs there.
+    /// A command that runs on the processors.
     pub(super) fn command(self, program: impl AsRef<Path>) -> Command {
         let program = program.as_ref();
         if self == Self::All {
@@ -79,7 +79,7 @@ impl Processors {
 }
 
 impl View {
-    /// Shows the folders `sources` of the filesystem; `None` if the way is not at hand.
+    /// Shows the folders `sources` of the file system; `None` if the way is not available.
     pub(super) fn new(
         context: &BenchContext,
         filesystem: &TestFilesystem,
@@ -120,7 +120,7 @@ impl Drop for View {
     }
 }
 
-/// The number of the file system that a folder lies on.
+/// The number of the file system of a folder.
 fn device(folder: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(folder).ok().map(|metadata| metadata.dev())
@@ -172,18 +172,18 @@ fn mounting(
     Ok(Some(command))
 }
 
-/// It keeps what it was told as long as thruway does.
+/// The options by which mergerfs keeps attributes and names as long as thruway does.
 const MERGERFS_OPTIONS: &str = "cache.files=auto-full,cache.entry=3600,cache.attr=3600,\
                                 cache.negative_entry=3600,cache.readdir=true,cache.symlinks=true";
 
-/// Whether this kernel offers FUSE over io_uring now.
+/// Whether the kernel offers FUSE over io_uring now.
 fn is_uring_on() -> bool {
     fs::read_to_string(URING).is_ok_and(|text| text.trim() == "Y")
 }
 
-/// Has the kernel forget all names, and waits until it has given their memory back. A native search leaves
-/// 1.8 million names that are not there. Freeing them goes on for half a second after the call, and would
-/// be counted for the next contender. A name that was used of late is spared the first time.
+/// Makes the kernel drop all names, and waits until their memory is free. A native search leaves 1.8 million negative
+/// entries, whose release goes on for half a second after the call, and would be counted for the next contender. A
+/// recently used name is spared the first time.
 pub(super) fn drop_names() -> Result<(), String> {
     for _ in 0..2 {
         fs::write("/proc/sys/vm/drop_caches", "2")
@@ -193,7 +193,7 @@ pub(super) fn drop_names() -> Result<(), String> {
     Ok(())
 }
 
-/// The process that keeps one of our mounts.
+/// Returns the process that keeps one of our mounts.
 pub(super) fn supervisor(context: &BenchContext, folder: &Path) -> Result<u32, String> {
     let mut command = Command::new(context.root.join("target/release/thruway"));
     command.args(["mount", "status", "--json"]).arg(folder);

@@ -1,4 +1,4 @@
-//! Expansion, command search and start: on Linux, and under Wine where it is there.
+//! Expansion, command search and start: on Linux, and under Wine if it is installed.
 
 mod program;
 mod ruby;
@@ -12,7 +12,7 @@ use crate::bench::table::{Table, at_least, at_most, ratio};
 use crate::wine::Wine;
 use program::Program;
 
-/// Where the program that is looked for lies.
+/// The place of the program that is searched for.
 const PLACES: [(&str, &str); 3] = [("first", "1st"), ("deep", "197th"), ("miss", "none")];
 
 const METHOD: &str = "One process for all contenders of a system, pinned to one processor together with all \
@@ -44,13 +44,13 @@ pub(super) fn wine(context: &BenchContext) -> Result<String, String> {
     }
 }
 
-/// A row for each technique, a column for each place: medians of what `program` answers.
+/// A row for each technique and a column for each place: medians of the answers of `program`.
 struct Grid {
     rows: Vec<(&'static str, [Series; 3])>,
 }
 
 impl Grid {
-    /// `techniques` are the program's words, each with the row's name.
+    /// Measures `techniques`, which are words of the program, each with the name of its row.
     fn measure(
         context: &BenchContext,
         program: &Program,
@@ -63,7 +63,7 @@ impl Grid {
                 program.contender(&format!("{work} {technique} {place}"), name)
             };
             let mut contenders: Vec<_> = techniques.iter().map(asked).collect();
-            // The first answer of each sets up what stays.
+            // The first answer of each technique initializes its state.
             interleave(1, &mut contenders)?;
             columns.push(interleave(context.rounds, &mut contenders)?.into_iter());
         }
@@ -131,7 +131,7 @@ fn on_linux(context: &BenchContext, program: &Program) -> Result<String, String>
     Ok(text)
 }
 
-/// The times of a start: until the program runs, until it has ended, and until one has that does nothing.
+/// The times of a start: until the program runs, until it has ended, and until an empty program has ended.
 fn starts(context: &BenchContext, program: &Program) -> Result<String, String> {
     let techniques = [
         ("posix_spawnp", "`posix_spawnp`"),

@@ -1,4 +1,4 @@
-//! The programs of `benches/names`, on Linux or under Wine: they are asked a line at a time.
+//! The programs of `benches/names`, on Linux or under Wine, which answer one line at a time.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -35,8 +35,8 @@ impl Program {
         Self::start(pinned(&mut Command::new("taskset")).arg(program).arg(folder))
     }
 
-    /// Wine's server starts pinned too, because this is the first program of it. The folders have short
-    /// names: `cmd.exe` reads no `PATH` of more than 8,191 characters.
+    /// The server of Wine is pinned too, because this program is its first. The folders have short names: `cmd.exe`
+    /// reads no `PATH` of more than 8,191 characters.
     pub(super) fn of_windows(wine: &Wine) -> Result<Self, String> {
         let program = built(&mut wine.cargo(BENCH)?)?;
         wine.stop();
@@ -44,7 +44,7 @@ impl Program {
         Self::start(pinned(&mut taskset).arg("wine").arg(program).arg(r"C:\names"))
     }
 
-    /// Ruby, with the gem as users have it.
+    /// Starts Ruby with the gem as users have it.
     pub(super) fn of_ruby(context: &BenchContext) -> Result<Self, String> {
         let mut ruby = Command::new("taskset");
         pinned(&mut ruby).args(["ruby", "-Itarget/release/gem", "-Igem/lib"]);
@@ -64,7 +64,7 @@ impl Program {
         }
     }
 
-    /// A contender that asks the program `line` each time.
+    /// A contender that sends `line` to the program each time.
     pub(super) fn contender(&self, line: &str, name: &'static str) -> Contender<'_> {
         let line = line.to_owned();
         Contender { name, run: Box::new(move || self.ask(&line)) }
@@ -82,7 +82,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It ends with its input, which is dropped afterwards; a benchmark that failed does not wait.
+        // The program ends with its input, which is dropped later; a failed benchmark does not wait for that.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -92,7 +92,7 @@ fn pinned(taskset: &mut Command) -> &mut Command {
     taskset.args(["--cpu-list", "1"])
 }
 
-/// Builds, and answers with the program's path.
+/// Builds a program, and returns its path.
 fn built(build: &mut Command) -> Result<PathBuf, String> {
     let output = build.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot start {build:?}: {error}"))?;

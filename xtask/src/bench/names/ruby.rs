@@ -1,4 +1,4 @@
-//! `Thruway.expand_path` beside Ruby's own.
+//! `Thruway.expand_path` beside Ruby's own method.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::bench::context::BenchContext;
 use crate::bench::measure::interleave;
 use crate::bench::table::{Table, at_most};
 
-/// The words of `benches/names/expand_path.rb`, each with the table's.
+/// The words of `benches/names/expand_path.rb`, each with the name of its row.
 const KINDS: [(&str, &str); 4] = [
     ("absolute", "an absolute name"),
     ("based", "a relative name and a base"),

@@ -1,18 +1,19 @@
-//! Horizontal bars as SVG: names on the left, figures at the bars' ends.
+//! Horizontal bars as SVG: names on the left, figures at the ends of the bars.
 
 use std::fmt::Write;
 
 const WIDTH: f64 = 900.0;
 const ROW_HEIGHT: f64 = 22.0;
 const BAR_HEIGHT: f64 = 14.0;
-/// The title and the room below it.
+/// The height of the title and of the space below it.
 const HEAD_HEIGHT: f64 = 40.0;
 const NAMES_WIDTH: f64 = 330.0;
-/// Beside the longest bar.
+/// The space beside the longest bar.
 const FIGURES_WIDTH: f64 = 200.0;
 const MARGIN: f64 = 12.0;
 
-/// Colours of GitHub's own pages, which are told apart without seeing red or green.
+/// The colours of GitHub's own pages, which readers with red-green colour blindness can
+/// distinguish.
 const STYLE: &str = "\
 svg{font:13px system-ui,-apple-system,'Segoe UI',sans-serif}\
 .page{fill:#fff}text{fill:#1f2328}.title{font-weight:600}\
@@ -20,16 +21,16 @@ svg{font:13px system-ui,-apple-system,'Segoe UI',sans-serif}\
 @media(prefers-color-scheme:dark){.page{fill:#0d1117}text{fill:#e6edf3}\
 .ours{fill:#4493f8}.peer{fill:#6e7681}.worse{fill:#db6d28}.axis{stroke:#6e7681}}";
 
-/// A row.
+/// A row of the chart.
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) figure: String,
-    /// From 0 to 1, or from -1 where it goes to the left.
+    /// The length from 0 to 1, or from -1 for a bar to the left.
     pub(super) length: f64,
     pub(super) is_ours: bool,
 }
 
-/// A picture.
+/// A chart.
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
     pub(super) bars: Vec<Bar>,
@@ -58,7 +59,7 @@ impl Chart<'_> {
         text
     }
 
-    /// Where bars begin, and how long the longest may be.
+    /// The start of bars, and the length of the longest.
     fn scale(&self) -> (f64, f64) {
         let left = self.bars.iter().map(|bar| -bar.length).fold(0.0, f64::max);
         let right = self.bars.iter().map(|bar| bar.length).fold(0.0, f64::max);

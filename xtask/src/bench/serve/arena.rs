@@ -1,4 +1,4 @@
-//! Where the servers meet: each in turn, with the same load, round after round.
+//! Runs servers in turn under the same load, round after round.
 
 use std::fs;
 use std::io;
@@ -13,42 +13,42 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 
-/// Sizes of the two files in the folder, in bytes, by their names.
+/// The two files in the folder, by name and size in bytes.
 const FILES: [(&str, usize); 2] = [("10k", 10_240), ("9m", 9_000_000)];
 
-/// The servers at hand, and what they serve.
+/// The available servers, and the files that they serve.
 pub(crate) struct Arena<'a> {
     pub(crate) context: &'a BenchContext,
     contenders: Vec<Contender>,
     pub(crate) folder: PathBuf,
 }
 
-/// How servers are started and asked.
+/// The way in which servers are started and loaded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scenario<'a> {
     pub(crate) app: App,
     pub(crate) workers: u32,
     pub(crate) threads: u32,
     pub(crate) path: &'a str,
-    /// Of `thruway load`.
+    /// The options of `thruway load`.
     pub(crate) options: &'a [&'a str],
 }
 
 impl<'a> Scenario<'a> {
-    /// `examples/rack_hello`, as most tables ask for it: two workers of two threads.
+    /// `examples/rack_hello`, in the setup of most tables: two workers of two threads.
     pub(crate) fn rack(path: &'a str, options: &'a [&'a str]) -> Self {
         Self { app: App::Rack, workers: 2, threads: 2, path, options }
     }
 }
 
-/// The runs of one server, one in each round.
+/// The runs of one server, one per round.
 pub(crate) struct ServerRuns {
     pub(crate) name: &'static str,
     pub(crate) runs: Vec<Run>,
 }
 
 impl<'a> Arena<'a> {
-    /// Finds the servers; those that are not at hand are left out, with a line each.
+    /// Finds the servers; missing ones are left out, with one line each.
     pub(crate) fn new(context: &'a BenchContext) -> Result<Self, String> {
         allow_descriptors();
         let folder =
@@ -57,7 +57,7 @@ impl<'a> Arena<'a> {
         Ok(Self { context, contenders: contenders(context), folder })
     }
 
-    /// The servers that know the scenario's kind of application.
+    /// The servers that support the scenario's kind of application.
     pub(crate) fn servers(&self, app: App) -> impl Iterator<Item = &Contender> {
         self.contenders.iter().filter(move |contender| contender.server.arguments(app).is_some())
     }
@@ -78,8 +78,8 @@ impl<'a> Arena<'a> {
         Ok(all)
     }
 
-    /// Starts one server as the scenario says, and warms it up. A server that does not start is left out,
-    /// with its last words.
+    /// Starts a server for the scenario, and warms it up. A server that does not start is left out, with the end of its
+    /// output.
     pub(crate) fn start(
         &self,
         contender: &Contender,
@@ -109,7 +109,7 @@ impl<'a> Arena<'a> {
         load(&self.context.root, running, &[scenario.path], scenario.options)
     }
 
-    /// Starts a load that goes on while something else happens.
+    /// Starts a load that continues during other work.
     pub(crate) fn begin(
         &self,
         running: &RunningServer,
@@ -118,7 +118,7 @@ impl<'a> Arena<'a> {
         begin(&self.context.root, running, &[scenario.path], scenario.options)
     }
 
-    /// The context's seconds, `times` over, as `thruway load` takes them.
+    /// The context's seconds, `times` over, in the form of an option of `thruway load`.
     pub(crate) fn seconds(&self, times: f64) -> String {
         (self.context.seconds * times).to_string()
     }
@@ -130,10 +130,10 @@ fn make_files(folder: &Path) -> io::Result<()> {
     FILES.iter().try_for_each(|(name, bytes)| fs::write(folder.join(name), vec![b'x'; *bytes]))
 }
 
-/// Servers inherit the limit: 10,000 connections need more than the usual 1,024 descriptors.
+/// Raises the limit on descriptors, which servers inherit: 10,000 connections need more than the usual 1,024.
 fn allow_descriptors() {
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // A limit that cannot be raised shows in the table.
+    // The table shows the effect of a limit that cannot be raised.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
@@ -144,7 +144,7 @@ impl Drop for Arena<'_> {
 }
 
 impl ServerRuns {
-    /// One number of every run.
+    /// One figure of every run.
     pub(crate) fn series(&self, number: impl Fn(&Run) -> f64) -> Series {
         Series::new(self.name, self.runs.iter().map(number).collect())
     }
@@ -154,7 +154,7 @@ impl ServerRuns {
     }
 }
 
-/// The median of the server with that name, if it took part.
+/// The median of the named server, if it took part.
 pub(crate) fn median_of(
     all: &[ServerRuns],
     name: &str,

@@ -1,4 +1,4 @@
-//! The cost of clients that attack by HTTP/2, for the other clients.
+//! The cost of clients that attack over HTTP/2, for the other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,16 +17,16 @@ use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 use crate::bench::table::{Table, at_least};
 
-/// The rate of the other clients, in requests a second: a part of the most that an idle server can do.
+/// The rate of the other clients, in requests per second: a part of the capacity of an idle server.
 const RATE: u32 = 2_000;
-/// Of a server that has none, each request computes for 5 ms. It has a processor of its own: an attacker that took
-/// its time on this machine would be no attacker by the network.
+/// The processor of a saturated server, whose requests compute for 5 ms each. An attacker that took its processor time
+/// on this machine would not attack over the network.
 const SERVERS_PROCESSOR: usize = 1;
-/// Where the clients and the attacker are then.
+/// The processor of the clients and the attacker in that case.
 const CLIENTS_PROCESSOR: usize = 0;
-/// How much an attacker writes at once, at most.
+/// The most bytes that an attacker writes at once.
 const BATCH_BYTES: usize = 32 << 10;
-/// How long an attacker waits for an answer before it looks whether all is over.
+/// How long an attacker waits for an answer before it checks for the end of the run.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -40,7 +40,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// An attack: its name, and what is sent `number`th on a connection.
+/// An attack: its name, and the bytes of the `number`th step on a connection.
 type Attack = (&'static str, fn(u32) -> Vec<u8>);
 
 const ATTACKS: [Attack; 8] = [
@@ -74,7 +74,7 @@ const ATTACKS: [Attack; 8] = [
     }),
 ];
 
-/// A table of a server that has time, and one of a server that has none.
+/// Returns a table of an idle server, and one of a saturated server.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let title = format!("HTTP/2: {RATE} requests/s of ten clients beside an attacker, `-w 2 -t 2`");
@@ -91,7 +91,8 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     Ok([idle, full].join("\n\n"))
 }
 
-/// The server that is attacked, and the rate of the other clients. Without a rate they ask for as much as they get.
+/// The attacked server, and the rate of the other clients. Without a rate, clients send the next request as soon as
+/// they have a response.
 #[derive(Clone, Copy)]
 struct Target {
     scenario: Scenario<'static>,
@@ -175,7 +176,7 @@ fn round(
     })
 }
 
-/// The server has a processor of its own from now on; this process and those that it starts have another one.
+/// Gives the server a processor of its own, and another one to this process and its children.
 fn pin(running: &RunningServer) -> Result<(), String> {
     for process in running.processes() {
         let status = Command::new("taskset")
@@ -194,7 +195,7 @@ fn unpinned(error: rustix::io::Errno) -> String {
     format!("cannot choose a processor: {error}")
 }
 
-/// Clients that ask at a rate, whatever happens, or as soon as they are answered.
+/// Starts clients with a fixed rate, or clients that send the next request after each response.
 fn others(
     arena: &Arena<'_>,
     running: &RunningServer,
@@ -207,7 +208,7 @@ fn others(
     begin(&arena.context.root, running, &[target.scenario.path], &options)
 }
 
-/// Attacks on one connection until it ends or all is over; whether the server ended it.
+/// Attacks on one connection until it ends or the run is over; returns whether the server ended the connection.
 fn connection(port: u16, attack: Attack, is_over: &AtomicBool) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_millis(1)))?;

@@ -1,4 +1,4 @@
-//! The servers that this machine has, and those of other systems in folders.
+//! The servers of this machine, and those of other systems in folders.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,42 +10,42 @@ use crate::bench::context::BenchContext;
 /// A server that can be started.
 #[derive(Debug)]
 pub(crate) struct Contender {
-    /// Names it in tables: with its version where packages have several, and with the system that it is of.
+    /// The name in tables: with the version if packages have several, and with the system of the server.
     pub(crate) name: &'static str,
     pub(crate) server: &'static Server,
     program: PathBuf,
-    /// The system that it runs in, if not this one.
+    /// The system in which the server runs, if not this one.
     root: Option<SystemRoot>,
-    /// Folders of this machine that it needs there.
+    /// Folders of this machine that the server needs in its system.
     shown: Vec<PathBuf>,
 }
 
-/// All that can be started, this machine's first; those that are not at hand are left out, with a line each.
+/// Returns all available servers, this machine's first; missing ones are left out, with one line each.
 pub(crate) fn contenders(context: &BenchContext) -> Vec<Contender> {
     let all = systems(context).flat_map(|root| SERVERS.iter().map(move |server| (server, root)));
     let wanted = all.filter(|(server, _)| is_wanted(server, &context.servers));
     wanted.filter_map(|(server, root)| Contender::new(context, server, root)).collect()
 }
 
-/// This system and the others that take part.
+/// This system, and the others that take part.
 fn systems(context: &BenchContext) -> impl Iterator<Item = Option<&SystemRoot>> {
     let here = (!context.roots_only).then_some(None);
     here.into_iter().chain(context.roots.iter().map(Some))
 }
 
-/// Without a choice all are wanted. Ours is measured in any case.
+/// Whether a server is wanted: all are without a choice, and ours always is.
 fn is_wanted(server: &Server, chosen: &[String]) -> bool {
     let is_chosen = |name: &String| server.name.to_lowercase().starts_with(&name.to_lowercase());
     chosen.is_empty() || server.is_ours() || chosen.iter().any(is_chosen)
 }
 
 impl Contender {
-    /// A server of this machine that is none of the usual ones, if its program is at hand.
+    /// A server of this machine outside of the usual list, if its program is installed.
     pub(crate) fn of(context: &BenchContext, server: &'static Server) -> Option<Self> {
         Self::new(context, server, None)
     }
 
-    /// Two servers that are none of the usual ones, in each system that has both.
+    /// Two servers outside of the usual list, in each system that has both.
     pub(crate) fn everywhere(context: &BenchContext, pair: [&'static Server; 2]) -> Vec<[Self; 2]> {
         let both = |root| {
             let [one, other] = pair.map(|server| Self::new(context, server, root));
@@ -54,7 +54,7 @@ impl Contender {
         systems(context).filter_map(both).collect()
     }
 
-    /// Servers that are none of the usual ones, in each system that has them.
+    /// Servers outside of the usual list, in each system that has them.
     pub(crate) fn in_all_systems(context: &BenchContext, servers: &[&'static Server]) -> Vec<Self> {
         let in_system =
             |root| servers.iter().filter_map(move |server| Self::new(context, server, root));
@@ -72,24 +72,24 @@ impl Contender {
         };
         let program = program.map_err(|reason| println!("left out: {reason}")).ok()?;
         let mut shown = vec![context.root.clone(), std::env::temp_dir()];
-        // A thruway that is built elsewhere has its gem there: in the checkout around `target/release/thruway`.
+        // The gem of a thruway that is built elsewhere is in the checkout around `target/release/thruway`.
         shown.extend(program.ancestors().nth(3).filter(|_| server.is_ours()).map(Path::to_owned));
         let mut contender = Self { name: server.name, server, program, root: root.cloned(), shown };
         contender.name = contender.full_name().leak();
         Some(contender)
     }
 
-    /// Whether it is thruway.
+    /// Whether the server is thruway.
     pub(crate) fn is_ours(&self) -> bool {
         self.server.is_ours()
     }
 
-    /// The name of the system that it is of; none is this one.
+    /// The name of the server's system; none for this one.
     pub(crate) fn system(&self) -> Option<&str> {
         self.root.as_ref().map(|root| root.name.as_str())
     }
 
-    /// A command that starts it in that folder.
+    /// A command that starts the server in the folder.
     pub(crate) fn command(&self, folder: &Path) -> Command {
         match &self.root {
             Some(root) => {
@@ -112,21 +112,21 @@ impl Contender {
         name.chain(system).collect::<Vec<_>>().join(" ")
     }
 
-    /// Its version's first two numbers.
+    /// The first two numbers of the server's version.
     fn version(&self) -> Option<String> {
         let output = self.command(Path::new("/")).arg("--version").output().ok()?;
         first_version(&String::from_utf8_lossy(&output.stdout))
     }
 }
 
-/// `8.0` of `puma version 8.0.2 ("…")`.
+/// The version `8.0` of `puma version 8.0.2 ("…")`.
 fn first_version(text: &str) -> Option<String> {
     let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
     let mut parts = text.split_whitespace().find(is_number)?.split('.');
     Some([parts.next()?, parts.next()?].join("."))
 }
 
-/// The program on this machine, or why there is none.
+/// The program on this machine, or the reason why there is none.
 fn here(context: &BenchContext, server: &Server) -> Result<PathBuf, String> {
     match server.program {
         Program::Ours => Ok(ours(context)),
@@ -161,7 +161,7 @@ fn ours(context: &BenchContext) -> PathBuf {
 
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    // Not every PATH has the administrators' folders, and nginx lies there.
+    // Not every PATH has the administrators' folders, where nginx is.
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     folders.map(|folder| folder.join(name)).find(|program| is_file(program))
 }

@@ -1,4 +1,5 @@
-//! Jain's index over ten connections, the worst of many runs: how connections are spread is luck.
+//! Jain's index over ten connections, the worst of many runs: the distribution of connections is
+//! random.
 
 use super::arena::{Arena, Scenario};
 use super::contender::Contender;
@@ -6,16 +7,16 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::table::{Table, at_least};
 
-/// Runs a round: five rounds make the ten runs that facts about chance need.
+/// The runs per round: five rounds give the ten runs that statements about chance need.
 const RUNS_PER_ROUND: usize = 2;
 
-/// A kind of request, and how many threads each worker has for it.
+/// A kind of request, and the number of threads of each worker for it.
 struct Column {
     name: &'static str,
     path: &'static str,
     threads: u32,
-    /// Of the context's seconds, for a run: few requests a second need more of them, or whole
-    /// requests decide the index.
+    /// The duration of a run, as a multiple of the context's seconds: with few requests per second,
+    /// more time is needed, or single requests decide the index.
     share: f64,
 }
 
@@ -31,17 +32,17 @@ struct Worst {
     starved: f64,
 }
 
-/// Within one process.
+/// Measures fairness within one process.
 pub(crate) fn within(context: &BenchContext) -> Result<String, String> {
     worst(context, 1, 0.99)
 }
 
-/// Across two processes, which the kernel may treat unequally.
+/// Measures fairness across two processes, which the kernel may treat unequally.
 pub(crate) fn across(context: &BenchContext) -> Result<String, String> {
     worst(context, 2, 0.97)
 }
 
-/// `least` is the index that thruway is to have.
+/// Measures the worst index; `least` is thruway's target.
 fn worst(context: &BenchContext, workers: u32, least: f64) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let runs = context.rounds * RUNS_PER_ROUND;
@@ -76,7 +77,8 @@ fn judge(table: &mut Table, least: f64, ours: Option<&[Worst]>) {
     table.target("no connection starved", starved.map(|starved| (starved, starved == 0.0)));
 }
 
-/// New connections each time, to a server that runs on: their processes are drawn again.
+/// Opens new connections in each run to a server that runs on: the distribution over its processes
+/// is drawn again.
 fn worst_of(
     arena: &Arena<'_>,
     contender: &Contender,

@@ -1,4 +1,4 @@
-//! Files: from a Rack application by `to_path` and X-Sendfile, and from a folder.
+//! Files: from a Rack application with `to_path` and X-Sendfile, and from a folder.
 
 use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::load::Run;
@@ -6,7 +6,7 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::table::{Table, at_least, ratio};
 
-/// 9 MB, by the application and from a folder.
+/// Measures 9 MB from the application and from a folder.
 pub(crate) fn large(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
@@ -26,7 +26,7 @@ pub(crate) fn large(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// 10 KB from a folder.
+/// Measures 10 KB from a folder.
 pub(crate) fn small(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);

@@ -1,4 +1,4 @@
-//! HTTP/2, by h2load: a short application's speed, and what a client gets that has many streams beside others.
+//! HTTP/2 with h2load: the speed of a short application, and the share of a client with many streams beside others.
 
 use std::process::{Child, Command, Stdio};
 
@@ -10,7 +10,7 @@ use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 use crate::bench::table::{Table, at_least, at_most, ratio};
 
-/// The servers that speak it without TLS to a client that begins with it.
+/// The servers that speak HTTP/2 without TLS by prior knowledge.
 const SPEAKERS: [&str; 3] = ["thruway", "Falcon", "Itsi"];
 
 /// The figures of h2load for a run.
@@ -21,7 +21,7 @@ struct Report {
     lost: f64,
 }
 
-/// Three tables.
+/// Returns three tables.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     Ok([short(&arena)?, share(&arena, "/")?, share(&arena, "/cpu")?].join("\n\n"))
@@ -61,7 +61,7 @@ fn short(arena: &Arena<'_>) -> Result<String, String> {
         let found = all.iter().find(|(own, _)| *own == name);
         found.map(|(own, reports)| speed(own, reports).median())
     };
-    // Each system's peers run on the same Ruby.
+    // The peers of each system run on the same Ruby.
     let systems = all.iter().filter_map(|(name, _)| name.strip_prefix("thruway"));
     let against = |system: &str| {
         let peers = ["Falcon", "Itsi"].map(|peer| of(&format!("{peer}{system}")));
@@ -73,7 +73,8 @@ fn short(arena: &Arena<'_>) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// The requests of a client with 100 streams, in shares of one of nine that have one stream each.
+/// Measures the requests of a client with 100 streams, as a multiple of those of one of nine clients with one stream
+/// each.
 fn share(arena: &Arena<'_>, path: &'static str) -> Result<String, String> {
     let title = format!(
         "HTTP/2, `{path}`: one client with 100 streams beside nine with one each, `-w 1 -t 2`"
@@ -105,7 +106,7 @@ fn share(arena: &Arena<'_>, path: &'static str) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Rounds of the one client and the nine at once.
+/// Runs the one client and the nine at once, round by round.
 fn beside(
     arena: &Arena<'_>,
     contender: &Contender,
@@ -122,7 +123,7 @@ fn beside(
     Ok(rounds)
 }
 
-/// Starts h2load with so many connections, and so many streams on each.
+/// Starts h2load with the given numbers of connections and of streams on each.
 fn begin(
     arena: &Arena<'_>,
     server: &RunningServer,
@@ -141,7 +142,7 @@ fn end(load: Child) -> Result<Report, String> {
     report(&text).ok_or_else(|| format!("h2load does not say how fast it was:\n{text}"))
 }
 
-/// Reads `finished in 1.00s, 5.00 req/s, …` and `requests: 9 total, …, 1 failed, 0 errored, 0 timeout`.
+/// Parses `finished in 1.00s, 5.00 req/s, …` and `requests: 9 total, …, 1 failed, 0 errored, 0 timeout`.
 fn report(text: &str) -> Option<Report> {
     let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let before = |line: &str, word: &str| {

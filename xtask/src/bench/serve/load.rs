@@ -14,15 +14,15 @@ use crate::bench::process::cpu_seconds;
 #[derive(Debug)]
 pub(crate) struct Run {
     report: Value,
-    /// Processor time that the server used meanwhile.
+    /// Processor time of the server during the run.
     cpu_seconds: f64,
 }
 
-/// A run that is under way.
+/// A run in progress.
 #[derive(Debug)]
 pub(crate) struct LoadProcess {
     child: Child,
-    /// Its report, which a pipe would not hold: ten thousand connections are in it.
+    /// The file of the report, which covers ten thousand connections and would not fit in a pipe.
     report: File,
 }
 
@@ -68,12 +68,12 @@ pub(crate) fn begin_at(
 }
 
 impl LoadProcess {
-    /// Whether it goes on.
+    /// Whether the run is still in progress.
     pub(crate) fn is_under_way(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for the report. A server that never answered has one too.
+    /// Waits for the report. Even a server that never responded has a report.
     pub(crate) fn end(mut self) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("thruway load: {error}");
         self.child.wait().map_err(failed)?;
@@ -85,35 +85,35 @@ impl LoadProcess {
 }
 
 impl Run {
-    /// Takes the report of a run whose cost to the server is of no interest.
+    /// Wraps the report of a run whose cost to the server is of no interest.
     pub(crate) fn of(report: Value) -> Self {
         Self { report, cpu_seconds: 0.0 }
     }
 
-    /// A number of the whole run.
+    /// A figure of the whole run.
     pub(crate) fn total(&self, pointer: &str) -> f64 {
         number(&self.report["total"], pointer)
     }
 
-    /// A number of one class.
+    /// A figure of one class.
     pub(crate) fn class(&self, name: &str, pointer: &str) -> f64 {
         let classes = self.report["classes"].as_array().into_iter().flatten();
         classes.filter(|class| class["name"] == name).map(|class| number(class, pointer)).sum()
     }
 
-    /// A number of the class that asks that URL alone.
+    /// A figure of the class that requests only the URL.
     pub(crate) fn class_of(&self, path: &str, pointer: &str) -> f64 {
         let classes = self.report["classes"].as_array().into_iter().flatten();
         classes.filter(|class| class["url"] == path).map(|class| number(class, pointer)).sum()
     }
 
-    /// A number of one URL.
+    /// A figure of one URL.
     pub(crate) fn url(&self, path: &str, pointer: &str) -> f64 {
         let urls = self.report["urls"].as_array().into_iter().flatten();
         urls.filter(|url| url["url"] == path).map(|url| number(url, pointer)).sum()
     }
 
-    /// Requests that each connection had answered.
+    /// The number of responses on each connection.
     pub(crate) fn shares(&self) -> Vec<u64> {
         let connections = self.report["connections"].as_array().into_iter().flatten();
         connections.filter_map(|connection| connection["requests"].as_u64()).collect()
@@ -123,26 +123,26 @@ impl Run {
         self.total("/requests_per_second")
     }
 
-    /// Microseconds of processor time that a response cost the server.
+    /// Microseconds of the server's processor time per response.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.total("/requests")
     }
 
-    /// Bytes received for each answered request, heads included.
+    /// Bytes received per response, including heads.
     pub(crate) fn bytes_a_request(&self) -> f64 {
         self.total("/bytes_per_second") / self.requests_per_second()
     }
 
-    /// Requests that were lost, or answered with an error.
+    /// The number of requests that were lost or had an error as their response.
     pub(crate) fn lost(&self) -> f64 {
         let refused = ["/status/4xx", "/status/5xx"].map(|status| self.total(status));
         self.total("/failed") + refused.iter().sum::<f64>()
     }
 
-    /// Connections that were not made, or that broke.
+    /// The number of connections that failed or broke.
     pub(crate) fn broken(&self) -> f64 {
         let errors = self.report["total"]["errors"].as_object().into_iter().flatten();
-        // The sum of no numbers is -0.
+        // The sum of an empty series of floats would be -0.
         errors.filter_map(|(_, count)| count.as_f64()).fold(0.0, |sum, count| sum + count)
     }
 

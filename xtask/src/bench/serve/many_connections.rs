@@ -1,4 +1,4 @@
-//! Many connections that do little: idle ones cost memory, slow ones must not delay others.
+//! Many connections with little traffic: idle ones cost memory, slow ones must not delay others.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::bench::context::BenchContext;
 use crate::bench::process::memory_mb;
 use crate::bench::table::{Table, at_most};
 
-/// How many connections idle.
+/// The number of idle connections.
 const IDLE: u64 = 10_000;
-/// How long connecting them all may take, in seconds, before memory is read.
+/// The time in seconds for all connections before memory is read.
 const SETTLE_SECONDS: u64 = 8;
 
-/// Memory of 10,000 keep-alive connections that have had one response each.
+/// Measures the memory of 10,000 keep-alive connections that have had one response each.
 pub(crate) fn idle(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let scenario = Scenario::rack("/", &[]);
@@ -42,7 +42,8 @@ pub(crate) fn idle(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// A polite client's latency, alone and beside 100 clients that send a byte every 100 ms.
+/// Measures the latency of a polite client, alone and beside 100 clients that send a byte every 100
+/// ms.
 pub(crate) fn trickle(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(2.0);

@@ -1,4 +1,4 @@
-//! The cost of counting for operators: the same server with `--metrics` and without.
+//! The cost of metrics: the same server with `--metrics` and without.
 
 use super::arena::{Arena, Scenario, ServerRuns};
 use super::contender::Contender;
@@ -22,7 +22,7 @@ static WITH: Server = Server::for_rack(
     "",
 );
 
-/// The short application with one worker, whose processor is the limit.
+/// Measures the short application with one worker, whose processor is the limit.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);

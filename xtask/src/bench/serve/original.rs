@@ -5,7 +5,7 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::table::Table;
 
-/// The requests of each table, with the least bytes of the response.
+/// The requests of each table, with the least number of bytes of the response.
 const TABLES: [(&str, App, &str, f64); 3] = [
     ("121-byte response", App::Rack, "/", 121.0),
     ("9 MB response", App::Rack, "/file", 9e6),

@@ -1,4 +1,4 @@
-//! Rack applications: the short one, the sleeping one, a Rails one, the busy one with a polite client.
+//! Rack applications: the short one, the sleeping one, a Rails one, and the busy one with a polite client.
 
 use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::load::Run;
@@ -6,7 +6,7 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::table::{Table, at_least, at_most, ratio};
 
-/// The 121-byte response, two workers of two threads, ten connections.
+/// Measures the 121-byte response with two workers of two threads and ten connections.
 pub(crate) fn short(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
@@ -23,7 +23,7 @@ pub(crate) fn short(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Sixteen requests deep on each connection.
+/// Measures sixteen pipelined requests on each connection.
 pub(crate) fn pipelined(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
@@ -33,7 +33,7 @@ pub(crate) fn pipelined(context: &BenchContext) -> Result<String, String> {
     Ok(requests_table(title, &all).text())
 }
 
-/// A response that waits for 50 ms: sixteen threads have room for ten connections.
+/// Measures a response that waits for 50 ms: sixteen threads have room for ten connections.
 pub(crate) fn sleeping(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     const IDEAL: f64 = 10.0 / 0.05;
@@ -46,7 +46,7 @@ pub(crate) fn sleeping(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// A page of a Rails application, with a look-up in its database.
+/// Measures a page of a Rails application with a look-up in its database.
 pub(crate) fn rails(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
@@ -55,7 +55,7 @@ pub(crate) fn rails(context: &BenchContext) -> Result<String, String> {
     Ok(requests_table("A page of `examples/rails_app`, 10 connections, `-w 2 -t 2`", &all).text())
 }
 
-/// One client that rests between its requests beside nine that never do; 5 ms of processor time each.
+/// Measures one client that rests between requests beside nine that never do; 5 ms of processor time each.
 pub(crate) fn polite(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(3.0);
@@ -97,7 +97,7 @@ fn polite_p99_ms(run: &Run) -> f64 {
     run.class("polite", "/latency/p99_ns") / 1e6
 }
 
-/// A row a server: speed, cost, latency, fairness.
+/// A row per server: speed, cost, latency, fairness.
 fn requests_table(title: &str, all: &[ServerRuns]) -> Table {
     let columns = [
         "server",

@@ -1,4 +1,4 @@
-//! Restarts under load: 200 connections ask all the time, and each second the server restarts.
+//! Restarts under load: 200 connections send requests all the time, and the server restarts every second.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 use crate::bench::table::{Table, at_most};
 
-/// Requests a second, of all connections. At 300 a page's two parts of 1.5 ms take half of two processors.
+/// Requests per second over all connections. At 300, the two 1.5 ms parts of a page take half of two processors.
 const RATES: [&str; 2] = ["100", "300"];
 const CONNECTIONS: &str = "200";
 const WORKERS: [u32; 2] = [2, 4];
 const THREADS: u32 = 5;
 
-/// A restart begins so long after the one before, or when that has ended.
+/// The time from one restart to the next, or longer if the first has not ended.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a restart may take.
+/// The time limit of a restart.
 const RESTART_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 
-/// How much longer p99 may be while the server restarts.
+/// The permitted factor of p99 during restarts.
 const RATIO_MAX: f64 = 3.0;
 
-/// A kind of restart: the server, the signal, and what it logs when one has ended.
+/// A kind of restart: the server, the signal, and the line that it logs at the end.
 struct Kind {
     name: &'static str,
     server: Server,
     signal: Signal,
     ended: &'static str,
-    /// Whether each worker logs that, instead of the supervisor once.
+    /// Whether each worker logs the line, instead of the supervisor once.
     by_worker: bool,
 }
 
@@ -69,15 +69,15 @@ const OURS: &str = "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threa
 const PUMA: &str = "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production \
     -C {run}/config {app}/config.ru";
 
-/// The requests of clients before and during restarts.
+/// The clients' requests before and during restarts.
 struct RestartRuns {
     before: Run,
     during: Run,
-    /// Seconds that each restart took.
+    /// The duration of each restart in seconds.
     restarts: Vec<f64>,
 }
 
-/// A table for each rate.
+/// Returns a table for each rate.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let tables: Result<Vec<_>, _> = RATES.iter().map(|rate| measure(&arena, rate)).collect();
@@ -112,7 +112,7 @@ fn measure(arena: &Arena<'_>, rate: &str) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Loads one server without restarts and then with them. `None` if it does not start.
+/// Loads one server without restarts and then with them. `None` if the server does not start.
 fn notice(
     arena: &Arena<'_>,
     contender: &Contender,
@@ -127,7 +127,7 @@ fn notice(
         Scenario { app: App::Shapes, workers, threads: THREADS, path: "/page", options: &options };
     let Some(running) = arena.start(contender, scenario)? else { return Ok(None) };
     let before = arena.load(&running, scenario)?;
-    // The last restart has its second, too.
+    // The last restart takes a second, too.
     let seconds = (arena.context.rounds + 1).to_string();
     let options = [shape.as_slice(), &[seconds.as_str()]].concat();
     let loading = arena.begin(&running, Scenario { options: &options, ..scenario })?;
@@ -136,7 +136,7 @@ fn notice(
     Ok(Some(RestartRuns { before, during, restarts: restarts? }))
 }
 
-/// Restarts the server so often; seconds that each restart took.
+/// Restarts the server once a second; returns the duration of each restart in seconds.
 fn restart_each_second(
     running: &RunningServer,
     kind: &Kind,
@@ -183,7 +183,7 @@ impl RestartRuns {
         p99(&self.during) / p99(&self.before)
     }
 
-    /// Requests that were lost or refused, and connections that broke.
+    /// The number of lost or refused requests, or of broken connections if greater.
     fn failed(&self) -> f64 {
         self.during.lost().max(self.during.broken())
     }

@@ -1,4 +1,4 @@
-//! A server that runs, for as long as this value lives.
+//! A server that runs until its value is dropped.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,13 +14,13 @@ use super::contender::Contender;
 use super::server::App;
 use crate::bench::process;
 
-/// How long a server may take to answer for the first time.
+/// How long a server may take until its first response.
 const BOOT_MAX: Duration = Duration::from_secs(60);
-/// How long a server may take to stop when it is asked to, before it is made to.
+/// How long a server may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
-/// How a server is started.
+/// The settings of a server's start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start<'a> {
     pub(crate) app: App,
@@ -42,7 +42,7 @@ pub(crate) struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts `contender` and waits until it answers.
+    /// Starts `contender` and waits until it responds.
     pub(crate) fn start(contender: &Contender, start: Start<'_>) -> Result<Self, String> {
         let running = Self::spawn(contender, start).map_err(|error| error.to_string());
         let ready = running.and_then(|mut running| running.wait_until_ready().map(|()| running));
@@ -64,7 +64,8 @@ impl RunningServer {
         fs::write(run.join("config"), fill(contender.server.config))?;
         let output = File::create(run.join("output"))?;
         let arguments = contender.server.arguments(start.app).unwrap_or_default();
-        // In our own process group, so that whatever ends this task ends the server too.
+        // The server stays in the task's process group, so that a signal that ends the task ends
+        // the server, too.
         let child = contender
             .command(start.application)
             .args(arguments.split_whitespace().map(fill))
@@ -81,7 +82,7 @@ impl RunningServer {
         format!("{}://127.0.0.1:{}{path}", self.scheme, self.port)
     }
 
-    /// All its processes.
+    /// All processes of the server.
     pub(crate) fn processes(&self) -> Vec<u32> {
         process::family(self.child.id())
     }
@@ -119,7 +120,7 @@ impl RunningServer {
         answer.is_ok_and(|bytes| bytes > 0)
     }
 
-    /// The end of what it printed.
+    /// The end of the server's output.
     pub(crate) fn last_words(&self) -> String {
         let output = self.output();
         let lines: Vec<_> = output.lines().collect();
@@ -141,7 +142,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// A signal to one process, which may have ended by itself.
+/// Sends a signal to one process, which may have ended already.
 fn signal(process: u32, signal: Signal) {
     if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
         let _ = kill_process(process, signal);

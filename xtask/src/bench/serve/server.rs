@@ -1,48 +1,48 @@
-//! The servers that are compared, as data.
+//! The compared servers, as data.
 //!
-//! Arguments stand apart by spaces. In them and in the configuration these are filled in:
+//! Arguments are separated by spaces. In arguments and in the configuration, these words are replaced:
 //!
 //! - `{port}`, `{workers}` and `{threads}`;
 //! - `{app}`: the folder of `config.ru`;
-//! - `{folder}`: that of files;
-//! - `{run}`: a folder that is thrown away.
+//! - `{folder}`: the folder of files;
+//! - `{run}`: a temporary folder.
 
-/// A server, and how it is started.
+/// A server, and the arguments that start it.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) program: Program,
-    /// Whether its version belongs to its name, because packages have several.
+    /// Whether the version is part of the name, because packages have several versions.
     pub(crate) tells_version: bool,
-    /// Whether it is asked over TLS.
+    /// Whether clients use TLS.
     pub(crate) is_secure: bool,
-    /// How it is started with a Rack application, if it knows them.
+    /// The arguments for a Rack application, if the server supports one.
     pub(crate) rack: Option<&'static str>,
-    /// How it is started with an application that answers with X-Sendfile, if it sends the file itself.
+    /// The arguments for an application that responds with X-Sendfile, if the server sends the file itself.
     pub(crate) sendfile: Option<&'static str>,
-    /// How it is started with a folder, if it serves them by itself.
+    /// The arguments for a folder, if the server serves one by itself.
     pub(crate) folder: Option<&'static str>,
     /// The contents of `{run}/config`.
     pub(crate) config: &'static str,
 }
 
-/// Where a server's program is.
+/// The source of a server's program.
 #[derive(Debug)]
 pub(crate) enum Program {
     /// The build of this checkout, or another one that `--peer thruway=PATH` names.
     Ours,
-    /// A package's, found on PATH.
+    /// A program from a package, found on PATH.
     Installed(&'static str),
-    /// Given by `--peer NAME=PATH`.
+    /// A program given by `--peer NAME=PATH`.
     Peer(&'static str),
 }
 
-/// The application or the folder that is served.
+/// The served application or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum App {
     /// `examples/rack_hello`.
     Rack,
-    /// The same, whose X-Sendfile responses are to be files.
+    /// `examples/rack_hello` with X-Sendfile responses that become files.
     Sendfile,
     /// `examples/rails_app`.
     Rails,
@@ -156,18 +156,18 @@ pub(crate) const SERVERS: [Server; 9] = [
     },
 ];
 
-/// Those that keep WebSockets by `rack.upgrade`, and those on which ActionCable runs.
+/// The servers that keep WebSockets by `rack.upgrade`, and those on which ActionCable runs.
 const SOCKET_SERVERS: [&str; 2] = ["thruway", "iodine"];
 const CABLE_SERVERS: [&str; 3] = ["thruway", "Puma", "Puma 8"];
 
-/// It follows X-Sendfile only where it serves a folder too.
+/// iodine follows X-Sendfile only if it serves a folder, too.
 const IODINE_WITH_FILES: &str =
     "-b 127.0.0.1 -p {port} -w {workers} -t {threads} -www {folder} {app}/config.ru";
 
 const PUMA: &str = "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production \
     {app}/config.ru";
 
-/// The configuration that nginx's documentation recommends for files, without a limit of requests on a connection.
+/// The configuration that nginx's documentation recommends for files, without a limit on requests per connection.
 const NGINX: &str = "\
 daemon off;
 worker_processes {workers};
@@ -188,7 +188,7 @@ http {
 ";
 
 impl App {
-    /// Where its `config.ru` is, below the workspace.
+    /// The folder of its `config.ru`, below the workspace.
     pub(crate) fn folder(self) -> &'static str {
         match self {
             Self::Rack | Self::Sendfile | Self::Folder => "examples/rack_hello",
@@ -200,14 +200,14 @@ impl App {
         }
     }
 
-    /// Seconds of load before each measured one, so that code and caches are warm. YJIT compiles Rails for that long.
+    /// Seconds of load before each measurement, which warm code and caches. YJIT compiles Rails for that long.
     pub(crate) fn warm_up_seconds(self) -> &'static str {
         if self == Self::Rails { "5" } else { "0.5" }
     }
 }
 
 impl Server {
-    /// A server for Rack applications alone.
+    /// A server for Rack applications only.
     pub(crate) const fn for_rack(
         name: &'static str,
         program: Program,
@@ -226,7 +226,7 @@ impl Server {
         }
     }
 
-    /// The arguments that start it with `app`; `None` if it does not serve such.
+    /// The arguments that start the server with `app`; `None` if the server does not support `app`.
     pub(crate) fn arguments(&self, app: App) -> Option<&'static str> {
         match app {
             App::Rack | App::Rails | App::Shapes | App::Waiting => self.rack,
@@ -237,7 +237,7 @@ impl Server {
         }
     }
 
-    /// Whether it is thruway.
+    /// Whether the server is thruway.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self.program, Program::Ours)
     }

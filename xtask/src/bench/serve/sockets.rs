@@ -1,4 +1,4 @@
-//! WebSockets: messages that come back, and a channel of ActionCable with ten thousand clients.
+//! WebSockets: echoed messages, and a channel of ActionCable with ten thousand clients.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::bench::measure::Series;
 use crate::bench::process::memory_mb;
 use crate::bench::table::{Table, at_least, at_most, ratio};
 
-/// How many clients the channel has.
+/// The number of clients of the channel.
 const CLIENTS: u64 = 10_000;
-/// How many broadcasts they get.
+/// The number of broadcasts.
 const BROADCASTS: u64 = 5;
-/// How long connecting and the broadcasts may take together.
+/// The time limit for connecting and for the broadcasts together.
 const CABLE_SECONDS: &str = "90";
-/// How often memory is looked at.
+/// The interval between two readings of memory.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Messages that come back to 100 clients.
+/// Measures messages that are echoed to 100 clients.
 pub(crate) fn echo(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let scenario = Scenario { app: App::Sockets, ..Scenario::rack("/", &[]) };
@@ -69,7 +69,7 @@ pub(crate) fn echo(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Memory of clients that wait, and the time until all of them have a broadcast.
+/// Measures the memory of clients that wait, and the time until all of them have a broadcast.
 pub(crate) fn cable(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let title = "ActionCable: 10,000 clients of one channel, five broadcasts, `-w 1 -t 2`";
@@ -103,7 +103,7 @@ pub(crate) fn cable(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// A channel that is full.
+/// A channel with all of its clients.
 struct Room {
     memory_mb: [f64; 2],
     report: Value,

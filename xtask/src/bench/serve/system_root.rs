@@ -1,11 +1,11 @@
-//! Another system in a folder, as debootstrap makes it: its Ruby, and the servers that are installed there.
+//! Another system in a folder, created by debootstrap: its Ruby, and its installed servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Starts a program with the folder as its root: `sh -c SCRIPT sh ROOT WORKING_FOLDER GEM SHOWN… -- PROGRAM
-/// ARGUMENT…`. Folders of this machine are shown in it at their own paths, in a mount namespace that ends with the
-/// program. GEM is a folder of thruway's extensions, in which the one for the system's Ruby covers this machine's.
+/// Starts a program with the folder as its root: `sh -c SCRIPT sh ROOT WORKING_FOLDER GEM SHOWN… -- PROGRAM ARGUMENT…`.
+/// Folders of this machine appear in the root at their own paths, in a mount namespace that ends with the program. GEM
+/// is a folder of thruway's extensions, in which the extension for the system's Ruby covers this machine's.
 const SCRIPT: &str = r#"
 root=$1 folder=$2 gem=$3
 shift 3
@@ -26,28 +26,28 @@ fi
 exec chroot "$root" env --chdir="$folder" "$@"
 "#;
 
-/// The file systems of the kernel that programs need.
+/// The kernel's file systems that programs need.
 const KERNEL: [&str; 2] = ["/proc", "/dev"];
 
-/// One such system.
+/// Another system in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SystemRoot {
-    /// Names it in tables.
+    /// The name in tables.
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
 }
 
 impl SystemRoot {
-    /// The path inside of an installed program, if it is there.
+    /// The path of an installed program inside the root.
     pub(crate) fn installed(&self, program: &str) -> Option<PathBuf> {
         let inside = Path::new("/usr/bin").join(program);
         let outside = self.folder.join("usr/bin").join(program);
-        // A link may lead to where it only leads inside.
+        // A link may have a target that exists only inside the root.
         outside.symlink_metadata().is_ok().then_some(inside)
     }
 
-    /// A command that runs inside, in `working_folder`, and sees the folders `shown`. With `gem`, the folder of
-    /// thruway's extensions, the one for the system's Ruby is loaded.
+    /// A command that runs inside the root, in `working_folder`, and sees the folders `shown`. With `gem`, the folder
+    /// of thruway's extensions, the extension for the system's Ruby is loaded.
     pub(crate) fn command(
         &self,
         program: &Path,

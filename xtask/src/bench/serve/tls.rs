@@ -1,4 +1,4 @@
-//! TLS: an application and a folder by `thruway serve`, and by nginx, which for an application stands in front of the
+//! TLS: an application and a folder with `thruway serve`, and with nginx, which for an application is a proxy for the
 //! same server.
 
 use std::fs::{self, Permissions};
@@ -31,7 +31,7 @@ static OURS: Server = Server {
     config: "",
 };
 
-/// The configuration that nginx's documentation recommends for TLS and for a server behind nginx.
+/// The configuration that nginx's documentation recommends for TLS and for a proxied server.
 const NGINX: &str = "\
 daemon off;
 worker_processes {workers};
@@ -64,7 +64,7 @@ http {
 }
 ";
 
-/// One way to load: what it is called, the path, options beside the number of connections, and its app.
+/// A kind of load: its title, the path, options besides the number of connections, and the application.
 struct Way {
     title: &'static str,
     app: App,
@@ -101,7 +101,7 @@ const WAYS: [Way; 3] = [
     },
 ];
 
-/// A table each.
+/// Returns a table for each kind of load.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     make_certificate(&arena.folder.join("secret"))?;
@@ -142,7 +142,7 @@ fn rounds(arena: &Arena<'_>, way: &Way) -> Result<Vec<ServerRuns>, String> {
     Ok(all)
 }
 
-/// One server, started anew. `None` if it is not at hand.
+/// Measures one server, started anew. `None` if the server is not available.
 fn round(arena: &Arena<'_>, way: &Way, name: &str) -> Result<Option<Run>, String> {
     let seconds = arena.seconds(1.0);
     let options: Vec<_> = ["-c", "10", "-d", &seconds].iter().chain(way.options).copied().collect();
@@ -161,13 +161,13 @@ fn round(arena: &Arena<'_>, way: &Way, name: &str) -> Result<Option<Run>, String
     let Some(contender) = Contender::of(arena.context, nginx(backend.port)) else {
         return Ok(None);
     };
-    // It answers for an application, too, by its own means.
+    // nginx serves an application, too, with its own configuration.
     let front = Scenario { app: App::Folder, ..scenario };
     let Some(running) = arena.start(&contender, front)? else { return Ok(None) };
     arena.load(&running, front).map(Some)
 }
 
-/// The server that nginx stands before: ours, without TLS.
+/// Starts the server behind nginx: ours, without TLS.
 fn start_backend(arena: &Arena<'_>) -> Result<Option<RunningServer>, String> {
     let Some(ours) = arena.servers(App::Rack).find(|one| one.is_ours()) else { return Ok(None) };
     arena.start(ours, Scenario::rack("/", &[]))
@@ -186,7 +186,7 @@ fn nginx(backend: u16) -> &'static Server {
     }))
 }
 
-/// A key of the curve that most servers have, and a certificate for this machine.
+/// Creates a key on the curve that most servers use, and a certificate for this machine.
 fn make_certificate(folder: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(failed)?;

@@ -10,9 +10,9 @@ use crate::bench::table::{Table, at_least, at_most, ratio};
 /// Requests that are begun at once, of each kind, and answered one after the other on each connection.
 const STREAMS: u32 = 50;
 const WAITS: u32 = 50;
-/// Short requests a second, on ten connections.
+/// Short requests per second, on ten connections.
 const SHORT_RATE: u32 = 20;
-/// How many times longer than the context's seconds the mix takes: a stream alone takes five seconds.
+/// The duration of the mix as a multiple of the context's seconds: a single stream takes five seconds.
 const MIX_TIMES: f64 = 3.0;
 
 static FIBERS: Server = Server::for_rack(
@@ -38,7 +38,7 @@ static IO_THREADS: Server = Server::for_rack(
     "max_io_threads 128\n",
 );
 
-/// All Rack servers as they are, and those that have ways to wait once more in each of them.
+/// All Rack servers as they are, and those with modes for waiting requests once more in each mode.
 fn contenders<'a>(arena: &'a Arena<'_>, modes: &'a [Contender]) -> Vec<&'a Contender> {
     modes.iter().chain(arena.servers(App::Waiting)).collect()
 }
@@ -47,7 +47,7 @@ fn modes(context: &BenchContext) -> Vec<Contender> {
     Contender::in_all_systems(context, &[&FIBERS, &WAITING_THREADS, &IO_THREADS])
 }
 
-/// Fifty streams and fifty waits of two seconds that leave no thread free, beside short requests.
+/// Measures fifty streams and fifty waits of two seconds, which leave no thread free, beside short requests.
 pub(crate) fn mix(context: &BenchContext) -> Result<String, String> {
     let (arena, modes) = (Arena::new(context)?, modes(context));
     let seconds = arena.seconds(MIX_TIMES);
@@ -80,7 +80,7 @@ pub(crate) fn mix(context: &BenchContext) -> Result<String, String> {
         let lost = number("/", "/failed") + number("/", "/fairness/pending");
         let times = ["/latency/p50_ns", "/latency/p99_ns"].map(|pointer| number("/", pointer));
         let counts = answered.into_iter().chain([lost]).map(|count| format!("{count:.0}"));
-        // Without an answer there is no time.
+        // Without a response there is no time.
         let shown = |ns: f64| if ns > 0.0 { format!("{:.1}", ns / 1e6) } else { "–".to_owned() };
         let times = times.map(shown);
         table.row(measured.name, &counts.chain(times).collect::<Vec<_>>());
@@ -98,7 +98,7 @@ pub(crate) fn mix(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// A response that waits for 50 ms, for 20 and for 1,000 clients.
+/// Measures a response that waits for 50 ms, for 20 and for 1,000 clients.
 pub(crate) fn naps(context: &BenchContext) -> Result<String, String> {
     let (arena, modes) = (Arena::new(context)?, modes(context));
     let (few, many) = (Clients::new(20, 1.0, 1.0), Clients::new(1000, 1.3, 0.7));
@@ -106,7 +106,7 @@ pub(crate) fn naps(context: &BenchContext) -> Result<String, String> {
     Ok(tables.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n\n"))
 }
 
-/// How many clients there are, and what is to be reached beside Falcon.
+/// The number of clients, and the targets relative to Falcon.
 struct Clients {
     count: u32,
     speed_min: f64,
@@ -155,7 +155,7 @@ fn nap(arena: &Arena<'_>, servers: &[&Contender], clients: Clients) -> Result<St
     Ok(table.text())
 }
 
-/// The ends of the names that tell the systems, each once.
+/// The suffixes of names that identify the systems, each once.
 fn systems(all: &[ServerRuns]) -> Vec<&'static str> {
     all.iter().filter_map(|measured| measured.name.strip_prefix(FIBERS.name)).collect()
 }

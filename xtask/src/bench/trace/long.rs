@@ -1,5 +1,5 @@
-//! A recording of ten million calls, made by a program that makes them. What the recorder holds in memory
-//! meanwhile is measured, and how long the report takes.
+//! A recording of ten million calls of one program: the memory of the recorder during the recording, and the time of
+//! the report.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::bench::measure::wall;
 use crate::bench::table::{Table, at_most};
 
-/// About a million different names, each asked ten times; few of them are there.
+/// About a million different names, each looked up ten times; few of them exist.
 const PROGRAM: &str =
     "10_000_000.times { |i| File.exist?(\"/usr/lib/#{i % 100}/feature#{i % 9973}.rb\") }";
 const RESIDENT_MAX_MB: f64 = 200.0;
@@ -43,7 +43,7 @@ pub(super) fn run(thruway: &str, folder: &Path) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Runs a program and answers with the most memory that it had resident, as the kernel keeps it.
+/// Runs a program, and returns its highest resident memory, as counted by the kernel.
 fn most_resident_mb(command: &mut Command) -> Result<f64, String> {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = quiet.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
@@ -55,7 +55,7 @@ fn most_resident_mb(command: &mut Command) -> Result<f64, String> {
     Ok(most)
 }
 
-/// The high-water mark so far; `None` once it has ended.
+/// The high-water mark so far; `None` once the program has ended.
 fn resident_mb(child: &Child) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! The cost of tracing, beside strace's; and a recording of ten million calls.
+//! The cost of tracing, compared with strace's; and a recording of ten million calls.
 
 mod long;
 mod workload;
@@ -10,10 +10,10 @@ use crate::bench::measure::{Contender, Series, interleave, wall};
 use crate::bench::table::{Table, at_most, ratio};
 use workload::{Workload, workloads};
 
-/// strace as fast as it can be: counts alone, and only the chosen calls stop.
+/// The fastest strace: counts alone, and only the chosen calls stop.
 const STRACE: [&str; 7] =
     ["strace", "-f", "--seccomp-bpf", "-c", "-e", "trace=%file", "--output=/dev/null"];
-/// The most that tracing may add, as a share of what strace adds.
+/// The most that tracing may add, as a share of strace's addition.
 const ADDED_MAX: f64 = 0.125;
 
 pub(super) fn slowdown(context: &BenchContext) -> Result<String, String> {
@@ -46,12 +46,12 @@ pub(super) fn slowdown(context: &BenchContext) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Ten million calls, recorded and reported.
+/// Records and reports ten million calls.
 pub(super) fn long(context: &BenchContext) -> Result<String, String> {
     long::run(&thruway(context)?, &folder(context)?)
 }
 
-/// Milliseconds of one run: untraced, under thruway, under strace.
+/// Milliseconds of one run: untraced, under thruway, and under strace.
 fn measure(
     context: &BenchContext,
     workload: &Workload,
@@ -69,7 +69,7 @@ fn measure(
     };
     let mut contenders =
         [contender("untraced", &[]), contender("thruway", &traced), contender("strace", &STRACE)];
-    // Once for the caches.
+    // One run warms the caches.
     interleave(1, &mut contenders)?;
     let series = interleave(context.rounds, &mut contenders)?;
     series.try_into().map_err(|_| "three contenders have three series".to_owned())

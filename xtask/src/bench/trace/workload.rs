@@ -1,22 +1,22 @@
-//! The commands that are traced.
+//! The traced commands.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A command, and what tracing it may cost.
+/// A command, and the permitted cost of tracing it.
 pub(super) struct Workload {
     pub(super) title: &'static str,
-    /// The most that the traced command may take, as a multiple of the untraced one.
+    /// The permitted time of the traced command, as a multiple of the untraced one.
     pub(super) slowdown_max: f64,
-    /// Runs that one measurement adds up: a short command needs several.
+    /// The number of runs in one measurement: a short command needs several.
     pub(super) runs: u32,
     /// The program and its arguments.
     words: Vec<String>,
     variables: Vec<(&'static str, String)>,
 }
 
-/// All of them; what they need is made in `folder`.
+/// Returns all workloads; their files are created in `folder`.
 pub(super) fn workloads(root: &Path, folder: &Path) -> Result<Vec<Workload>, String> {
     let mut workloads = vec![rails(), gcc(folder)?, shell(folder), pip(root)];
     if Command::new("go").arg("version").output().is_ok() {
@@ -28,7 +28,7 @@ pub(super) fn workloads(root: &Path, folder: &Path) -> Result<Vec<Workload>, Str
 }
 
 impl Workload {
-    /// The command under `tracer`, or by itself if that is empty.
+    /// The command under `tracer`, or by itself if `tracer` is empty.
     pub(super) fn command(&self, tracer: &[&str]) -> Command {
         let mut words = tracer.iter().copied().chain(self.words.iter().map(String::as_str));
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -71,7 +71,7 @@ fn gcc(folder: &Path) -> Result<Workload, String> {
     Ok(Workload { title, slowdown_max: 1.25, runs: 10, words, variables: Vec::new() })
 }
 
-/// `env` searches 60 folders, each time, before it starts `true`.
+/// `env`, which searches 60 folders each time before it starts `true`.
 fn shell(folder: &Path) -> Workload {
     const FOLDERS: usize = 60;
     const SCRIPT: &str = "i=0; while [ $i -lt 200 ]; do env true; i=$((i+1)); done";
@@ -87,7 +87,7 @@ fn shell(folder: &Path) -> Workload {
     }
 }
 
-/// Of the Python that `scripts/setup` makes, because Debian's has no pip of its own.
+/// pip of the Python that `scripts/setup` installs, because Debian's has no pip of its own.
 fn pip(root: &Path) -> Workload {
     let python = root.join("target/tools/bin/python").display().to_string();
     let version_check = ("PIP_DISABLE_PIP_VERSION_CHECK", "1".to_owned());
@@ -100,7 +100,7 @@ fn pip(root: &Path) -> Workload {
     }
 }
 
-/// Go's builder where everything is in its cache, so that it only looks at every file; and where it compiles.
+/// Go's builder with a complete cache, which only looks at every file, and with a compilation.
 fn go(folder: &Path) -> Result<[Workload; 2], String> {
     const PACKAGES: usize = 20;
     const FUNCTIONS: usize = 100;
@@ -136,7 +136,7 @@ fn go(folder: &Path) -> Result<[Workload; 2], String> {
             ("GOFLAGS", "-buildvcs=false".to_owned()),
         ],
     };
-    // Packages that import nothing: `-a` compiles them, and nothing of Go's own library.
+    // The packages import nothing: `-a` compiles them, and nothing of Go's own library.
     Ok([
         workload("`go build` of what is built", &["-o", &output, "."]),
         workload("`go build -a` of 20 packages", &["-a", "./parts/..."]),

@@ -1,4 +1,4 @@
-//! The kernel starts programs of another processor by QEMU, as long as a trial lasts.
+//! Lets the kernel start programs of another processor with QEMU for the duration of a trial.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::dist::files::named;
 
 const FOLDER: &str = "/proc/sys/fs/binfmt_misc";
 const NAME: &str = "thruway-aarch64";
-/// The head of a program for 64-bit ARM (ELF, little endian), and which of its bits count. The flag F opens QEMU
-/// now, so that it is found from within a root that does not have it.
+/// The head of a program for 64-bit ARM (ELF, little endian), and a mask of its significant bits. The flag F opens QEMU
+/// at registration, so that it works in a root that does not contain it.
 const RULE: &str = concat!(
     r":thruway-aarch64:M:",
     r":\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00",
@@ -17,7 +17,7 @@ const RULE: &str = concat!(
     r":/usr/bin/qemu-aarch64-static:F"
 );
 
-/// A rule of the kernel that is taken back with this value, and the mount that it took.
+/// A rule of the kernel and its mount, which are removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Emulation {
     is_ours: bool,
@@ -25,7 +25,7 @@ pub(super) struct Emulation {
 }
 
 impl Emulation {
-    /// Nothing is done if another rule is there already, as Debian's package `binfmt-support` sets it up.
+    /// Registers the rule, unless another rule exists, as Debian's package `binfmt-support` sets it up.
     pub(super) fn start() -> Result<Self, String> {
         let mut emulation = Self { is_ours: false, is_mounted_by_us: false };
         let register = Path::new(FOLDER).join("register");
@@ -36,7 +36,7 @@ impl Emulation {
         }
         let has = |rule: &str| Path::new(FOLDER).join(rule).metadata().is_ok();
         if !has("qemu-aarch64") {
-            // A run that was killed has left it.
+            // A killed run has left the rule.
             if !has(NAME) {
                 named(&register, fs::write(&register, RULE))?;
             }
@@ -48,7 +48,7 @@ impl Emulation {
 
 impl Drop for Emulation {
     fn drop(&mut self) {
-        // A registration that cannot be taken back stays until the next start of the machine.
+        // A registration that cannot be removed stays until the machine restarts.
         if self.is_ours {
             let _ = fs::write(Path::new(FOLDER).join(NAME), "-1");
         }

@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-/// Which part of the matrix is measured.
+/// The measured part of the matrix.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct MatrixChoice {
-    /// serve-matrix: a cell of workers, threads and clients; may be repeated [default: six of them]
+    /// serve-matrix: Cell of workers, threads and clients; may be repeated [default: six of them]
     #[arg(long = "cell", value_name = "W,T,C")]
     cells: Vec<Cell>,
-    /// serve-matrix: shapes of requests [default: all]
+    /// serve-matrix: Shapes of requests [default: all]
     #[arg(long = "shape", value_name = "SHAPE,...", value_delimiter = ',', value_enum)]
     shapes: Vec<Shape>,
-    /// serve-matrix: loads, of which 60 and 80 are percent of the best closed throughput [default: all]
+    /// serve-matrix: Loads, of which 60 and 80 are percent of the best closed throughput [default: all]
     #[arg(long = "load", value_name = "LOAD,...", value_delimiter = ',', value_enum)]
     loads: Vec<Load>,
 }
@@ -38,23 +38,23 @@ pub(crate) enum Shape {
     Page,
     /// Many of compute 1, wait 1, compute 1 ms beside few of 4 × (compute 20, wait 10 ms).
     Tail,
-    /// Answer at once.
+    /// Respond at once.
     Short,
     /// A page of `examples/rails_app`.
     Rails,
 }
 
-/// How clients ask.
+/// The way in which clients send requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Load {
-    /// Each asks again as soon as it has its response.
+    /// Each client sends the next request as soon as it has its response.
     Closed,
-    /// At random, at fixed rates; of `tail` alone.
+    /// At random times, at fixed rates; for `tail` alone.
     Open,
-    /// At random, at 60 % of the best closed throughput.
+    /// At random times, at 60 % of the best closed throughput.
     #[value(name = "60")]
     Share60,
-    /// At random, at 80 % of it.
+    /// At random times, at 80 % of the best closed throughput.
     #[value(name = "80")]
     Share80,
 }
@@ -72,7 +72,7 @@ impl MatrixChoice {
         chosen(&self.shapes)
     }
 
-    /// The loads that a shape knows, the closed one first.
+    /// The loads of a shape, the closed one first.
     pub(crate) fn loads(&self, shape: Shape) -> Vec<Load> {
         let mut loads = chosen(&self.loads);
         loads.sort_unstable();
@@ -86,7 +86,7 @@ fn chosen<T: ValueEnum>(given: &[T]) -> Vec<T> {
 }
 
 impl Shape {
-    /// The paths that are asked.
+    /// The requested paths.
     pub(crate) fn paths(self) -> &'static [&'static str] {
         match self {
             Self::Cpu5 => &["/cpu5"],
@@ -100,7 +100,7 @@ impl Shape {
 }
 
 impl Load {
-    /// The part of the closed throughput that is asked for, if it is one.
+    /// The share of the closed throughput, for a load that is such a share.
     pub(crate) fn share(self) -> Option<f64> {
         match self {
             Self::Closed | Self::Open => None,
@@ -130,7 +130,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The word that chooses it.
+/// The word on the command line.
 macro_rules! shown_as_chosen {
     ($($name:ident)*) => {$(
         impl fmt::Display for $name {

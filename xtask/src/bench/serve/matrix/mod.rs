@@ -1,6 +1,6 @@
-//! `serve-matrix`: workers, threads and clients × what requests do × how clients ask.
+//! `serve-matrix`: workers, threads and clients × the work of requests × the loads.
 //!
-//! Reading order: [`choice`] (what is measured), [`plan`] (what the load generator is told), this file (the runs),
+//! Reading order: [`choice`] (the measured parts), [`plan`] (the options of the load generator), this file (the runs),
 //! [`sample`] (the arithmetic), [`report`] (tables).
 
 pub(crate) mod choice;
@@ -23,19 +23,19 @@ use choice::{Cell, Load, Shape};
 use report::{Results, Row};
 use sample::Sample;
 
-/// How long a server may take to end what it was asked for, after its clients have gone.
+/// How long a server may take to finish its work after its clients have gone.
 const SETTLE_MAX: Duration = Duration::from_secs(5);
-/// Longer than the kernel's ticks, in which processor time is counted, and than any wait of a shape.
+/// The interval is longer than the kernel's ticks, in which processor time is counted, and than any wait of a shape.
 const SETTLE_POLL: Duration = Duration::from_millis(60);
 
-/// A server that runs, and its place among the contenders.
+/// A running server, and its place among the contenders.
 type StartedServer = (usize, RunningServer);
 
 /// The matrix as far as it has been measured.
 struct Matrix<'a> {
     arena: &'a Arena<'a>,
     results: Results,
-    /// The best closed throughput of each cell and shape: shares are of the same rate in all rounds.
+    /// The best closed throughput of each cell and shape: all rounds derive shares from the same rate.
     capacities: BTreeMap<(Cell, Shape), f64>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     Ok(report::text(&matrix.results, &contenders, context.rounds))
 }
 
-/// How long it will take, since the whole of it takes hours.
+/// Prints the expected duration: the whole matrix takes hours.
 fn announce(context: &BenchContext, contenders: usize) {
     let choice = &context.matrix;
     let loads: usize = choice.shapes().iter().map(|shape| choice.loads(*shape).len()).sum();
@@ -65,8 +65,8 @@ fn announce(context: &BenchContext, contenders: usize) {
 }
 
 impl Matrix<'_> {
-    /// All shapes and loads of a cell, each by all servers in turn. Servers start anew in each round: which worker
-    /// gets which connection is drawn again.
+    /// Measures all shapes and loads of a cell on all servers in turn. Servers start anew in each round, which
+    /// distributes connections over workers anew.
     fn cell(&mut self, cell: Cell, contenders: &[&Contender]) -> Result<(), String> {
         let shapes = self.arena.context.matrix.shapes();
         for app in [App::Shapes, App::Rails] {
@@ -104,7 +104,7 @@ impl Matrix<'_> {
         for load in self.arena.context.matrix.loads(shape) {
             let known = self.capacities.get(&(cell, shape)).copied();
             if load.share().is_some() && known.is_none() {
-                // It was not asked for, and shares are of it.
+                // The closed load was not chosen, but shares depend on it.
                 self.measure(cell, shape, Load::Closed, 0.0, servers)?;
             }
             let capacity = self.capacities.get(&(cell, shape)).copied().unwrap_or(0.0);
@@ -118,7 +118,7 @@ impl Matrix<'_> {
         Ok(())
     }
 
-    /// One run of each server.
+    /// Measures one run of each server.
     fn measure(
         &mut self,
         cell: Cell,
@@ -147,7 +147,7 @@ impl Matrix<'_> {
     }
 }
 
-/// Waits until a server has ended what it was asked for last, so that it does not disturb the next one.
+/// Waits until a server has finished its last work, so that the server does not disturb the next one.
 fn settle(running: &RunningServer) {
     let processes = running.processes();
     let deadline = Instant::now() + SETTLE_MAX;
@@ -162,7 +162,7 @@ fn settle(running: &RunningServer) {
     }
 }
 
-/// Returns the samples of a run; for `tail`, each kind of request has its own.
+/// Returns the samples of a run; for `tail`, one for each kind of request.
 fn samples(shape: Shape, load: Load, run: &Run) -> Vec<(&'static str, Sample)> {
     let sample = |number: &dyn Fn(&str) -> f64| Sample {
         requests_per_second: number("/requests_per_second"),
@@ -183,12 +183,12 @@ fn samples(shape: Shape, load: Load, run: &Run) -> Vec<(&'static str, Sample)> {
             _ => run.class_of(path, pointer),
         })
     });
-    // The clients' shares are of both.
+    // The clients' shares cover both kinds.
     vec![(" short", light), (" long", Sample { jain: None, ..heavy })]
 }
 
 /// A quantile of the latency. Requests without a response count too, or a server that leaves most of its requests
-/// waiting would look quick. Where they are more than the quantile leaves out, the age of the oldest stands in.
+/// waiting would look fast. If they are more than the quantile leaves out, the age of the oldest request is the result.
 fn latency_ms(number: &dyn Fn(&str) -> f64, quantile: &str, share: f64) -> f64 {
     let answered = number("/requests");
     if answered == 0.0 {

@@ -2,11 +2,11 @@
 
 use super::choice::{Cell, Load, Shape};
 
-/// Of so many requests in a closed loop of `tail`, one is long.
+/// The weights of short and long requests in a closed loop of `tail`.
 const TAIL_WEIGHTS: [u32; 2] = [19, 1];
-/// Requests a second of `tail` at its fixed rates, for each processor that the workers can use.
+/// The requests per second of `tail` at its fixed rates, for each processor of the workers.
 const TAIL_RATES: [f64; 2] = [100.0, 4.0];
-/// Connections of `tail`'s open loops, more than ever wait, so that requests wait for the server alone.
+/// The connections of `tail`'s open loops: more than ever wait, so that requests wait for the server alone.
 const TAIL_CONNECTIONS: [u32; 2] = [40, 16];
 
 /// The options of one run; `rate` is that of an open loop at a share of the closed throughput.

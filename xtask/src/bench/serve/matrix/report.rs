@@ -1,4 +1,4 @@
-//! The summary, worst and median cell by peer, and the tables behind it.
+//! The summary with the worst and the median cell by peer, and the tables behind it.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use crate::bench::measure::Series;
 use crate::bench::serve::contender::Contender;
 use crate::bench::table::{Table, at_least, at_most};
 
-/// A row of the tables: what was asked.
+/// A row of the tables: the kind of requests and of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row {
     pub(super) shape: Shape,
-    /// Which of a shape's requests; empty where all are alike.
+    /// The kind of a shape's requests; empty if all are alike.
     pub(super) part: &'static str,
     pub(super) load: Load,
     pub(super) cell: Cell,
 }
 
-/// All runs: by row, by the contender's place.
+/// All runs: by row, and by the contender's place.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     rows: BTreeMap<Row, BTreeMap<usize, Vec<Sample>>>,
@@ -33,7 +33,7 @@ impl Results {
         Worst::of(self.rows.get(row)?.get(&place)?)
     }
 
-    /// Ours beside what is chosen of the others, row by row.
+    /// Compares our results with the chosen ones of others, row by row.
     fn ratios(&self, ours: usize, theirs: impl Fn(&Row) -> Option<Worst>) -> Vec<(Row, Ratios)> {
         let ratios = |row: &Row| Some(Ratios::new(self.worst(row, ours)?, theirs(row)?));
         let of_row = |row: &Row| Some((*row, ratios(row)?));
@@ -47,7 +47,7 @@ impl Row {
     }
 }
 
-/// A summary for each system, and then all rows.
+/// Returns a summary for each system, and then all rows.
 pub(super) fn text(results: &Results, contenders: &[&Contender], rounds: usize) -> String {
     let ours = contenders.iter().enumerate().filter(|(_, contender)| contender.is_ours());
     let summaries = ours.map(|(place, _)| summary(results, contenders, place, rounds));
@@ -55,7 +55,8 @@ pub(super) fn text(results: &Results, contenders: &[&Contender], rounds: usize) 
     [summaries.join("\n\n"), tables(results, contenders)].join("\n\n")
 }
 
-/// Thruway of one system beside the others of the same, so that the Ruby is the same.
+/// Compares Thruway in one system with the other servers of the same system, so that the Ruby is
+/// the same.
 fn summary(results: &Results, contenders: &[&Contender], ours: usize, rounds: usize) -> String {
     let system = contenders[ours].system();
     let is_peer =
@@ -103,7 +104,7 @@ fn judge(table: &mut Table, results: &Results, ours: usize, ratios: &[(Row, Rati
     table.target("Jain ≥ the best peer's in every closed cell", at_least(against, 1.0));
 }
 
-/// How many cells there are, and the worst and the median of each figure.
+/// The number of cells, and the worst and the median of each figure.
 fn cells(ratios: &[(Row, Ratios)]) -> Vec<String> {
     let mut cells = vec![ratios.len().to_string()];
     for (figure, high_is_bad) in [
@@ -121,7 +122,8 @@ fn cells(ratios: &[(Row, Ratios)]) -> Vec<String> {
     cells
 }
 
-/// Requests a second, where clients ask as fast as they can: in an open loop they are the rate.
+/// Requests per second, for clients that send as fast as they can: in an open loop, the figure is
+/// the rate.
 fn speed(ratios: &Ratios, row: &Row) -> Option<f64> {
     (row.load == Load::Closed).then_some(ratios.requests_per_second)
 }
@@ -133,7 +135,7 @@ fn figures(
     ratios.iter().filter_map(|(row, ratios)| Some((row.name(), figure(ratios, row)?))).collect()
 }
 
-/// A table for each shape and load.
+/// Returns a table for each shape and load.
 fn tables(results: &Results, contenders: &[&Contender]) -> String {
     let mut texts: Vec<String> = Vec::new();
     let rows: Vec<_> = results.rows.keys().collect();
@@ -166,7 +168,7 @@ fn tables(results: &Results, contenders: &[&Contender]) -> String {
     texts.join("\n")
 }
 
-/// The figures of one server in one row: medians, and the worst where that is what counts.
+/// The figures of one server in one row: medians, and the worst values where those matter.
 fn behind(cell: Cell, samples: &[Sample]) -> Vec<String> {
     let series = |of: &dyn Fn(&Sample) -> f64| Series::new("", samples.iter().map(of).collect());
     let median = |of: &dyn Fn(&Sample) -> f64| format!("{:.1}", series(of).median());

@@ -1,20 +1,20 @@
 //! The runs of one server in one cell, and the comparison of two servers.
 
-/// One run.
+/// The figures of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) requests_per_second: f64,
     pub(crate) p50_ms: f64,
-    /// Without end where nothing was answered; so below.
+    /// Infinite if nothing was answered; so below.
     pub(crate) p99_ms: f64,
     pub(crate) p999_ms: f64,
-    /// Jain's index over the clients, where each asks as soon as it can.
+    /// Jain's index over the clients, in a closed loop.
     pub(crate) jain: Option<f64>,
     pub(crate) lost: f64,
     pub(crate) cpu_us: f64,
 }
 
-/// The worst of several runs, each figure by itself.
+/// The worst of several runs, figure by figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Worst {
     pub(crate) requests_per_second: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Worst {
     pub(crate) jain: Option<f64>,
 }
 
-/// Ours ÷ a peer's, of the worst runs.
+/// Our figures divided by a peer's, for the worst runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ratios {
     pub(crate) requests_per_second: f64,
@@ -31,7 +31,7 @@ pub(crate) struct Ratios {
 }
 
 impl Worst {
-    /// None if there was no run.
+    /// The worst of `samples`; none without a run.
     pub(crate) fn of(samples: &[Sample]) -> Option<Self> {
         let jain = |sample: &Sample| sample.jain;
         samples.first()?;
@@ -42,7 +42,7 @@ impl Worst {
         })
     }
 
-    /// The best of several servers, each figure by itself; none if there is no server.
+    /// The best of several servers, figure by figure; none without a server.
     pub(crate) fn best(servers: &[Self]) -> Option<Self> {
         servers.first()?;
         Some(Self {
@@ -72,7 +72,8 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// The worst is the highest of a time, and the lowest of anything else. None of no cells.
+    /// The spread over `cells`: the worst is the highest of a time, and the lowest of any other
+    /// figure. None without cells.
     pub(crate) fn new(mut cells: Vec<(String, f64)>, high_is_bad: bool) -> Option<Self> {
         cells.retain(|(_, figure)| !figure.is_nan());
         cells.sort_by(|one, other| one.1.total_cmp(&other.1));
