@@ -223,7 +223,7 @@ fn in_terminal(columns: u32, arguments: &str) -> String {
 fn a_narrow_terminal_is_not_overrun() {
     let server = flawed();
     let urls = [server.url("/a/path/that/is/quite/long/indeed"), server.url("/b")].join(" ");
-    let options = "-c 100 -d 1200ms --per-connection --histogram --mix greedy=90,polite=5,idle=5";
+    let options = "-c 100 -d 3s --per-connection --histogram --mix greedy=90,polite=5,idle=5";
     let options = options.replace("-c 100 ", "");
     let text = in_terminal(60, &format!("{urls} {options}"));
     assert!(text.contains(" errors  Jain ") && text.contains("shares  "), "{text}");
@@ -249,7 +249,7 @@ fn without_escapes(line: &str) -> String {
 #[test]
 fn lines_show_the_progress_where_there_is_no_terminal() {
     let server = flawed();
-    let output = load(&server, &["-d", "700ms", "--progress", "300ms"]);
+    let output = load(&server, &["-d", "2s", "--progress", "300ms"]);
     let lines: Vec<_> = stderr(&output).lines().collect();
     assert!(!lines.is_empty(), "{output:?}");
     assert!(lines[0].contains("/s  p50 ") && lines[0].contains(" errors  Jain "), "{output:?}");
@@ -260,7 +260,8 @@ fn lines_show_the_progress_where_there_is_no_terminal() {
 fn two_servers_are_compared_in_rounds() {
     let (one, other) = (HttpServer::answering(HELLO), HttpServer::answering(HELLO));
     let slow = HttpServer::new(|stream, _| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        // Longer than the pauses of a busy machine.
+        std::thread::sleep(std::time::Duration::from_millis(80));
         write(stream, HELLO)
     });
     let compare = |a: &HttpServer, b: &HttpServer, options: &[&str]| {
@@ -311,7 +312,7 @@ fn ctrl_c_ends_a_comparison_with_its_rounds() {
         write(stream, HELLO)
     });
     let mut load = thruway();
-    load.args(["load", "--compare", &server.url("/a"), &server.url("/b"), "-d", "300ms", "-q"]);
+    load.args(["load", "--compare", &server.url("/a"), &server.url("/b"), "-d", "2s", "-q"]);
     let child = load.stdout(std::process::Stdio::piped()).spawn().unwrap();
     while begun.recv().unwrap() != "/b" {}
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
