@@ -35,13 +35,13 @@ impl Drop for Authority {
     }
 }
 
-/// A port that is free now.
+/// Returns a port that is free at the moment.
 fn free_port() -> u16 {
     let socket = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
     socket.local_addr().expect("it has an address").port()
 }
 
-/// A program of Pebble's: where `scripts/setup` puts it, or on the path.
+/// Finds a program of Pebble: in the folder of `scripts/setup`, or on the path.
 fn program(name: &str) -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -56,7 +56,7 @@ impl Authority {
         Self::start_with_keys(validity_s, faults, &[])
     }
 
-    /// An authority that binds each account to one of these external accounts: pairs of an identifier and a key.
+    /// Starts an authority that binds each account to one of these external accounts: pairs of an identifier and a key.
     fn start_with_keys(
         validity_s: u64,
         faults: &[(&str, &str)],
@@ -106,7 +106,7 @@ impl Authority {
         Some(authority)
     }
 
-    /// Starts Pebble anew, which has forgotten all accounts and orders then.
+    /// Restarts Pebble, which forgets all accounts and orders.
     fn restart(&mut self) {
         let mut old = self.processes.pop().expect("Pebble runs");
         old.kill().expect("it can be killed");
@@ -150,8 +150,8 @@ impl Authority {
     }
 }
 
-/// The page at a name, and its head, from whoever has a certificate for the name. Whether the issuer is trusted is not
-/// what these tests are about: the authority makes its root anew at each start.
+/// Requests the page at a name, with its head, from any holder of a certificate for the name. The issuer need not be
+/// trusted, because the authority generates its root anew at each start.
 fn https(name: &str, port: u16) -> Output {
     let mut command = Command::new("curl");
     command.args(["-sSik", "--max-time", "30", "--noproxy", "*"]);
@@ -163,7 +163,7 @@ fn is_served(name: &str, port: u16) -> bool {
     stdout(&https(name, port)).ends_with("hello")
 }
 
-/// The certificate that a client gets which asks for a name.
+/// Returns the certificate that the server presents to a client for a name.
 fn shown_certificate(name: &str, port: u16) -> String {
     let command = format!(
         "openssl s_client -connect 127.0.0.1:{port} -servername {name} </dev/null 2>/dev/null | openssl x509 -text"
@@ -218,7 +218,7 @@ fn a_server_obtains_its_certificate_redirects_and_shares_its_storage() {
     let before = fs::metadata(&file).expect("it is there");
     assert_eq!(before.mode() & 0o777, 0o600);
 
-    // Another server takes what is there, and asks for nothing.
+    // Another server uses the stored certificates, and requests none.
     let [http_port, tls_port] = [(); 2].map(|()| free_port());
     let mut other = authority.command_at(&["shop.example"], http_port, tls_port);
     let _other = Server::start(&mut other);
@@ -252,7 +252,7 @@ fn a_server_that_was_killed_or_whose_files_are_damaged_goes_on() {
     let server = Server::start(&mut authority.command(&["shop.example", "blocked.example"]));
     let answers = authority.path(&format!("storage/localhost-{}-dir/http-01", authority.port));
     eventually(|| fs::read_dir(&answers).is_ok_and(|mut entries| entries.next().is_some()));
-    // In the middle of an order. Its agent ends with it.
+    // The server is killed in the middle of an order, and its agent ends with it.
     server.stop("-KILL");
     let server = Server::start(&mut authority.command(&["shop.example", "blocked.example"]));
     eventually(|| is_served("shop.example", authority.tls_port));
@@ -311,7 +311,7 @@ fn an_account_is_bound_to_an_external_one_and_replaced_if_the_authority_has_lost
     eventually(|| is_served("shop.example", authority.tls_port));
     assert!(!authority.log().contains(KEY));
 
-    // The renewal finds that its account is unknown, and makes another one with the same key.
+    // The renewal finds that its account is unknown, and creates another account with the same key.
     let account = authority.path(&format!("storage/localhost-{}-dir/account.json", authority.port));
     let old = fs::read(&account).expect("it is there");
     let first = shown_certificate("shop.example", authority.tls_port);
@@ -351,7 +351,7 @@ fn certificates_are_seen_from_outside_in_statistics_metrics_and_by_the_doctor() 
     assert!(text.contains(&line), "{text}");
     assert!(!text.contains("expiry_time_seconds{name=\"blocked.example\"}"), "{text}");
 
-    // The doctor looks where a server of this user keeps its certificates.
+    // The doctor searches the folder in which a server of this user keeps its certificates.
     let state = authority.path("state/thruway");
     fs::create_dir_all(&state).expect("it is made");
     std::os::unix::fs::symlink(authority.path("storage"), state.join("certificates")).unwrap();
@@ -396,7 +396,7 @@ fn a_full_disk_is_reported_loses_no_certificate_and_keeps_no_name_waiting() {
         assert!(authority.log().contains("hint: the disk is full; make room"));
         let kept = fs::read(authority.certificate("shop.example")).expect("it is there");
         assert!(!kept.is_empty() && kept.starts_with(b"-----BEGIN PRIVATE KEY"), "{kept:?}");
-        // Another server starts with a disk that is full already, and serves what is there.
+        // Another server starts on a disk that is already full, and serves the stored certificates.
         assert!(server.stop("-TERM").success());
         let _server = Server::start(&mut authority.command(&["shop.example"]));
         eventually(|| !shown_certificate("shop.example", authority.tls_port).is_empty());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// How long a test waits for what must come; it is never a measure.
+/// The time after which a test fails, and never a measure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A headless browser, driven over pipes: messages of JSON, each with a NUL behind it.
@@ -18,12 +18,12 @@ pub(crate) struct Browser {
     messages: BufReader<File>,
     session: Value,
     sent: u64,
-    /// What the page asked the network for.
+    /// The URLs that the page has requested.
     pub(crate) requested: Vec<String>,
 }
 
 impl Browser {
-    /// Starts it with its files in `folder`, on an empty page.
+    /// Starts a browser with its files in `folder`, on an empty page.
     pub(crate) fn start(folder: &Path) -> Self {
         let [commands, messages] = ["commands", "messages"].map(|name| folder.join(name));
         let made = Command::new("mkfifo").args([&commands, &messages]).status();
@@ -129,7 +129,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its other processes end with it.
+        // The browser's other processes end with the main process.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -11,10 +11,10 @@ use crate::browser::Browser;
 use crate::http::Server;
 use crate::{eventually, thruway};
 
-/// Connections until two workers have one: the next one goes to the worker with the fewest.
+/// The connections after which two workers have one. Each goes to the worker with the fewest connections.
 const CONNECTIONS_MAX: usize = 20;
 
-/// A Redis of the test's own, on a socket in its folder. It is killed when the value is dropped.
+/// A Redis for this test alone, on a socket in its folder. Dropping the value kills the process.
 struct Redis {
     process: Child,
     socket: PathBuf,

@@ -8,7 +8,7 @@ use crate::{stderr, stdout};
 
 const THRUWAY: &str = env!("CARGO_BIN_EXE_thruway");
 
-/// Lines that a user has begun, each with something that is offered for its last word.
+/// Lines that a user has begun, each with a completion of its last word.
 const LINES: [(&str, &str); 5] = [
     ("thruway man exp", "expand"),
     ("thruway doc", "doctor"),
@@ -27,7 +27,7 @@ fn path() -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// What a shell's script says, unless the shell is not installed.
+/// Returns the output of a shell's script, or `None` if the shell is not installed.
 fn answer(shell: &str, arguments: &[&str], script: &str, line: &str) -> Option<String> {
     let (_folder, path) = path();
     let mut command = Command::new(shell);
@@ -67,8 +67,8 @@ fn fish_completes_verbs_options_values_and_commands() {
     offers("fish", &["--no-config"], script);
 }
 
-/// zsh completes in a terminal alone: this gives it one, and shows its line after a tab. What is waited for is quoted
-/// where it is typed, since the terminal echoes that.
+/// zsh completes only in a terminal, so the script runs zsh in one and shows the line after a tab. The terminal echoes
+/// the typed text, so the text to wait for is quoted where it is typed.
 #[test]
 fn zsh_completes_verbs_options_values_and_commands() {
     let script = r#"zmodload zsh/zpty

@@ -12,7 +12,7 @@ const CHECKS: [&str; 9] = [
     "descriptors",
 ];
 
-/// Runs it for a user without a server that keeps certificates.
+/// Returns the command for a user without a server that keeps certificates.
 fn doctor() -> std::process::Command {
     let mut doctor = thruway();
     doctor.arg("doctor").env("XDG_STATE_HOME", "/nonexistent").env_remove("STATE_DIRECTORY");
@@ -28,7 +28,7 @@ fn the_doctor_says_of_each_thing_how_it_is_and_the_cure_of_what_is_not_well() {
     assert_eq!(names, CHECKS);
     for check in checks {
         assert_eq!(check["state"] == "ok", check["cure"].is_null(), "{check}");
-        // Nothing is released: under this name there is another gem, or none.
+        // The gem is not released: the name leads to another gem, or to none.
         assert!(!check.to_string().contains("gem install thruway"), "{check}");
     }
     let is_broken = checks.iter().any(|check| check["state"] == "no");
@@ -42,7 +42,7 @@ fn a_tracer_that_worked_is_told() {
     assert_eq!(line, Some("ok     trace by ptrace   a command was traced"));
 }
 
-/// Runs it where `ruby` is this script.
+/// Runs the doctor with a script as `ruby`.
 fn with_ruby(script: &str) -> std::process::Output {
     let folder = tempfile::tempdir().expect("a folder");
     let ruby = folder.path().join("ruby");

@@ -1,4 +1,4 @@
-//! Each example as a user starts it. `examples/rails_app` has tests of its own, in Ruby.
+//! The examples, run as a user runs them. `examples/rails_app` has its own tests, in Ruby.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::http::Server;
 use crate::thruway;
 
-/// Each precompressed suffix of the static site, what decodes it, and what makes it.
+/// The precompressed suffixes of the static site, each with the programs that decode and encode it.
 const VARIANTS: [(&str, &str, &str); 3] =
     [("gz", "gzip", "gzip -9nk"), ("br", "brotli", "brotli -Zk"), ("zst", "zstd", "zstd -19k")];
 

@@ -51,7 +51,7 @@ fn a_current_folder_that_is_gone_matters_only_to_names_that_start_there() {
     }
 }
 
-/// As Ruby has it, which asks the accounts.
+/// Ruby reads the home from the accounts.
 #[cfg(unix)]
 #[test]
 fn without_a_variable_the_home_is_that_of_the_account() {

@@ -1,4 +1,4 @@
-//! A server that the test started, and a client that shows every byte.
+//! A server under test, and a client that shows every byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,18 +6,18 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How long a test waits for what must come; it is never a measure.
+/// The time after which a test fails, and never a measure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running `thruway serve`. It is killed when the value is dropped.
+/// A running `thruway serve`. Dropping the value kills the server.
 pub(crate) struct Server {
     child: Child,
-    /// The line that it printed when it was ready.
+    /// The line that the server has printed when ready.
     pub(crate) line: String,
 }
 
 impl Server {
-    /// Starts `command` and waits until it says where it listens.
+    /// Starts `command`, and waits until the server prints its address.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let stdout = child.stdout.take().expect("its stdout is a pipe");
@@ -27,7 +27,7 @@ impl Server {
         Self { child, line }
     }
 
-    /// The same; and the address of its metrics, which it says next.
+    /// Starts `command`, and also returns the address of the metrics, which the next line contains.
     pub(crate) fn start_with_metrics(command: &mut Command) -> (Self, String) {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let stdout = child.stdout.take().expect("its stdout is a pipe");
@@ -48,14 +48,14 @@ impl Server {
         self.child.id()
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Sends a signal to the server, and waits until the server has ended.
     pub(crate) fn stop(self, signal: &str) -> ExitStatus {
         let kill = Command::new("kill").args([signal, &self.pid().to_string()]).status();
         assert!(kill.expect("kill starts").success());
         self.wait()
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server has ended by itself.
     pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("it ends")
     }
@@ -66,7 +66,7 @@ impl Server {
         Client { stream: BufReader::new(stream) }
     }
 
-    /// One request on a connection of its own.
+    /// Sends a request on a new connection.
     pub(crate) fn get(&self, path: &str, fields: &str) -> Response {
         self.connect().request("GET", path, fields)
     }
@@ -95,7 +95,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The field of that name, which is in lower case.
+    /// Returns the field with a name in lower case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let mut named = lines.filter(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -132,12 +132,12 @@ impl<S: Read + Write> Client<S> {
         self.response(method == "HEAD")
     }
 
-    /// Reads one answer.
+    /// Reads a response.
     pub(crate) fn response(&mut self, is_head: bool) -> Response {
         self.try_response(is_head).expect("the server answers")
     }
 
-    /// Reads one answer; none if the connection ended instead.
+    /// Reads a response, or `None` if the connection has ended.
     pub(crate) fn try_response(&mut self, is_head: bool) -> Option<Response> {
         let head = self.head()?;
         let status = head.split(' ').nth(1)?.parse().expect("the status is a number");

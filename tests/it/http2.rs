@@ -1,4 +1,4 @@
-//! `thruway serve DIR` by HTTP/2, with curl, nghttp and h2load as its clients.
+//! Tests of `thruway serve DIR` by HTTP/2, with curl, nghttp and h2load as clients.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ use crate::http::Server;
 use crate::site::Site;
 use crate::thruway;
 
-/// Bytes of a file that is larger than any window.
+/// The size of a file that exceeds any window.
 const LARGE_BYTES: usize = 3_000_000;
 
 impl Site {
@@ -76,7 +76,7 @@ fn an_option_leaves_http_1_1_alone_for_folders_and_applications() {
     }
 }
 
-/// It says to each socket what it came by, and hears a message back; and it refuses one.
+/// An application that greets each socket with its protocol, echoes messages, and refuses one socket.
 const SOCKETS: &str = r#"
 class Echo
   def on_open(client) = client.write(client.env.values_at("SERVER_PROTOCOL", "REQUEST_METHOD").join(" "))

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use crate::{run, stderr, stdout};
 
-/// The line for the checkout that the binary was built in. Nothing is released, so Bundler would find nothing by the
-/// name alone, or what is not ours.
+/// Returns the line for the checkout in which the binary was built. The gem is not released, so Bundler would find no
+/// gem by the name alone, or another project's.
 fn line() -> String {
     let checkout = Path::new(env!("CARGO_BIN_EXE_thruway")).ancestors().nth(3).expect("a checkout");
     format!("gem \"thruway\", path: \"{}\", require: false", checkout.display())
@@ -85,7 +85,7 @@ fn a_gem_that_is_not_there_is_not_named_to_bundler() {
     assert_eq!(files(folder.path()), [GEMFILE, BOOT]);
 }
 
-/// Without a network, and with the gems that are installed.
+/// Bundler has no network, and uses the installed gems.
 #[test]
 fn bundler_takes_the_gem_of_the_checkout_as_it_is() {
     let folder = application();

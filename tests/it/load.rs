@@ -12,8 +12,8 @@ use crate::http::Server;
 use crate::site::Site;
 use crate::{eventually, run, stderr, stdout, thruway};
 
-/// Ends when one connection has had its thousand, and the others have given up: it takes as long on
-/// a busy machine.
+/// Options of a run that ends when one connection has had its thousand responses and the others have timed out. The run
+/// takes no longer on a busy machine.
 const UNTIL_GIVEN_UP: [&str; 4] = ["-n", "1000", "--timeout", "3"];
 
 /// Runs `thruway load` on `server` with `options`.
@@ -35,7 +35,7 @@ fn a_run_is_reported_with_each_connections_share() {
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }
 
-/// As on kernels before 5.11, in some sandboxes, and under QEMU.
+/// Kernels before 5.11, some sandboxes and QEMU lack the system call.
 #[test]
 fn a_kernel_without_fine_waits_can_be_measured_on() {
     let server = HttpServer::answering(HELLO);
@@ -84,7 +84,7 @@ fn a_rate_is_kept_by_all_connections_together() {
     }
 }
 
-/// Runs `thruway load` on several paths of `server`, and reads its JSON.
+/// Runs `thruway load` on several paths of `server`, and parses its JSON.
 fn load_paths(server: &HttpServer, paths: &[&str], options: &[&str]) -> serde_json::Value {
     let urls = paths.iter().map(|path| server.url(path));
     let output = thruway().arg("load").args(urls).args(options).arg("--json").output();
@@ -297,20 +297,20 @@ fn clients_that_keep_a_connection_are_refused_without_keep_alive() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-/// The report on a URL, which is asked with `options`.
+/// Returns the report on a URL for a run with `options`.
 fn report(url: &str, options: &[&str]) -> serde_json::Value {
     let output = thruway().arg("load").arg(url).args(options).arg("--json").output();
     let output = output.expect("the binary starts");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-/// A port at which nothing listens.
+/// Returns a port at which no process listens.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it is bound").port()
 }
 
-/// Asks for a short file and a large one over HTTP/2, and says what came.
+/// Requests a short file and a large one over HTTP/2, and checks the reports.
 fn assert_http2(short: &str, large: &str, tls: &[&str]) {
     let options = ["--http2", "-c", "2", "--streams", "8", "-n", "400"];
     let total = &report(short, &[&options[..], tls].concat())["total"];
@@ -335,7 +335,7 @@ fn http2_is_spoken_with_streams_as_clients() {
     }
 }
 
-/// A server that is not ours, with a library that is not ours.
+/// Tests against a foreign server with a foreign HTTP/2 library.
 #[test]
 fn http2_is_spoken_with_nginx() {
     if Command::new("nginx").arg("-v").output().is_err() {
@@ -362,7 +362,7 @@ fn http2_is_spoken_with_nginx() {
     command.arg("-c").arg(folder.path().join("nginx.conf")).stderr(Stdio::null());
     let mut nginx = command.spawn().expect("it starts");
     eventually(|| TcpStream::connect(("127.0.0.1", tls)).is_ok());
-    // It says goodbye after each hundred requests of a connection: those that it does not answer are asked again.
+    // nginx sends GOAWAY after a hundred requests on a connection. Requests without a response are sent again.
     let asked = report(
         &format!("http://127.0.0.1:{plain}/short"),
         &["--http2", "--streams", "8", "-n", "1500"],
@@ -431,7 +431,7 @@ fn a_message_of_a_websocket_is_a_text() {
     }
 }
 
-/// It sends back what comes at /echo, and sends it to all at /hub.
+/// An application that echoes messages at /echo, and broadcasts them at /hub.
 const SOCKETS: &str = r#"
 class Echo
   def on_message(client, data) = client.write(data)
@@ -527,14 +527,14 @@ fn a_pipe_is_compared_with() {
     assert!(stdout(&output).contains("now ÷ then"), "{output:?}");
 }
 
-/// A server that reads once, sends these bytes, and closes, each time.
+/// Starts a server that, on each connection, reads once, sends `response` and closes.
 fn blunt_server(response: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut buffer = [0; 4096];
-            // A client that has gone misses nothing.
+            // The client may have gone.
             let _ = stream.read(&mut buffer).and_then(|_| stream.write_all(response));
         }
     });

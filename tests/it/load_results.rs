@@ -21,7 +21,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-/// A server that answers each fourth request with 503.
+/// Starts a server that answers every fourth request with 503.
 fn flawed() -> HttpServer {
     let count = AtomicU64::new(0);
     HttpServer::new(move |stream, _| {
@@ -59,7 +59,7 @@ fn limits_decide_the_exit_status() {
     assert_eq!(json["error_rate"], 0.25, "{json:#}");
 }
 
-/// A server that loses requests exceeds a limit, too.
+/// A server that loses requests also exceeds a limit.
 #[test]
 fn lost_requests_count_as_errors() {
     let server = HttpServer::new(|stream, request| match request.earlier {
@@ -185,7 +185,7 @@ fn headers_of_options_are_sent_once() {
     );
 }
 
-/// The words that convict a server stand in the report without any option.
+/// The line about starved connections needs no option.
 #[test]
 fn a_starving_server_is_convicted_by_default() {
     let starving = HttpServer::starving(1);
@@ -209,7 +209,7 @@ fn a_locale_without_utf_8_gets_ascii() {
     assert!(text("C.UTF-8").contains(" µs "), "{}", text("C.UTF-8"));
 }
 
-/// Runs in a terminal of that many columns. Returns what was written, and the rows that a terminal would have.
+/// Runs in a terminal with `columns` columns. Returns the output, and the rows that a terminal would show.
 fn in_terminal(columns: u32, arguments: &str) -> String {
     let mut script = Command::new("script");
     let binary = env!("CARGO_BIN_EXE_thruway");
@@ -229,12 +229,12 @@ fn a_narrow_terminal_is_not_overrun() {
     assert!(text.contains(" errors  Jain ") && text.contains("shares  "), "{text}");
     for line in text.split(['\n', '\r']) {
         let line = without_escapes(line);
-        // The head names the URLs' server, however long its name is.
+        // The head contains the name of the URLs' server, however long.
         assert!(line.chars().count() <= 60, "{line:?}");
     }
 }
 
-/// The line without the sequences by which a terminal is drawn on.
+/// Removes the escape sequences that move the cursor or erase.
 fn without_escapes(line: &str) -> String {
     let mut rest = line;
     let mut text = String::new();
@@ -322,7 +322,7 @@ fn ctrl_c_ends_a_comparison_with_its_rounds() {
     assert_eq!(output.status.signal(), Some(2));
 }
 
-/// A server that records the requests it reads, each with its body.
+/// Starts a server that records each request with its body.
 fn recorder() -> (String, std::sync::mpsc::Receiver<String>) {
     let (send, requests) = std::sync::mpsc::channel();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -332,7 +332,7 @@ fn recorder() -> (String, std::sync::mpsc::Receiver<String>) {
             let send = send.clone();
             std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
-                // Requests of the tests fit into one segment, and only one is pending.
+                // Each request of these tests fits into one segment, and only one request is pending.
                 while let Ok(read @ 1..) = stream.read(&mut buffer) {
                     let _ = send.send(String::from_utf8_lossy(&buffer[..read]).into_owned());
                     let _ = std::io::Write::write_all(&mut stream, HELLO.as_bytes());

@@ -1,4 +1,4 @@
-//! End to end: the binary as a user starts it, a file a verb.
+//! End-to-end tests of the binary, a file for each verb.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -63,7 +63,7 @@ fn thruway() -> Command {
     Command::new(env!("CARGO_BIN_EXE_thruway"))
 }
 
-/// Runs it with `arguments` and waits for its end.
+/// Runs the binary with `arguments`, and waits for its end.
 fn run(arguments: &[&str]) -> Output {
     thruway().args(arguments).output().expect("the binary starts")
 }

@@ -92,7 +92,7 @@ fn a_frozen_mount_is_read_only_and_opens_never_reach_the_daemon() {
     for _ in 0..10 {
         assert_eq!(fs::read_to_string(mounted.target("file")).unwrap(), text);
     }
-    // The first one tells the kernel that it need not ask.
+    // The first open tells the kernel not to ask again.
     assert_eq!(mounted.requests("open"), 1);
     assert_eq!(fs::write(mounted.target("other"), "").unwrap_err().raw_os_error(), Some(30));
 }
@@ -122,7 +122,7 @@ fn a_mount_whose_processes_were_killed_is_taken_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let processes = mounted.processes();
     assert_eq!(processes.len(), 2);
-    // The supervisor first, which would start another worker.
+    // The supervisor is killed first, because it would start another worker.
     processes.into_iter().for_each(kill);
     let target = mounted.target("");
     wait_until("the connection is gone", || fs::read_dir(&target).is_err());
@@ -167,7 +167,7 @@ fn a_worker_that_is_stopped_does_not_outlive_its_mount() {
     assert!(mounted.processes().is_empty());
 }
 
-/// No supervisor is left to report which process serves the mount.
+/// Without a supervisor, no process reports which worker serves the mount.
 #[test]
 fn a_worker_that_is_stopped_and_orphaned_does_not_outlive_its_mount() {
     for options in [&["unmount"][..], &["unmount", "--force"]] {
@@ -204,10 +204,10 @@ fn status_reports_a_source_that_fails() {
     fs::read(upper.join("file")).unwrap();
     assert!(stdout(&status()).contains("stacks no more than two"), "{}", stdout(&status()));
     lower.processes().into_iter().for_each(kill);
-    // A request that is cut off has another error than those after it.
+    // An aborted request has another error than later requests.
     let error = || fs::metadata(lower.target("x")).err().and_then(|error| error.raw_os_error());
     wait_until("it fails", || error() == Some(107));
-    // The same goes for what the upper mount has read of its source.
+    // So does the upper mount, whose source has failed.
     let is_said = || stdout(&status()).contains("Transport endpoint is not connected");
     wait_until("the error of the source is said", is_said);
     let said = status();
@@ -228,7 +228,7 @@ fn a_file_that_may_not_be_written_to_is_refused_as_beside_the_mount() {
     assert!(OpenOptions::new().append(true).open(mounted.target("program")).is_ok());
 }
 
-/// What it closes on its way is asked of the mount while its entries in `/proc` are locked.
+/// At an exec, the program closes files while its entries in `/proc` are locked, and the mount handles each close.
 #[test]
 fn a_program_that_becomes_another_one_is_not_waited_for() {
     let Some(mounted) = Mounted::new(&[]) else { return };
@@ -259,7 +259,7 @@ fn a_mount_that_hangs_is_unmounted_by_force() {
     let target = mounted.target("");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| fs::metadata(mounted.target("name")));
-        // It holds the mount, or will find it gone.
+        // The waiting program holds the mount, or will find the mount gone.
         let unmount = thruway().arg("unmount").arg("--force").arg(&target).output().unwrap();
         assert!(unmount.status.success(), "{}", stderr(&unmount));
         assert!(waiting.join().unwrap().is_err());
@@ -296,7 +296,7 @@ fn users_of_a_mount_that_ends_are_cut_off_and_that_is_logged_once() {
     end();
     wait_until("the daemon is gone", || mounted.processes().is_empty());
     assert_eq!(mounted.log().matches("disconnecting its users").count(), 1);
-    // The kernel moves its data.
+    // The kernel moves the data of the file.
     open.write_all(b"text").unwrap();
     assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(107));
 }
@@ -313,7 +313,7 @@ fn a_mount_below_its_own_source_does_not_show_itself() {
     let output = mount.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "text");
-    // What the mount hides there.
+    // The folder shows what the mount hides there.
     let names = fs::read_dir(target.join("mnt/all")).unwrap().flatten();
     assert_eq!(names.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["hidden"]);
     assert!(thruway().arg("unmount").arg(&target).status().unwrap().success());
@@ -374,7 +374,7 @@ fn what_others_change_in_the_source_is_seen_although_the_kernel_keeps_it() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let target = |name: &str| mounted.target(name);
     fs::create_dir(mounted.source("folder")).unwrap();
-    // The kernel now holds that there is no such name, and which names there are.
+    // The kernel now caches the absence of the name, and the listing.
     assert!(fs::metadata(target("folder/new")).is_err());
     assert_eq!(fs::read_dir(target("folder")).unwrap().count(), 0);
     fs::write(mounted.source("folder/new"), "text").unwrap();

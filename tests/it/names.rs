@@ -1,4 +1,4 @@
-//! Names on their way to a person: nothing in them may reach a terminal that it would obey.
+//! Names in output for people contain nothing that a terminal would obey.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,17 +10,17 @@ use crate::thruway;
 
 /// Sets a title, goes back to the line's start, ends the line, turns the direction, and is no UTF-8.
 const HOSTILE: &[u8] = b"x\x1b]0;title\x07\r\n\t\x7f\xc2\x9b31m\xe2\x80\xae\xff";
-/// The same as `ls -b` writes it.
+/// The name in the form of `ls -b`.
 const SHOWN: &str = r"x\033]0;title\a\r\n\t\177\302\23331m\342\200\256\377";
 /// The same where bytes that are no UTF-8 have been replaced before: in clap's messages, and in recordings.
 const REPLACED: &str = "x\\033]0;title\\a\\r\\n\\t\\177\\302\\23331m\\342\\200\\256\u{fffd}";
 
-/// A word with the hostile name in it.
+/// Returns a word that contains the hostile name.
 fn word(before: &str) -> OsString {
     OsString::from_vec([before.as_bytes(), HOSTILE].concat())
 }
 
-/// Fails unless the text is lines of what can be printed.
+/// Fails unless the text consists of lines of printable characters.
 fn assert_obeyed_by_no_terminal(text: &[u8], what: &str) {
     let text = std::str::from_utf8(text).unwrap_or_else(|_| panic!("{what}: {text:?}"));
     let is_bad = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
@@ -99,7 +99,7 @@ fn a_pipe_gets_names_byte_for_byte_and_a_terminal_as_people_read_them() {
 fn a_traced_command_cannot_write_to_the_report() {
     let folder = tempfile::tempdir().unwrap();
     let [page, recording] = ["page", "recording"].map(|name| folder.path().join(name));
-    // The shell asks for a name that it is given.
+    // The shell looks up a name from its arguments.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; do [ -e \"/none/$1\" ]; done";
     let output = thruway()
         .args(["trace", "--all", "-o"])

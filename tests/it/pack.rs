@@ -37,7 +37,7 @@ fn a_pack_is_built_shown_verified_and_used() {
     assert!(stderr(&used).contains(" from the pack, 0 compiled"), "{}", stderr(&used));
 }
 
-/// As under QEMU before version 8, which does not know the flag for a descriptor.
+/// QEMU before version 8 does not know the flag for a descriptor.
 #[test]
 fn a_kernel_that_refuses_descriptors_of_new_processes_builds_one_too() {
     let program = program();
@@ -99,7 +99,7 @@ fn a_build_that_is_interrupted_leaves_nothing() {
         let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut said, &mut line).unwrap();
         assert_eq!(line, "ready\n");
-        // A terminal's goes to all, another to this one.
+        // An interrupt from a terminal reaches all processes of the group, another signal only this one.
         let to = if signal == "INT" { format!("-{}", child.id()) } else { child.id().to_string() };
         let sent = Command::new("kill").args(["-s", signal, "--", &to]).status();
         assert!(sent.unwrap().success());
@@ -116,12 +116,12 @@ fn what_a_killed_build_left_goes_with_the_next_one() {
     let partial = new.with_added_extension("partial");
     let is_there = |path: &Path| fs::metadata(path).is_ok();
     program.write("main.rb", "exit 1\n");
-    // As much of a pack as its writer had written.
+    // The file contains as much of a pack as its writer had written.
     fs::write(&partial, [&b"THRUPACK"[..], &[0; 100]].concat()).unwrap();
     fs::write(&new, "THRUPACK").unwrap();
     assert_eq!(build(&program, &program.pack()).status.code(), Some(2));
     assert!(!is_there(&new) && !is_there(&partial));
-    // A file with a lock has a writer, which is alive.
+    // A locked file belongs to a writer that is alive.
     fs::write(&partial, "THRUPACK").unwrap();
     let writer = fs::File::open(&partial).unwrap();
     writer.lock().unwrap();
@@ -157,7 +157,7 @@ fn a_checkout_with_other_times_uses_the_pack_by_its_digests() {
     assert_eq!(compiled(&["--explain", "--digest"]), 1);
 }
 
-/// A pack that a boot may replace while the original stays as it is.
+/// Copies a pack, so that a boot may replace the copy and leave the original alone.
 fn copy_of(pack: &Path) -> std::path::PathBuf {
     let copy = pack.with_extension("copy");
     let _ = fs::remove_file(&copy);
@@ -218,7 +218,7 @@ fn what_is_no_pack_is_said_to_be_none() {
     assert!(stderr(&built.unwrap()).contains("the command wrote no pack"));
 }
 
-/// A program with files of all kinds, which tell if they are run.
+/// Creates a program with files of all kinds, which print a line when they run.
 fn library() -> Program {
     let files = [
         ("main.rb", "require 'a'\nrequire 'yaml'\nputs YAML.load_file(\"#{__dir__}/lib/c.yml\")\n"),

@@ -67,7 +67,7 @@ fn what_forbids_a_template_is_said() {
         (Some(("THRUWAY_PRELOAD", "0")), None, "THRUWAY_PRELOAD is 0"),
         (Some(("CI", "true")), None, "CI is set"),
         (None, Some("--frozen"), "a frozen pack asks no questions"),
-        // What can never be is said before what is not wanted here.
+        // An impossible request is reported before an unwanted one.
         (Some(("CI", "true")), Some("--portable"), "the portable mode does not see"),
     ] {
         let mut command = thruway();

@@ -25,7 +25,7 @@ impl Program {
         program
     }
 
-    /// Long enough for what was written to have another time than what is written next.
+    /// Waits until a file written next gets another time than the files written so far.
     pub(crate) fn age(&self) {
         std::thread::sleep(Duration::from_millis(40));
     }
@@ -44,7 +44,7 @@ impl Program {
         fs::write(path, text).expect("it is written");
     }
 
-    /// Ruby as it is.
+    /// Runs the program without a pack.
     pub(crate) fn plain(&self) -> Output {
         self.ruby(&mut Command::new("ruby"))
     }
@@ -54,7 +54,7 @@ impl Program {
         self.run_with(&self.pack(), options)
     }
 
-    /// As [`run`](Self::run), with another pack.
+    /// Runs the program as [`run`](Self::run) does, with another pack.
     pub(crate) fn run_with(&self, pack: &Path, options: &[&str]) -> Output {
         let mut thruway = thruway();
         self.ruby(thruway.arg("run").arg("--pack").arg(pack).args(options).args(["--", "ruby"]))
@@ -65,7 +65,7 @@ impl Program {
         output.expect("it starts")
     }
 
-    /// Asserts that with the pack everything is as without, and hands out what was said.
+    /// Asserts that the output with the pack equals the output without, and returns it.
     pub(crate) fn same(&self, options: &[&str]) -> Output {
         let (plain, run) = (self.plain(), self.run(options));
         assert_eq!(text(&run), text(&plain), "{options:?}");
@@ -73,7 +73,7 @@ impl Program {
     }
 }
 
-/// Everything that an output says.
+/// Formats the status and both streams of an output.
 fn text(output: &Output) -> String {
     let streams = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     format!("{}\n{}\n{}", output.status, streams[0], streams[1])

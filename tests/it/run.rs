@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 4] = [
     ("lib/deep/b.rb", "require_relative '../a'\n"),
 ];
 
-/// What `--explain` says of the features.
+/// Parses the numbers of features from the report of `--explain`.
 fn features(output: &Output) -> (usize, usize) {
     let line = stderr(output).lines().find(|line| line.contains("features from the pack"));
     let numbers = line.expect("there is a report").split(|c: char| !c.is_ascii_digit());

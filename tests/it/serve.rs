@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::http::{Client, Server};
 use crate::{run, stderr, thruway};
 
-/// A folder with one of everything, and its server.
+/// Creates a folder with one entry of each kind, and starts its server.
 fn site() -> (TempDir, Server) {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().join("site");
@@ -133,7 +133,8 @@ fn a_folder_without_an_index_is_listed_on_request_only() {
     assert_eq!(server.get("/", "").text(), "<h1>home</h1>");
 }
 
-/// DNS rebinding: a page of another site asks by its own name, and its browser would let it read.
+/// DNS rebinding: a page of another site requests the metrics by its own name, and the browser would let the page read
+/// them.
 #[test]
 fn metrics_are_told_to_no_other_sites_name() {
     let (folder, _) = site();
@@ -198,7 +199,7 @@ fn every_file_that_is_listed_is_served() {
         assert_eq!(response.status, 200, "{link}");
         assert!(names.contains(&response.body.as_slice()), "{link}");
     }
-    // Slashes are one wherever they stand.
+    // Repeated slashes count as one anywhere in the path.
     fs::create_dir(folder.path().join("d")).unwrap();
     fs::write(folder.path().join("d/f"), "f").unwrap();
     for path in ["//d/f", "/d//f", "//d//f", "///d///f", "/%2Fd/f"] {
@@ -294,7 +295,7 @@ fn every_malformed_request_is_refused_and_hung_up_on() {
         let status: Option<u16> = expected.split(' ').next_back().and_then(|s| s.parse().ok());
         let Some(status) = status.filter(|_| !expected.starts_with("ok")) else { continue };
         if bytes.starts_with("PRI * HTTP/2.0") {
-            // What HTTP/2 begins with: tests/it/http2.rs.
+            // These bytes begin HTTP/2, which tests/it/http2.rs covers.
             continue;
         }
         let mut client = server.connect();
@@ -329,7 +330,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
     socket.read_exact(&mut first).unwrap();
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
     let mut rest = Vec::new();
-    // It ends, well or not, and before its time.
+    // The connection ends early, with or without an error.
     let _ = socket.read_to_end(&mut rest);
     assert!(rest.len() < 64 << 20);
     assert_eq!(server.get("/a.txt", "").status, 200);
@@ -457,7 +458,7 @@ fn more_clients_than_descriptors_wait_their_time_and_the_log_says_so() {
     limited.arg(folder.path().join("site")).args(["-p", "0", "-w", "2"]);
     let begun = std::time::Instant::now();
     let server = Server::start(limited.stderr(fs::File::create(&log).expect("a log")));
-    // Larger than what the system holds of a response: its file stays open until the client takes it.
+    // The file is larger than the system buffers of a response, so it stays open until the client reads.
     let large = "0123456789".repeat(1 << 20);
     fs::write(folder.path().join("site/large.txt"), &large).expect("it is written");
     let mut clients: Vec<_> = (0..300).map(|_| server.connect()).collect();
@@ -472,7 +473,7 @@ fn more_clients_than_descriptors_wait_their_time_and_the_log_says_so() {
         .strip_prefix("thruway: cannot accept a connection: ")
         .and_then(|rest| rest.split_once(' '))
         .expect("it says what it cannot do");
-    // What else has a descriptor just then differs by one or two.
+    // Other descriptors that are open at the moment change the count by one or two.
     assert!((10..48).contains(&open.parse().unwrap_or(0)), "{said}");
     assert!(rest.starts_with("are open, as many as may be"), "{said}");
     let lines_max = 2 + begun.elapsed().as_secs() / 10 * 2;

@@ -9,7 +9,7 @@ use thruway_testing::{copy_program, write_program};
 
 use crate::{stderr, stdout};
 
-/// A `dpkg-query` by which each package is installed that it is asked for.
+/// A `dpkg-query` that reports every requested package as installed.
 const ALL_INSTALLED: &str =
     "echo once >>\"$(dirname \"$0\")/queries\"; shift 3; printf '%s installed\\n' \"$@\"";
 
@@ -64,12 +64,12 @@ fn as_root_setup_says_what_it_installs_and_does() {
 fn with_everything_there_setup_has_nothing_to_say() {
     let (folder, output) = setup(ALL_INSTALLED, 0);
     assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(0), "", ""));
-    // A question for each package takes longer than all else that `make serve` does before it serves.
+    // A query for each package would take longer than all other steps of `make serve` before the server starts.
     assert_eq!(fs::read_to_string(folder.path().join("queries")).expect("asked"), "once\n");
     assert!(folder.path().join("asked").metadata().is_err());
 }
 
-/// As in a bare root of Debian 12, which does not name the archive of security updates.
+/// A bare root of Debian 12 does not list the archive of security updates.
 #[test]
 fn a_system_whose_rust_is_too_old_is_told_so() {
     let checkout = tempfile::tempdir().expect("a folder");
@@ -85,13 +85,13 @@ fn a_system_whose_rust_is_too_old_is_told_so() {
         fs::read_to_string("/etc/os-release").is_ok_and(|told| told.contains("\nID=debian\n"));
     let line = "hint: echo 'deb http://deb.debian.org/debian-security ";
     assert_eq!(stderr(&output).contains(line), is_debian, "{output:?}");
-    // A newer one was asked for.
+    // A newer package was requested.
     let asked = fs::read_to_string(folder.path().join("asked")).expect("apt-get was called");
     assert!(asked.contains("install -y --no-install-recommends rustc-web cargo-web"), "{asked}");
 }
 
-/// What `make` prints in the checkout; it runs nothing with `--dry-run`.
-/// `make test` tells those below it of itself: a user's shell does not.
+/// Runs `make` in the checkout and returns its output. With `--dry-run`, make runs nothing. The variables that `make
+/// test` sets for its children are removed, because a user's shell has none.
 fn make(arguments: &[&str]) -> Output {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut make = Command::new("make");

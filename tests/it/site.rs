@@ -1,4 +1,4 @@
-//! A folder that is served with TLS and without.
+//! A folder that is served with and without TLS.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,12 +36,12 @@ impl Site {
         Self { folder, pair, plain, tls }
     }
 
-    /// Where a file is.
+    /// Returns the path of a file.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join("site").join(name)
     }
 
-    /// The URLs of a file: without TLS, and with it.
+    /// Returns the URLs of a file, without TLS and with TLS.
     pub(crate) fn urls(&self, name: &str) -> [String; 2] {
         let [plain, tls] = [&self.plain, &self.tls].map(Server::address);
         [format!("http://{plain}/{name}"), format!("https://{tls}/{name}")]

@@ -1,4 +1,4 @@
-//! `thruway serve DIR -b ssl://…`, with curl and openssl as its clients.
+//! Tests of `thruway serve DIR -b ssl://…`, with curl and openssl as clients.
 
 use std::fs;
 use std::io::{BufReader, Read, Write};
@@ -55,7 +55,7 @@ fn port(server: &Server) -> &str {
     server.address().rsplit(':').next().expect("it has a port")
 }
 
-/// What curl gets from `host`, which is this machine.
+/// Runs curl against `host`, which leads to this machine.
 fn curl(server: &Server, host: &str, trusted: &Path, options: &[&str]) -> Output {
     curl_path(port(server), host, "a.txt", trusted, options)
 }
@@ -67,14 +67,14 @@ fn curl_path(port: &str, host: &str, path: &str, trusted: &Path, options: &[&str
     command.arg(format!("https://{host}:{port}/{path}")).output().expect("curl starts")
 }
 
-/// What openssl's client says when it has sent one request.
+/// Returns the output of openssl's client after a request.
 fn s_client(server: &Server, options: &[&str]) -> Output {
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", server.address(), "-ign_eof"]).args(options);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("openssl starts");
     let request = b"GET /a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    // It fails if the handshake has failed already.
+    // The write fails if the handshake has failed.
     let _ = child.stdin.take().expect("it is a pipe").write_all(request);
     child.wait_with_output().expect("it ends")
 }
@@ -111,7 +111,7 @@ fn a_client_gets_the_certificate_of_the_name_that_it_asks_for() {
         let got = curl(&server, host, &pair.certificate, &[]);
         assert_eq!(got.stdout, b"0123456789", "{host}: {}", stderr(&got));
     }
-    // Other names, and none, get the first one.
+    // Other names, and a missing name, get the first certificate.
     for name in [&["-servername", "c.example"][..], &["-noservername"]] {
         let got = s_client(&server, name);
         // OpenSSL 3.5 writes no spaces there.
@@ -177,13 +177,13 @@ fn a_long_file_arrives_whole_and_with_an_end() {
     assert!(got.stdout == long, "{} bytes: {}", got.stdout.len(), stderr(&got));
     let part = curl_path(port(&server), "localhost", "long", trusted, &["-r", "5-1000004"]);
     assert!(part.stdout == long[5..1_000_005]);
-    // A connection that is cut off has no end of its own, and this client says so.
+    // A truncated connection has no end of its own, which this client reports.
     let ended = s_client(&server, &[]);
     assert!(!text(&ended).contains("unexpected eof"), "{}", text(&ended));
     assert!(text(&ended).contains("0123456789"), "{}", text(&ended));
 }
 
-/// A server between a client and `server`, which hands on what the client sends one byte at a time.
+/// Starts a proxy to `server` that forwards the client's bytes one at a time.
 fn byte_by_byte(server: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let (address, server) = (listener.local_addr().expect("it has one"), server.to_owned());
@@ -264,8 +264,8 @@ fn certificates_are_read_anew_when_their_files_change() {
     let live = site.path("live");
     fs::create_dir(&live).unwrap();
     let live = site.pair.copy_to(&live);
-    // Each worker sees a change on its own, and twelve connections may have missed one of four. So what depends on that
-    // all have seen it, is asked of one alone.
+    // Each worker notices a change by itself, and twelve connections may miss one of four workers. Checks that depend
+    // on all workers are therefore made with a single worker.
     for workers in ["1", "4"] {
         let server = site.serve_in(workers, &live.parameters());
         let has = |host: &str, pair: &Pair| {
@@ -330,7 +330,7 @@ fn clients_that_vanish_in_a_handshake_leave_nothing() {
     assert_eq!(got.stdout, b"0123456789");
 }
 
-/// What `thruway load` counts at `url`.
+/// Returns the report of `thruway load` on `url`.
 fn load(url: &str, options: &[&str]) -> serde_json::Value {
     let output = run(&[&["load", url, "--json", "--insecure"], options].concat());
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))

@@ -1,7 +1,7 @@
-//! Servers under clients that break off, that close their half of a connection, or that send half of a request.
-//! Workers are killed meanwhile. No byte that arrives is wrong, and no descriptor stays behind.
+//! Servers under clients that break off, that close their half of a connection, or that send half of a request. Workers
+//! are killed in the meantime. Every byte that arrives is right, and no descriptor leaks.
 //!
-//! `THRUWAY_SOAK_SECONDS` says how long (`cargo x soak serve` asks for a minute).
+//! `THRUWAY_SOAK_SECONDS` sets the duration (`cargo x soak serve` sets a minute).
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,13 +20,13 @@ const SECONDS: u64 = 3;
 /// Clients at a time.
 const CLIENTS: u64 = 12;
 
-/// Between two workers that are killed.
+/// The time between two kills of workers.
 const KILL_PERIOD: Duration = Duration::from_millis(700);
 
-/// How long a client waits for what must come.
+/// The time for which a client waits for a response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Lengths of bodies: in one packet, in several turns, in many.
+/// The lengths of bodies that take one packet, several turns, and many turns.
 const LENGTHS: [usize; 3] = [100, 300_000, 5_000_000];
 
 const APPLICATION: &str = r#"
@@ -83,7 +83,7 @@ fn an_application_is_served_without_a_wrong_byte_while_workers_are_killed() {
     }
 }
 
-/// What became of the requests whose answers were waited for.
+/// The outcomes of requests whose responses clients waited for.
 #[derive(Default)]
 struct Tally {
     whole: AtomicU64,
@@ -114,7 +114,7 @@ fn soak(server: &Server, paths: &[&str], mut harm: impl FnMut()) -> Tally {
     tally
 }
 
-/// One connection: some requests, and one of four ends.
+/// Makes a connection with some requests, and ends it in one of four ways.
 fn visit(address: &str, paths: &[&str], random: &mut Random, tally: &Tally) {
     let Ok(mut stream) = TcpStream::connect(address) else { return };
     stream.set_read_timeout(Some(PATIENCE)).expect("it is a valid time");
@@ -132,7 +132,7 @@ fn visit(address: &str, paths: &[&str], random: &mut Random, tally: &Tally) {
     }
     let length = LENGTHS[random.below(LENGTHS.len())];
     let path = paths[random.below(paths.len())];
-    // The worker may be dead by now: what cannot be sent is the same as what is not.
+    // The worker may be dead, so a failed write counts as no write.
     match random.below(4) {
         0 => {}
         1 => _ = stream.write_all(b"GET /half HTTP/1.1\r\nHo"),
@@ -154,7 +154,7 @@ fn ask(stream: &mut TcpStream, path: &str, length: usize) -> std::io::Result<()>
     stream.write_all(format!("GET {path}/{length} HTTP/1.1\r\nHost: soak\r\n\r\n").as_bytes())
 }
 
-/// Takes `most` bytes of an answer, all of which are right; true if it is whole.
+/// Reads up to `most` bytes of a response and checks them. Returns whether the response is whole.
 fn take(stream: &mut TcpStream, length: usize, most: usize) -> bool {
     let (mut got, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     let mut body = None;
@@ -186,7 +186,7 @@ fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
 
 /// The first bytes of every body.
 fn pattern(length: usize) -> Vec<u8> {
-    // Not a power of two: a stretch in the wrong place differs.
+    // The period is not a power of two, so a chunk in the wrong place differs.
     (0..length).map(|at| (at % 251) as u8).collect()
 }
 
@@ -208,7 +208,7 @@ fn workers(server: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Those of a process but for its looks at its own threads: one each, from the thread's first work on.
+/// Counts the descriptors of a process, except those of `/proc`: each thread opens one when it first works.
 fn descriptors(process: u32) -> usize {
     let is_counted = |entry: &fs::DirEntry| {
         fs::read_link(entry.path()).is_ok_and(|place| !place.starts_with("/proc"))
@@ -222,7 +222,7 @@ fn kill(process: u32) {
     assert!(killed.expect("kill is installed").success());
 }
 
-/// Xorshift: clients that are the same on every machine.
+/// A xorshift generator, which makes the same clients on every machine.
 struct Random(u64);
 
 impl Random {

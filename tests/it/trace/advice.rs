@@ -1,4 +1,4 @@
-//! Advice on real programs: it is read as a user would read it, and followed.
+//! Advice on real programs, read and followed as a user would.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Place, has, report, trace};
 use crate::{stderr, stdout};
 
-/// What is advised for a command, and how many calls it made.
+/// Returns the advice on a command, and the number of its calls.
 fn advised(place: &Place, command: &mut Command) -> (Vec<Value>, u64) {
     let recording = place.path().join("recording");
     let output = trace(&["-o", recording.to_str().expect("text")], command);
@@ -20,7 +20,7 @@ fn advised(place: &Place, command: &mut Command) -> (Vec<Value>, u64) {
     (advice.collect(), calls)
 }
 
-/// The setting or the command of the advice that begins so.
+/// Returns the setting or command of the advice that begins with `start`.
 fn how<'a>(advice: &'a [Value], start: &str) -> &'a str {
     let all = || advice.iter().map(|one| one["how"].as_str().expect("text"));
     all()
@@ -100,7 +100,7 @@ fn fewer_library_options_link_the_same_program() {
     let (_, kept) = how(&advice, "drop 29 of 30 options -L").split_once("all but ").expect("one");
     let (_, after) = advised(&place, &mut link(kept));
     assert!(after + 500 < before, "{before} {after}");
-    // And the program itself is told 30 folders.
+    // The program itself gets 30 folders.
     let recording = place.path().join("recording");
     let traced = trace(
         &["-o", recording.to_str().expect("text")],
@@ -156,7 +156,7 @@ fn translations_that_are_there_stay() {
     }
     let place = Place::new();
     let mut messages = sh("for i in 1 2 3 4 5 6; do ls /none; done 2>/dev/null; true");
-    // In this locale there is nothing to translate into.
+    // This locale needs no translation.
     messages.env_remove("LC_ALL").env("LANG", "C.UTF-8").env("LANGUAGE", "qq");
     let (advice, _) = advised(&place, &mut messages);
     for one in advice {
@@ -224,7 +224,7 @@ fn a_class_path_is_shorter() {
     assert_eq!(how(&advice, "java -cp "), format!("java -cp {}", last.display()));
 }
 
-/// As pyenv's shims, configure scripts and compilers make programs of their own.
+/// pyenv's shims, configure scripts and compilers make such programs.
 #[test]
 fn a_program_that_removed_itself_leaves_the_advice_as_it_is() {
     let place = Place::new();
@@ -239,7 +239,7 @@ fn a_program_that_removed_itself_leaves_the_advice_as_it_is() {
     let text = stderr(&output);
     assert!(text.contains("WHAT WOULD FIX IT"), "{text}");
     assert!(!text.contains("where the recording was made"), "{text}");
-    // What can be pasted is whole.
+    // Lines to paste are never cut.
     assert!(text.contains("      export PATH="), "{text}");
     assert!(
         !text.lines().any(|line| line.contains("export PATH=") && line.contains('…')),
@@ -252,13 +252,13 @@ fn what_stands_in_path_is_not_to_be_installed() {
     let place = Place::new();
     let path = folders(&place, 12, "", ":") + "/usr/bin:/bin";
     script(&place, "11/tool", "true");
-    // Found without being asked for in its folder, as by a program that lists it.
+    // The file is found without a look-up in its folder, as by a program that lists the folder.
     let line = "for i in 1 2 3; do for n in 0 1 2 3 4 5; do test -e \"$BASE/$n/tool\"; done; done";
     let mut command = sh(line);
     command.env("PATH", &path).env("BASE", place.path());
     let text = stderr(&trace(&[], &mut command)).to_owned();
     assert!(!text.contains("nowhere in PATH"), "{text}");
-    // What another program looks for of its own accord may be of no use to its user.
+    // Names that another program looks up by itself may be of no use to its user.
     let line = "import shutil, os\nfor i in range(3): shutil.which('helper')";
     let mut command = Command::new("python3");
     let text = stderr(&trace(&[], command.args(["-c", line]).env("PATH", &path))).to_owned();
@@ -285,13 +285,13 @@ fn interpreters_are_not_to_be_changed() {
 fn a_ring_is_told_of() {
     let place = Place::new();
     let recording = place.path().join("recording");
-    // io_uring_setup of one entry, with zeroed parameters.
+    // The call is io_uring_setup of one entry, with zeroed parameters.
     let line = "import ctypes\nctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(120))";
     let mut python = Command::new("python3");
     let output = trace(&["-o", recording.to_str().expect("text")], python.args(["-c", line]));
     let totals = &report(&recording)[0];
     match totals["rings"].as_u64() {
-        // The kernel may forbid it.
+        // The kernel may forbid the call.
         Some(0) => assert!(!stderr(&output).contains("io_uring"), "{}", stderr(&output)),
         rings => {
             assert_eq!(rings, Some(1));

@@ -1,4 +1,4 @@
-//! A process that runs already is recorded from outside, and does not notice.
+//! A running process is recorded from outside, without noticing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use super::{Place, events, has, report};
 use crate::{stderr, thruway};
 
-/// A second thread asks for files all the time, the first one waits in a call that a stop would break.
+/// A program whose second thread looks up files all the time. The first thread waits in a call that a stop would
+/// interrupt.
 const PROGRAM: &str = "
 import os, select, subprocess, sys, threading
 poll = select.epoll()
@@ -28,7 +29,7 @@ print('end', flush=True)
 os._exit(7)
 ";
 
-/// The program, with what it reads and writes.
+/// The program, with its input and output.
 struct Python {
     child: Child,
     input: ChildStdin,
@@ -58,7 +59,7 @@ impl Python {
         line
     }
 
-    /// A thruway that has attached to it.
+    /// Attaches a thruway to the program.
     fn attached(&self, recording: &Path) -> Child {
         let process = self.child.id().to_string();
         let (attached, told) = attached(&["--pid", &process], recording);
@@ -66,7 +67,7 @@ impl Python {
         attached
     }
 
-    /// The tracer of each of its threads; 0 is none.
+    /// Returns the tracer of each of its threads; 0 means none.
     fn tracers(&self) -> Vec<u32> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let tracer = |folder: PathBuf| {
@@ -78,7 +79,7 @@ impl Python {
     }
 }
 
-/// A thruway that has attached to processes, and its first line.
+/// Attaches a thruway to processes, and returns it with its first line.
 fn attached(processes: &[&str], recording: &Path) -> (Child, String) {
     let mut attached = thruway()
         .arg("trace")
@@ -146,7 +147,7 @@ fn a_process_goes_on_untraced_when_we_are_killed() {
     assert_eq!(python.child.wait().expect("it ends").code(), Some(7));
 }
 
-/// A process in `folder` that asks for `none` once it has read a line.
+/// A process in `folder` that looks up `none` after it has read a line.
 struct Shell {
     child: Child,
     output: BufReader<ChildStdout>,

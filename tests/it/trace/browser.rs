@@ -11,7 +11,7 @@ use crate::thruway;
 const NAMES: &str =
     "[...document.querySelectorAll('#names tbody tr')].map((row) => row.cells[0].textContent)";
 
-/// The page of a fresh recording of a shell that searches a command in two folders of its own.
+/// Makes the page of a fresh recording: a shell searches a command in two folders of its own.
 fn page(place: &Place) -> (std::path::PathBuf, Vec<Value>) {
     place.file("tools/one/other", "");
     place.file("tools/two/other", "");
@@ -49,7 +49,7 @@ fn the_page_works_in_a_browser() {
     assert!(browser.value("document.querySelectorAll('#advice li').length").as_u64() > Some(1));
     assert!(browser.value("document.querySelectorAll('#time rect').length").as_u64() > Some(1));
 
-    // Into the treemap, until it shows one of our folders.
+    // The test descends into the treemap until the map shows one of its folders.
     let way = place.path().join("tools/one").display().to_string();
     for _ in 0..10 {
         if browser
@@ -70,7 +70,7 @@ fn the_page_works_in_a_browser() {
     assert!(!names.is_empty() && (names.len() as u64) < all);
     assert!(names.iter().all(|name| name.contains("/tools/one/")), "{names:?}");
 
-    // The table is filtered by what is typed.
+    // The typed text filters the table.
     browser.click("#crumbs button");
     assert_eq!(browser.value(&format!("{NAMES}.length")), all);
     browser.click("#filter");

@@ -1,4 +1,4 @@
-//! What is reported, and where it goes: filters, files, standard input and output, the terminal.
+//! The choice and the destination of reports: filters, files, standard input and output, the terminal.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -27,7 +27,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// Of a command with several programs.
+/// Records a command with several programs.
 fn recorded(place: &Place) -> std::path::PathBuf {
     let recording = place.path().join("recording");
     let mut command = sh("ls /etc >/dev/null; cat /etc/hostname /none; ls /none; true");
@@ -41,7 +41,7 @@ fn from(recording: &Path, options: &[&str]) -> Output {
     output.expect("thruway starts")
 }
 
-/// How many calls of strace's class are reported with these options.
+/// Returns the number of calls of strace's class that are reported with these options.
 fn calls(recording: &Path, options: &[&str]) -> u64 {
     let output = from(recording, options);
     let first = stdout(&output).lines().next().expect("a line").to_owned();
@@ -86,7 +86,7 @@ fn calls_are_chosen_by_path_process_and_name() {
     assert_eq!(calls(&recording, &["--path", "/etc/"]), below);
     let libraries = count(&|event| name(event).ends_with(".so.6") && event["call"] == "openat");
     assert_eq!(calls(&recording, &["--path", "*.so.6", "--call=openat,stat"]), libraries);
-    // By program and by process it is the same where a program has one process.
+    // The filters by program and by process agree where a program has a single process.
     let became = |program: &str| {
         let programs = all.iter().filter(|event| event["became"][0] == program);
         programs.map(|event| event["process"].as_i64().expect("an id")).collect::<Vec<_>>()
@@ -178,7 +178,7 @@ fn lines_of_calls_are_those_of_the_recording() {
 fn lines_are_live_and_a_reader_that_leaves_ends_nothing() {
     let place = Place::new();
     let mark = place.path().join("mark");
-    // The command waits for what is done here after its line was read.
+    // The command waits until the test has read its line.
     let script = "test -e /none/first; while ! test -e \"$0\"; do sleep 0.01; done; test -e /none/last; exit 7";
     let mut traced = thruway();
     traced.args(["trace", "-qf", "--path", "/none", "--", "sh", "-c", script]).arg(&mark);
@@ -243,7 +243,7 @@ fn the_terminal_is_the_commands_alone() {
     if !has("script") {
         return;
     }
-    // A prompt stands there for three seconds; nothing may be written over it.
+    // A prompt stays there for three seconds. Nothing may be written over it.
     let inner = format!(
         "'{}' trace --quiet -- sh -c 'printf \"name? \"; sleep 3; echo done'",
         env!("CARGO_BIN_EXE_thruway")
@@ -252,14 +252,14 @@ fn the_terminal_is_the_commands_alone() {
     script.args(["-qec", &inner, "/dev/null"]).stdin(Stdio::null());
     let output = script.output().expect("script starts");
     assert_eq!(stdout(&output), "name? done\r\n");
-    // Asked for, it comes in whole lines.
+    // On request, progress comes in whole lines.
     let output = trace(&["--quiet", "--progress"], &mut sh("sleep 3"));
     let line = stderr(&output).lines().next().expect("a line");
     assert!(line.contains(" file calls ") && line.ends_with(" not there"), "{line}");
     assert!(!stderr(&output).contains('\u{1b}'));
 }
 
-/// A recording that is made up: look-ups of these names, none of which is there.
+/// Creates an artificial recording: look-ups of these names, all of which are missing.
 fn made_up(place: &Place, names: impl Iterator<Item = String>) -> std::path::PathBuf {
     let header = "{\"thruway\":\"trace\",\"format\":1,\"version\":\"0\",\"command\":[\"x\"],\
         \"folder\":\"/\",\"environment\":\"0\",\"variables\":{},\"backend\":\"stub\",\

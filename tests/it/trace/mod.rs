@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::thruway;
 use thruway_testing::skipped;
 
-/// A folder for one test, with a few programs made for it.
+/// A folder for one test, with a few programs for it.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -95,7 +95,7 @@ fn report(recording: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }
 
-/// Calls of strace's class, with how often each was made, and how often it failed with which error.
+/// The calls of strace's class: how often each was made, and how often it failed with each error.
 type Counts = BTreeMap<String, (u64, BTreeMap<i64, u64>)>;
 
 fn counts(report: &[Value]) -> Counts {

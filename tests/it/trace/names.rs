@@ -4,8 +4,8 @@ use std::process::Command;
 
 use super::{BACKENDS, Place, events, has, trace};
 
-/// The names that contain `mark` and that a Python program asks for, each once. The program is started in a
-/// fresh folder called `place`. What is above that folder is left out of the names.
+/// Returns the names that contain `mark` and that a Python program looks up, each once. The program starts in a fresh
+/// folder `place`. The names omit the path above the folder.
 fn names(program: &str) -> Vec<Vec<String>> {
     let all = BACKENDS.iter().map(|backend| {
         let place = Place::new();
@@ -32,7 +32,7 @@ fn names(program: &str) -> Vec<Vec<String>> {
     all.collect()
 }
 
-/// The place's path without links, which is what the kernel and Python show.
+/// The path of the place without links, as the kernel and Python show it.
 trait CanonicalForTest {
     fn canonicalize_for_test(&self) -> String;
 }

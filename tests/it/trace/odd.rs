@@ -1,5 +1,4 @@
-//! What is rare: names that are no text or too long, folders that cannot be written, programs with
-//! set-user-ID bits.
+//! Rare cases: names that are not text or too long, folders that cannot be written, programs with set-user-ID bits.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -43,7 +42,7 @@ fn names_that_are_no_text_are_in_every_report() {
 
 #[test]
 fn nothing_is_written_where_the_command_runs() {
-    // Not even root can make a file in /proc.
+    // Even root cannot create a file in /proc.
     let mut pwd = Command::new("pwd");
     pwd.current_dir("/proc");
     let output = trace(&[], &mut pwd);
@@ -57,7 +56,7 @@ fn nothing_is_written_where_the_command_runs() {
     );
 }
 
-/// A command without root's rights: a program with root's set-user-ID bit that prints its user.
+/// Returns a command without root's rights: a program with root's set-user-ID bit, which prints its user.
 pub(super) fn identity(place: &Place, before: &[&str]) -> Command {
     let program = place.path().join("id");
     thruway_testing::copy_program("/usr/bin/id", &program);
@@ -70,7 +69,7 @@ pub(super) fn identity(place: &Place, before: &[&str]) -> Command {
     user
 }
 
-/// What a command says, if it can be started and ends well.
+/// Returns the output of a command that can be started and succeeds.
 fn said(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(stdout(&output).to_owned())

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{BACKENDS, Counts, Place, counts, has, report, trace};
 
-/// What strace counts; the command runs once before, so that caches are as they will be.
+/// Returns the counts of strace. The command runs once before, to fill caches.
 fn strace(command: &mut Command) -> Counts {
     let quiet = |command: &mut Command| command.output().expect("the command starts");
     quiet(command);
@@ -52,7 +52,7 @@ fn parsed(log: &str) -> Counts {
     counts
 }
 
-/// A line of a call that failed: `PID NAME(...) = -1 ENOENT (...)`, or its second half.
+/// Parses a line of a call that failed: `PID NAME(...) = -1 ENOENT (...)`, or its second half.
 fn failure(line: &str) -> Option<(&str, i64)> {
     if line.ends_with("<unfinished ...>") {
         return None;
@@ -90,7 +90,7 @@ const ERRORS: [(i64, &str); 18] = [
     (512, "ERESTARTSYS"),
 ];
 
-/// A row of the summary: the call, how often it was made and how often it failed.
+/// Parses a row of the summary: the call, the number of calls and the number of failures.
 fn row(line: &str) -> Option<(&str, u64, u64)> {
     let columns: Vec<_> = line.split_whitespace().collect();
     let [share, seconds, _, calls, rest @ ..] = columns.as_slice() else { return None };
@@ -104,8 +104,8 @@ fn row(line: &str) -> Option<(&str, u64, u64)> {
     }
 }
 
-/// A tracer sees that an interrupted call may start again before it is known whether it does; the
-/// program sees EINTR if not.
+/// Converts counts of a tracer to those of the program. A tracer sees that an interrupted call may restart before the
+/// outcome is known. The program sees EINTR if the call does not restart.
 fn as_programs_see(mut counts: Counts) -> Counts {
     const RESTARTS: i64 = 512;
     const INTERRUPTED: i64 = 4;
@@ -166,7 +166,7 @@ fn a_shell_that_searches_commands_redirects_and_forks() {
 
 #[test]
 fn pip_list() {
-    // Debian's Python has no pip of its own; the folder that scripts/setup makes has one.
+    // Debian's Python has no pip. The folder that scripts/setup creates has one.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/python");
     let python = if own.is_file() { own } else { "python3".into() };
     let mut pip = Command::new(python);
@@ -198,7 +198,7 @@ fn python_with_many_imports() {
     assert_equal(Command::new("python3").args(["-c", IMPORTS]));
 }
 
-/// As version managers have it: it looks for a file that names the version in every folder above.
+/// A shim like those of version managers: it looks for a file with the version in every folder above.
 const SHIM: &str = r#"#!/bin/sh
 folder=$PWD
 until [ -e "$folder/.version" ] || [ -z "$folder" ]; do folder=${folder%/*}; done
@@ -223,7 +223,8 @@ fn names_of_ten_thousand_bytes() {
     assert_equal(Command::new("python3").args(["-S", "-c", ASK]));
 }
 
-/// Its threads ask more or less as they meet in the allocator, so one of three runs has to be equal.
+/// Node's threads make more or fewer calls depending on how they contend in the allocator, so one of three runs has to
+/// be equal.
 #[test]
 fn node() {
     let compare =
@@ -236,7 +237,7 @@ fn node() {
 #[test]
 fn git_status() {
     let place = Place::new();
-    // git looks again into files that are as young as its index.
+    // git reads files again that are as young as its index.
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
     for n in 0..20 {
         let file = place.file(&format!("folder{}/file{n}", n % 4), "x");

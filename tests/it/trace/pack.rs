@@ -1,4 +1,4 @@
-//! Two recordings of a Rails boot, without and with its pack: what the pack saves has names.
+//! Two recordings of a Rails boot, without and with its pack. The report names the savings.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The command does not notice, and its end is ours.
+//! The command does not notice the trace, and its end is thruway's.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -50,7 +50,7 @@ fn kill(process: u32, signal: &str) {
     assert!(sent.expect("kill starts").success());
 }
 
-/// Starts a script under `thruway trace` with pipes, and waits until it says that it runs.
+/// Starts a script under `thruway trace` with pipes, and waits until the script reports that it runs.
 fn started(options: &[&str], script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = thruway()
         .args(["trace"])
@@ -124,7 +124,7 @@ fn the_environment_and_the_descriptors_are_as_without_us() {
 fn signals_to_us_go_to_the_command() {
     for backend in BACKENDS {
         for signal in ["TERM", "USR1", "HUP", "INT"] {
-            // A shell cannot catch what was ignored when it started, as by nohup.
+            // A shell cannot trap a signal that was ignored when it started, as under nohup.
             let script = format!(
                 "exec env --default-signal sh -c \
                  \"trap 'echo got; exit 3' {signal}; echo ready; while :; do sleep 0.01; done\""

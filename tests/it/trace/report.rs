@@ -1,4 +1,4 @@
-//! What is shown of a recording: stored ones against stored reports.
+//! Reports of stored recordings, compared with stored reports.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{Place, report, trace};
 use crate::{stderr, stdout, thruway};
 
-/// Recordings of a shell that searches commands, of gcc with include folders, of Ruby with folders
-/// on its load path.
+/// Recordings of a shell that searches commands, of gcc with include folders, and of Ruby with folders on its load
+/// path.
 const STORED: [&str; 3] = ["shell", "gcc", "ruby"];
 
 fn stored(name: &str) -> PathBuf {
@@ -22,7 +22,7 @@ fn show(options: &[&str], recording: &Path) -> Output {
     command.output().expect("thruway starts")
 }
 
-/// Compares with a stored text, or stores it where `THRUWAY_STORE` is set.
+/// Compares a text with a stored text, or stores it if `THRUWAY_STORE` is set.
 fn assert_stored(name: &str, text: &str) {
     let path = stored(name);
     if std::env::var_os("THRUWAY_STORE").is_some() {

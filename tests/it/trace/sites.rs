@@ -10,11 +10,11 @@ use super::oracle::assert_equal;
 use super::{Place, has, report, trace};
 use crate::stderr;
 
-/// The one call of any program that the tracer always notes: the start of the command itself.
+/// The only call of any program that the tracer always records: the start of the command.
 const NOTED_BY_TRACER: u64 = 1;
 
-/// What a recording of this command by the stub says. It has how often the tracer was woken, how many calls the
-/// tracer noted itself, and how many calls there were.
+/// Records the command by the stub. Returns how often the tracer was woken, how many calls the tracer itself recorded,
+/// and how many calls there were.
 #[cfg(target_arch = "x86_64")]
 fn stops(command: &mut Command) -> [u64; 3] {
     let place = Place::new();
@@ -88,7 +88,7 @@ fn walker(place: &Place) -> PathBuf {
     place.path().join("walker")
 }
 
-/// Some folders with some files, for programs that walk through them.
+/// Creates folders with files, for programs that walk through them.
 fn tree(place: &Place) -> PathBuf {
     for file in 0..60 {
         place.file(&format!("tree/{}/{}/file{file}", file % 3, file % 5), "");
@@ -108,7 +108,7 @@ fn a_go_program_with_many_goroutines() {
     {
         let [stops, traced, calls] = stops(Command::new(&walker).arg(&tree));
         assert!(calls > 10_000, "{calls}");
-        // A ring that is full for a moment leaves a call to the tracer, which stops it twice.
+        // A ring that is full for a moment leaves a call to the tracer, which stops the call twice.
         assert!(traced * 20 <= calls, "{traced} of {calls}");
         // Threads begin and end, and goroutines are interrupted.
         let others = stops.saturating_sub(2 * traced);
@@ -123,7 +123,7 @@ fn the_tools_of_go() {
     }
     let place = module();
     assert_equal(&mut go(&place, &["version"]));
-    // What these need of the library is compiled once, before.
+    // The parts of the library that these commands need are compiled once before.
     for arguments in [&["build", "-o", "../part", "-a", "./part"][..], &["vet", "./part"]] {
         go(&place, arguments).output().expect("go starts");
         assert_equal(&mut go(&place, arguments));
@@ -181,7 +181,7 @@ int main(void) {
 }
 "#;
 
-/// The same program with glibc, which makes no call either before its threads, and with musl.
+/// The same program with glibc, which also makes no call before its threads, and with musl.
 #[test]
 fn programs_that_make_their_first_call_in_a_thread() {
     let place = Place::new();
