@@ -207,7 +207,7 @@ fn status_reports_a_source_that_fails() {
     // An aborted request has another error than later requests.
     let error = || fs::metadata(lower.target("x")).err().and_then(|error| error.raw_os_error());
     wait_until("it fails", || error() == Some(107));
-    // So does the upper mount, whose source has failed.
+    // The same holds for the errors that the upper mount gets from its source.
     let is_said = || stdout(&status()).contains("Transport endpoint is not connected");
     wait_until("the error of the source is said", is_said);
     let said = status();

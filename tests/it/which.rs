@@ -133,7 +133,7 @@ mod linux {
         let missing = which(&["--path", &a, "tool"]);
         let reason = format!("thruway: {a}/tool needs /no/such/sh, which does not exist\n");
         assert_eq!((missing.status.code(), stderr(&missing)), (Some(1), reason.as_str()));
-        // In an image the interpreter is the image's own.
+        // In an image, the interpreter comes from the image.
         std::fs::write(folder.path().join("b/tool"), "#!/bin/sh\n").unwrap();
         std::fs::write(folder.path().join("a/tool"), "#!/bin/bash\n").unwrap();
         let root = folder.path().to_str().unwrap();

@@ -1,4 +1,4 @@
-//! Ways around a policy that are none: each names a sequence of operations that once gave what a rule refuses.
+//! Attempts to bypass a policy. Each test is a sequence of operations that once gave access that a rule refuses.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,12 +24,12 @@ fn exchange(old: PathBuf, new: PathBuf) -> Result<(), Errno> {
     raw::renameat_with(CWD, old, CWD, new, RenameFlags::EXCHANGE)
 }
 
-/// A descriptor that names a file and opens none.
+/// Opens a descriptor that names a file without opening its data.
 fn named(path: PathBuf) -> OwnedFd {
     raw::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
 
-/// Opens for reading what the descriptor names.
+/// Opens the file that the descriptor names for reading.
 fn reopened(named: &OwnedFd) -> std::io::Result<File> {
     File::open(format!("/proc/self/fd/{}", named.as_raw_fd()))
 }
@@ -49,7 +49,7 @@ fn a_file_gets_no_name_under_which_other_rules_hold() {
     assert_eq!(errno(fs::hard_link(at("a.jpg"), at("a"))), XDEV);
     assert_eq!(exchange(at("a.jpg"), at("b")), Err(Errno::XDEV));
     assert_eq!(exchange(at("b"), at("a.jpg")), Err(Errno::XDEV));
-    // The renaming user has it open, and may not read it there.
+    // The renaming user has the file open, and may not read it under the new name.
     let open = File::open(at("b")).unwrap();
     assert_eq!(errno(fs::rename(at("b"), at("b.jpg"))), XDEV);
     drop(open);
@@ -90,7 +90,7 @@ fn a_file_is_renamed_over_another_one_by_users_that_no_rule_about_it_refuses() {
     fs::write(at("mail.new"), "new").unwrap();
     fs::rename(at("mail.new"), at("mail")).unwrap();
     assert_eq!(fs::read_to_string(at("mail")).unwrap(), "new");
-    // Its other name would be a way to what is written to it under this one.
+    // The other name would give access to data that is written under this name.
     fs::write(at("mail.new"), "newer").unwrap();
     fs::hard_link(at("mail.new"), at("other")).unwrap();
     assert_eq!(errno(fs::rename(at("mail.new"), at("mail"))), XDEV);
@@ -230,7 +230,7 @@ fn a_file_with_several_names_is_checked_by_the_name_in_use() {
 /// Takes a file's name away through the mount.
 type TakesAway = fn(&Mounted);
 
-/// Of these ways none leaves a name in the folder, and so the folder can be removed and forgotten.
+/// None of these ways leaves a name in the folder, so the folder can be removed and forgotten.
 #[test]
 fn a_name_that_is_gone_counts_no_more_when_its_folder_is_forgotten() {
     let rules = "[[rule]]\npaths = [\"secret\"]\nverdict = \"deny\"\n";
@@ -261,7 +261,7 @@ fn a_name_that_is_gone_counts_no_more_when_its_folder_is_forgotten() {
         let before = inodes();
         fs::remove_dir(mounted.target("d")).unwrap();
         wait_until("the folder is forgotten", || inodes() < before);
-        // A thread that has looked up none of the names.
+        // The reading thread has looked up none of the names.
         let reopened = thread::spawn(move || reopened(&file)).join().unwrap();
         assert_eq!(reopened.map(drop).map_err(|error| error.raw_os_error()), Ok(()), "{way}");
     }
@@ -321,7 +321,7 @@ fn targets_of_links_and_extended_attributes_need_permission_to_read() {
         String::from_utf8(names[..length].to_vec()).unwrap()
     };
     let look = || (fs::read_link(&link).ok(), attribute("user.note").ok());
-    // Root first: the kernel keeps nothing of that for the others.
+    // Root looks first: the kernel caches nothing of the result for other users.
     assert_eq!(look(), (Some("elsewhere".into()), Some(5)));
     assert!(listed().contains("user.note"));
     as_user(1000, || {
@@ -363,8 +363,8 @@ fn what_the_kernel_makes_up_is_no_source() {
     }
 }
 
-/// What the source reserves from threads without `CAP_SYS_RESOURCE`: here blocks for another user. The kernels that
-/// this was written on had no quotas.
+/// The source reserves blocks for another user, which threads without `CAP_SYS_RESOURCE` may not use. Quotas are not
+/// tested, because the kernels at hand had none.
 #[test]
 fn what_the_source_keeps_back_is_kept_back_from_the_mount() {
     let own = rustix::thread::capabilities(None).unwrap();
@@ -391,7 +391,7 @@ fn what_the_source_keeps_back_is_kept_back_from_the_mount() {
     assert!(did("umount", &["-l", &at("disk")]));
 }
 
-/// Where times are kept in whole seconds, two contents of the same second have the same stamp.
+/// On a file system with times in whole seconds, two contents of the same second have the same stamp.
 #[test]
 fn what_was_found_in_a_content_counts_once_the_next_change_would_show() {
     let folder = tempfile::tempdir().unwrap();
@@ -402,7 +402,7 @@ fn what_was_found_in_a_content_counts_once_the_next_change_would_show() {
     let disk = folder.path().join("disk");
     let rules = "[[rule]]\ncontent = { regex = 'EVIL' }\naccess = \"read\"\nverdict = \"deny\"\n";
     if let Some(mounted) = ruled_in(Some(&disk), rules, |_| {}) {
-        // A second ends within one of them at most.
+        // A second ends within at most one of these checks.
         for name in ["a", "b", "c"] {
             write(&mounted, name, "good");
             // Longer than two ticks of the clock of file times.
@@ -415,7 +415,7 @@ fn what_was_found_in_a_content_counts_once_the_next_change_would_show() {
     assert!(did("umount", &["-l", disk.to_str().unwrap()]));
 }
 
-/// Makes an ext4 in a file, mounts it at `disk`, and makes a folder `target` beside it.
+/// Creates an ext4 file system in a file, mounts it at `disk`, and creates a folder `target` beside it.
 fn disk_in_a_file(folder: &Path, made_with: &[&str], mounted_with: &str) -> bool {
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     File::create(at("image")).unwrap().set_len(32 << 20).unwrap();

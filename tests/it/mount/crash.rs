@@ -1,4 +1,4 @@
-//! Processes that are killed while files are written: what was synced is there, and nothing is wrong.
+//! Processes are killed while files are written. Afterwards, synced data is there, and no data is wrong.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,10 +21,11 @@ const WRITERS: u64 = 3;
 const FILES: u64 = 4;
 const BLOCKS: u64 = 16;
 const BLOCK_BYTES: usize = 4096;
-/// A supervisor gives up after one more.
+/// The number of kills. After one more, a supervisor would give up.
 const KILLS: u64 = 4;
 
-/// What each block must hold: the last synced number, or a number that failed since. Zero was there before.
+/// The numbers that each block may contain: the last synced number, or any number whose write has failed since. Zero is
+/// the initial content.
 type Blocks = BTreeMap<(u64, u64), Vec<u64>>;
 
 fn block(number: u64) -> Vec<u8> {
@@ -35,16 +36,16 @@ fn name(writer: u64, file: u64) -> String {
     format!("writer {writer} file {file}")
 }
 
-/// What one writer has done.
+/// The work of one writer.
 #[derive(Default)]
 struct Work {
     blocks: Blocks,
-    /// How many writes failed.
+    /// The number of failed writes.
     failures: u64,
 }
 
-/// Opens a file in the mount, and never in the folder below it, on the file system `below`. That folder is visible
-/// while a mount over io_uring is made anew.
+/// Opens a file in the mount, and never in the folder below the mount, on the file system `below`. That folder is
+/// visible while a mount over io_uring is replaced.
 fn open(folder: &Path, below: u64, name: &str) -> io::Result<File> {
     let folder = File::open(folder)?;
     if folder.metadata()?.dev() == below {
@@ -54,7 +55,7 @@ fn open(folder: &Path, below: u64, name: &str) -> io::Result<File> {
     Ok(openat(&folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Writes blocks with numbers of its own until told to stop; says when the first one is synced.
+/// Writes blocks with its own numbers until stopped. Reports when the first block is synced.
 fn write(
     open: &(impl Fn(&str) -> io::Result<File> + Sync),
     writer: u64,
@@ -84,7 +85,7 @@ fn write(
     work
 }
 
-/// Stops the writers when it goes.
+/// Stops the writers when dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -107,7 +108,7 @@ fn check(source: &Path, writer: u64, blocks: &Blocks) {
     }
 }
 
-/// Has writers at work while `torment` does what it does to the mount; then what was synced is in the source.
+/// Runs writers while `torment` disturbs the mount. Afterwards, all synced data is in the source.
 fn survive(mounted: &Mounted, torment: impl FnOnce()) -> Vec<Work> {
     let (target, stop, begun) = (mounted.target(""), AtomicBool::new(false), AtomicU64::new(0));
     let below = fs::metadata(mounted.folder.path()).unwrap().dev();
@@ -117,7 +118,7 @@ fn survive(mounted: &Mounted, torment: impl FnOnce()) -> Vec<Work> {
         let start = |writer| scope.spawn(move || write(open, writer, stop, begun));
         let writers: Vec<_> = (0..WRITERS).map(start).collect();
         {
-            // When it fails, too, the writers must end.
+            // The writers must also end if the check fails.
             let _stop = Stop(stop);
             wait_until("all have synced something", || begun.load(Relaxed) == WRITERS);
             torment();
@@ -130,13 +131,13 @@ fn survive(mounted: &Mounted, torment: impl FnOnce()) -> Vec<Work> {
     all
 }
 
-/// How many mounts are tormented in each way; a long run sets `CRASH_MOUNTS`.
+/// Returns the number of mounts to torment in each way. A long run sets `CRASH_MOUNTS`.
 fn mounts() -> u64 {
     let long = std::env::var("CRASH_MOUNTS").ok().and_then(|text| text.parse().ok());
     long.unwrap_or(1)
 }
 
-/// Waits until a moment that is no particular one: the work goes on all the time.
+/// Waits until an arbitrary moment of the continuous work.
 fn wait_a_while(round: u64) {
     thread::sleep(Duration::from_millis(60 + round * 37 % 200));
 }
@@ -156,11 +157,11 @@ fn survive_deaths_of_workers(mounted: &Mounted) -> u64 {
     all.iter().map(|work| work.failures).sum()
 }
 
-/// Kills all processes of a mount, which is then taken away.
+/// Kills all processes of a mount, and then unmounts it.
 fn survive_the_death_of_all(mounted: &Mounted, round: u64) {
     survive(mounted, || {
         wait_a_while(round);
-        // The supervisor first, which would start another worker.
+        // The supervisor is killed first, because it would start another worker.
         mounted.processes().into_iter().for_each(kill);
         let target = mounted.target("");
         wait_until("the connection is gone", || statvfs(&target).is_err());

@@ -1,4 +1,4 @@
-//! Random operations on one file, compared with the bytes that it must hold.
+//! Random operations on one file, compared with the expected bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,7 +14,7 @@ use super::fixture::Mounted;
 use crate::{stderr, stdout};
 use thruway_testing::skipped;
 
-/// Longest that the file becomes.
+/// The longest size of the file.
 const SIZE_MAX: u64 = 256 * 1024;
 const LENGTH_MAX: u64 = 64 * 1024;
 /// A long run sets `DATA_OPERATIONS`.
@@ -23,7 +23,7 @@ const OPERATIONS: u64 = 8000;
 struct Exerciser {
     path: PathBuf,
     file: File,
-    /// What the file must hold.
+    /// The expected bytes of the file.
     expected: Vec<u8>,
     numbers: Numbers,
 }
@@ -90,7 +90,7 @@ impl Exerciser {
         assert!(bytes[..read] == *expected, "step {step}: bytes at {from}");
     }
 
-    /// Copies from the start to a place behind it, in the kernel.
+    /// Copies the start to a place behind it, in the kernel.
     fn copy(&mut self, to: usize, length: usize) {
         let length = length.min(to).min(self.expected.len());
         if length == 0 {

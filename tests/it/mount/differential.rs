@@ -17,7 +17,7 @@ use rustix::io::{self, Errno, IoSlice, ReadWriteFlags};
 
 use super::fixture::{Mounted, wait_until};
 
-/// Numbers that look random and are the same in every run.
+/// Numbers that look random and are the same in each run.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -33,14 +33,14 @@ impl Numbers {
     }
 }
 
-/// One of the two folders, and the files that are kept open in it.
+/// One of the two folders, with files that are kept open in it.
 struct Side {
     base: OwnedFd,
     modes: &'static [u32],
     open: BTreeMap<u64, OwnedFd>,
 }
 
-/// What an operation said, as text that can be compared.
+/// The result of an operation, as text to compare.
 type Said = Result<String, Errno>;
 
 const FOLDERS: [&str; 4] = [".", "a", "b", "a/c"];
@@ -54,7 +54,7 @@ impl Side {
         Self { base: File::open(folder).unwrap().into(), modes, open: BTreeMap::new() }
     }
 
-    /// Runs the operation that the numbers say; both sides get the same numbers.
+    /// Runs the operation that the numbers determine. Both sides get the same numbers.
     fn run(&mut self, numbers: &mut Numbers) -> (String, Said) {
         let name = format!("{}/{}", numbers.of(&FOLDERS), numbers.of(&NAMES));
         let other = format!("{}/{}", numbers.of(&FOLDERS), numbers.of(&NAMES));
@@ -149,8 +149,8 @@ impl Side {
             }
             22 => fs::ftruncate(open, at),
             23 => fs::fallocate(open, FallocateFlags::KEEP_SIZE, at, length as u64),
-            // The place of the hole depends on what the source has written to its disk by now. The reply for a
-            // folder depends on the file system.
+            // The offset of the hole depends on the data that the source has written to its disk so far. The reply for
+            // a folder depends on the file system.
             24 if kind_of(open) == FileType::RegularFile => {
                 return fs::seek(open, SeekFrom::Hole(at)).map(|found| (found >= at).to_string());
             }
@@ -196,7 +196,7 @@ impl Side {
         }
     }
 
-    /// All that `statx` says, except for what differs between two files at all.
+    /// Formats the fields of `statx`, except those that differ between any two files.
     fn stat(&self, name: &str) -> Said {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let stat = fs::statx(&self.base, name, flags, StatxFlags::BASIC_STATS)?;
@@ -225,7 +225,7 @@ impl Side {
         Ok(names.join("\n"))
     }
 
-    /// The whole tree: every name with what it is and what is in it.
+    /// Formats the whole tree: every name with its kind and its content.
     fn tree(&self) -> String {
         let mut tree = String::new();
         let mut folders = vec![String::from(".")];
@@ -254,7 +254,7 @@ impl Side {
         FileType::from_raw_mode(stat.st_mode)
     }
 
-    /// Of a regular file; what else there is has no bytes that both sides share.
+    /// Returns the text of a regular file. Other files have no bytes that both sides share.
     fn text(&self, path: &str) -> String {
         if self.kind(path) != FileType::RegularFile {
             return String::new();
@@ -282,7 +282,7 @@ fn kind_of(file: &OwnedFd) -> FileType {
     FileType::from_raw_mode(fs::fstat(file).unwrap().st_mode)
 }
 
-/// Applies `operations` to both and compares what they say.
+/// Applies `operations` to both folders and compares the results.
 pub(super) fn compare(mounted: &Mounted, modes: &'static [u32], seed: u64, operations: usize) {
     let plain = mounted.folder.path().join("plain");
     std::fs::create_dir(&plain).unwrap();
@@ -314,7 +314,7 @@ pub(super) fn compare(mounted: &Mounted, modes: &'static [u32], seed: u64, opera
     }
 }
 
-/// How many seeds are tried; a long run sets `DIFFERENTIAL_SEEDS`.
+/// Returns the seeds to try. A long run sets `DIFFERENTIAL_SEEDS`.
 pub(super) fn seeds(short: u64) -> std::ops::RangeInclusive<u64> {
     let long = std::env::var("DIFFERENTIAL_SEEDS").ok().and_then(|text| text.parse().ok());
     1..=long.unwrap_or(short)

@@ -12,22 +12,22 @@ use tempfile::TempDir;
 use crate::{run, stderr, stdout, thruway};
 use thruway_testing::skipped;
 
-/// How long a test waits for what must come; it is never a measure. Each wait is for an event.
+/// The time after which a test fails, and never a measure. Each wait is for an event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mount in a temporary folder; it is gone when this value is.
+/// A mount in a temporary folder. Dropping the value removes both.
 pub(super) struct Mounted {
     pub(super) folder: TempDir,
     sources: &'static [&'static str],
 }
 
 impl Mounted {
-    /// Mounts `source` at `target` in a new folder, or says why this machine cannot.
+    /// Mounts `source` at `target` in a new folder, or reports why this machine cannot.
     pub(super) fn new(arguments: &[&str]) -> Option<Self> {
         Self::with_sources(&["source"], arguments, |_| ())
     }
 
-    /// Mounts the folders with these names, which `fill` fills before.
+    /// Mounts the folders with these names, after `fill` has filled them.
     pub(super) fn with_sources(
         sources: &'static [&'static str],
         arguments: &[&str],
@@ -36,7 +36,7 @@ impl Mounted {
         Self::with_sources_in(None, sources, arguments, fill)
     }
 
-    /// The same, in a new folder of this one instead of where temporary files usually are.
+    /// Mounts the folders in a new folder below `place` instead of the usual place for temporary files.
     pub(super) fn with_sources_in(
         place: Option<&Path>,
         sources: &'static [&'static str],
@@ -83,7 +83,7 @@ impl Mounted {
         self.path("target").join(name)
     }
 
-    /// What `thruway mount status --json` says in this field.
+    /// Returns a field of `thruway mount status --json`.
     pub(super) fn status(&self, field: &str) -> serde_json::Value {
         let reply = Cell::new(None);
         // A daemon that gets no processor for seconds does not reply in time.
@@ -98,19 +98,19 @@ impl Mounted {
         reply.take().unwrap()
     }
 
-    /// The same of a mount that is not well.
+    /// Returns a field of the status, even of a mount with a failure.
     pub(super) fn status_of_any(&self, field: &str) -> serde_json::Value {
         let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
         let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
         status[field].clone()
     }
 
-    /// How many requests of this kind there were.
+    /// Returns the number of requests of this kind.
     pub(super) fn requests(&self, operation: &str) -> u64 {
         self.status("requests")[operation].as_u64().unwrap_or(0)
     }
 
-    /// How often a worker was replaced; `None` while no worker replies.
+    /// Returns the number of times that a worker was replaced; `None` while no worker replies.
     pub(super) fn restarts(&self) -> Option<u64> {
         let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
         let status: serde_json::Value = serde_json::from_str(stdout(&output)).ok()?;
@@ -140,7 +140,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The processes that have this folder open.
+/// Returns the processes that have this folder open.
 fn processes_with(folder: &Path) -> impl Iterator<Item = u32> {
     let folder = folder.to_owned();
     fs::read_dir("/proc").unwrap().flatten().filter_map(move |entry| {
@@ -150,7 +150,7 @@ fn processes_with(folder: &Path) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The process that started a worker, unless it is dead.
+/// Returns the process that started a worker, unless it is dead.
 fn supervisor(worker: u32) -> Option<u32> {
     let parent = parent(worker)?;
     let command = fs::read(format!("/proc/{parent}/cmdline")).ok()?;

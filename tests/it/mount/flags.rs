@@ -27,14 +27,14 @@ fn flags(path: &Path) -> IFlags {
     ioctl_getflags(File::open(path).unwrap()).unwrap()
 }
 
-/// Runs `chattr`, and returns its message if it fails.
+/// Runs `chattr`, and returns its message on failure.
 fn chattr(how: &str, path: &Path) -> Result<(), String> {
     let output = Command::new("chattr").arg(how).arg(path).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(()) } else { Err(message) }
 }
 
-/// Mounts two sources that have a folder and a file each, unless this machine lacks flags or the right to set them.
+/// Mounts two sources that contain a folder and a file each, unless this machine lacks flags or the right to set them.
 fn mounted(arguments: &[&str]) -> Option<Mounted> {
     let mounted = Mounted::with_sources(&SOURCES, arguments, |mounted| {
         for source in SOURCES {

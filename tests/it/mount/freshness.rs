@@ -1,6 +1,6 @@
-//! Changes behind a mount, and what is seen through it directly after: what the source itself says.
+//! Changes behind a mount, and looks through the mount directly afterwards. A look returns the source's own state.
 //!
-//! `cargo x prove mount-freshness --cases 100000` runs more of the random ones.
+//! `cargo x prove mount-freshness --cases 100000` runs more of the random changes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes, OpenOptions};
@@ -19,14 +19,14 @@ const FOLDERS: [&str; 5] = [".", "a", "b", "a/c", "b/c"];
 const NAMES: [&str; 5] = ["x", "y", "z", "c", "a"];
 /// Changes in CI.
 const CASES: u64 = 1_000;
-/// A thousandth part of what it was when changes were told every 30 ms, where the long run has the machine alone.
+/// The looks of a thousand that may be late in the long run, which has the machine alone.
 const LATE_IN_A_THOUSAND_MAX: u64 = 1;
 /// A twentieth part, where other programs may keep the mount's threads from the processor.
 const LATE_IN_A_THOUSAND_BUSY_MAX: u64 = 50;
-/// Only to end a test that would hang.
+/// A limit only for a test that would hang.
 const LATE_MAX: Duration = Duration::from_secs(60);
-/// Less than the half a minute for which the kernel holds the attributes of a closed file. To follow an open one takes
-/// half a second where there is a processor.
+/// Less than the half a minute for which the kernel caches the attributes of a closed file. With a free processor, an
+/// open file is followed within half a second.
 const FOLLOWED_MAX: Duration = Duration::from_secs(25);
 /// Any number but zero.
 const SEED: u64 = 88_172_645_463_325_252;
@@ -35,7 +35,7 @@ pub(super) fn number(name: &str, else_it_is: u64) -> u64 {
     std::env::var(name).map_or(else_it_is, |value| value.parse().expect(name))
 }
 
-/// What a look at a name says.
+/// The result of a look at a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Nothing,
@@ -43,7 +43,7 @@ pub(super) enum Seen {
     Folder { mode: u32, changed: [i64; 4], names: Option<BTreeSet<PathBuf>> },
 }
 
-/// One look-up; now and then the contents, too.
+/// Looks up a name, and sometimes its contents.
 pub(super) fn look(at: &Path, inside: bool) -> Seen {
     let stat = match fs::symlink_metadata(at) {
         Ok(stat) => stat,
@@ -74,7 +74,7 @@ pub(super) fn look(at: &Path, inside: bool) -> Seen {
     }
 }
 
-/// The same look at several sources: the first that has the name, and the names and newest times of all its folders.
+/// Looks at several sources: the first source with the name, and the names and newest times of all its folders.
 pub(super) fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> Seen {
     let parts: Vec<_> = merged_at(sources, name).collect();
     let Some(first) = parts.first() else { return look(&sources[0].join(name), inside) };
@@ -96,7 +96,7 @@ pub(super) fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> Seen
     }
 }
 
-/// Where the sources have the name, if what is above it is shown of them.
+/// Returns the places of a name in the sources in which the folders above are shown.
 fn merged_at<'a>(sources: &'a [PathBuf], name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
     let above = Path::new(name).parent().filter(|above| !above.as_os_str().is_empty());
     let is_shown = move |source: &&PathBuf| {
@@ -112,8 +112,8 @@ fn merged_at<'a>(sources: &'a [PathBuf], name: &'a str) -> impl Iterator<Item = 
     sources.iter().filter(is_shown).map(move |source| source.join(name)).filter(|path| exists(path))
 }
 
-/// Whether the path to the name has a symbolic link. That is followed through the mount, to the names of all sources
-/// and not of one.
+/// Whether the path to the name contains a symbolic link. The mount follows the link to the names of all sources, and
+/// not of a single source.
 pub(super) fn leads_through_a_link(sources: &[PathBuf], name: &str) -> bool {
     let above = Path::new(name).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
     above.into_iter().any(|path| {
@@ -130,7 +130,7 @@ fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir())
 }
 
-/// One random change below a source, which may fail; and what it was.
+/// Makes a random change below a source, which may fail, and returns its description.
 pub(super) fn change(source: &Path, numbers: &mut Numbers) -> String {
     let name = random_name(numbers);
     let other = random_name(numbers);
@@ -180,8 +180,8 @@ pub(super) fn random_name(numbers: &mut Numbers) -> String {
     }
 }
 
-/// Changes behind the mount at random, each followed by looks through it. Of a thousand looks `late_max` may be too
-/// early: the threads that tell the kernel may be held up by others on a busy machine.
+/// Makes random changes behind the mount, each followed by looks through the mount. Of a thousand looks, `late_max` may
+/// be too early, because other threads of a busy machine may delay those that notify the kernel.
 fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_max: u64) {
     let Some(mounted) = Mounted::with_sources(sources, arguments, |_| ()) else { return };
     let below: Vec<_> = sources.iter().map(|source| mounted.path(source)).collect();
@@ -246,7 +246,7 @@ fn a_change_behind_a_mount_of_several_sources_is_seen_where_each_look_asks() {
     changes_are_seen(&["first", "second"], &["--changes", "asked"], 0);
 }
 
-/// What the kernel knew as a part of a merged folder is a folder by itself then.
+/// A part of a merged folder, which the kernel knew as such, has become a folder by itself.
 #[test]
 fn the_part_that_is_left_of_a_merged_folder_is_seen_to_change() {
     let Some(mounted) = Mounted::with_sources(&["first", "second"], &[], |_| ()) else { return };
@@ -259,7 +259,7 @@ fn the_part_that_is_left_of_a_merged_folder_is_seen_to_change() {
     fs::remove_dir(mounted.path("first").join("folder")).unwrap();
     let left = mounted.path("second").join("folder");
     assert_eq!(mode(&target), mode(&left));
-    // The kernel says a little later that it has forgotten the other one.
+    // The kernel reports a little later that it has forgotten the other part.
     for bits in [0o700, 0o755, 0o711] {
         std::thread::sleep(Duration::from_millis(20));
         fs::set_permissions(&left, fs::Permissions::from_mode(bits)).unwrap();
@@ -287,7 +287,7 @@ fn a_merged_folder_that_moves_in_one_source_is_listed_anew() {
     }
 }
 
-/// `tail -f` asks each second for the length of its open file. The writer does not close it.
+/// `tail -f` reads the length of its open file each second. The writer does not close the file.
 #[test]
 fn a_file_that_others_begin_to_write_to_is_followed() {
     let Some(mounted) = Mounted::new(&[]) else { return };
@@ -295,7 +295,7 @@ fn a_file_that_others_begin_to_write_to_is_followed() {
     fs::write(&file, "old\n").unwrap();
     let mut writer = OpenOptions::new().append(true).open(&file).unwrap();
     let reader = File::open(mounted.target("log")).unwrap();
-    // What was changed a while ago is held.
+    // The kernel caches attributes that changed a while ago.
     wait_until("it is held", || {
         let before = mounted.requests("getattr");
         (0..3).for_each(|_| assert_eq!(reader.metadata().unwrap().len(), 4));
@@ -324,7 +324,8 @@ fn an_open_shows_what_others_have_written_without_closing() {
     }
 }
 
-/// There is no event for a write to a file that stays open. The kernel caches attributes from when it was closed.
+/// There is no event for a write to a file that stays open. The kernel caches the attributes from the time of the
+/// close.
 #[test]
 fn a_file_that_is_opened_as_the_kernel_knows_it_is_followed() {
     for is_worker_killed in [false, true] {
@@ -345,7 +346,7 @@ fn a_file_that_is_opened_as_the_kernel_knows_it_is_followed() {
     }
 }
 
-/// The same for a file that is made and kept open through the mount.
+/// The file is created and kept open through the mount.
 #[test]
 fn a_file_that_was_just_made_is_followed_while_it_is_open() {
     let Some(mounted) = Mounted::new(&[]) else { return };
@@ -366,7 +367,7 @@ fn what_others_write_to_a_file_that_is_written_through_the_mount_is_seen() {
     assert_eq!(made.metadata().unwrap().len(), 4);
     let mut writer = OpenOptions::new().append(true).open(mounted.source("log")).unwrap();
     drop(made);
-    // Of the close the kernel is told within 5 ms.
+    // The kernel learns of the close within 5 ms.
     std::thread::sleep(Duration::from_millis(50));
     writer.write_all(b"more").unwrap();
     let closed = Instant::now();
@@ -394,7 +395,7 @@ fn tail_follows_a_file_that_is_written_behind_the_mount() {
     assert_eq!(fs::read_to_string(&said).unwrap(), "1\n2\n3\n");
 }
 
-/// The kernel takes away what is mounted upon a name that is to be asked for again.
+/// The kernel detaches mounts upon a name that it is to look up again.
 #[test]
 fn what_is_mounted_upon_the_mount_stays_while_others_make_names_behind_it() {
     let Some(mounted) = Mounted::new(&[]) else { return };

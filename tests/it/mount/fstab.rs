@@ -1,4 +1,4 @@
-//! `mount.thruway`, as mount(8) starts it: in a namespace of mounts of its own, where `/sbin` has it.
+//! `mount.thruway`, started by mount(8) in its own mount namespace, in which `/sbin` contains the helper.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -9,18 +9,18 @@ use super::fixture::Mounted;
 use crate::{stderr, stdout};
 use thruway_testing::skipped;
 
-/// Puts a folder with the helper before what is in `/sbin`.
+/// Overlays `/sbin` with a folder that contains the helper.
 const HELPERS: &str = r#"
 mount -t overlay -o "lowerdir=$1/helpers:$(realpath /sbin)" overlay "$(realpath /sbin)"
 mount_all() { mount --all --fstab "$1/fstab" --types thruway,fuse.thruway "$2"; }
 "#;
 
-/// A program in a namespace of mounts and of processes of its own, with which all of them end.
+/// Starts a program in its own namespaces of mounts and of processes. All processes end with the program.
 const NAMESPACE: [&str; 6] =
     ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// Whether this machine gives us such a namespace, and says so if not. A plain chroot does not: its root is
-/// no mount, so that its propagation cannot be changed.
+/// Whether this machine permits such namespaces. Reports the reason if not. A plain chroot does not permit them: its
+/// root is not a mount, so its propagation cannot be changed.
 fn has_namespaces() -> bool {
     let output = Command::new(NAMESPACE[0]).args(&NAMESPACE[1..]).arg("true").output();
     match output {
@@ -36,7 +36,7 @@ fn has_namespaces() -> bool {
     }
 }
 
-/// A folder with a mount in it, which shall not be mounted here, and what a line of fstab needs.
+/// Creates a folder for a mount that only the namespace makes, and the files that a line of fstab needs.
 fn prepared(table: impl FnOnce(&str) -> String) -> Option<Mounted> {
     let mounted = Mounted::new(&[]).filter(|_| has_namespaces())?;
     for folder in ["a", "b", "one", "two", "helpers"] {
@@ -53,10 +53,10 @@ fn prepared(table: impl FnOnce(&str) -> String) -> Option<Mounted> {
     Some(mounted)
 }
 
-/// What a script says that has mount(8) mount what stands in the table.
+/// Runs a script in which mount(8) mounts the lines of the table, and returns its output.
 fn said(mounted: &Mounted, script: &str) -> String {
     let mut command = Command::new("timeout");
-    // With the first process all others of the namespace end, whatever they wait for.
+    // All processes of the namespace end with the first one, whatever they wait for.
     command.arg("60").args(NAMESPACE);
     command.args(["setsid", "sh", "-euc", &format!("{HELPERS}{script}"), "sh"]);
     let output = command.arg(mounted.folder.path()).output().unwrap();
@@ -171,7 +171,7 @@ umount "$1/one"
     assert_eq!(fs::read_to_string(mounted.path("a/first")).unwrap(), "a");
 }
 
-/// The kernel makes all processes wait that look at the target, except the process group that mounts there.
+/// The kernel blocks all processes that look at the target, except the process group that mounts there.
 #[test]
 fn an_automount_is_served() {
     let kernel = fs::read_to_string("/proc/filesystems").unwrap();

@@ -1,4 +1,4 @@
-//! Files that users may make only by a supplementary group.
+//! Files that users may create only through a supplementary group.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -21,7 +21,7 @@ fn can(script: &str, folder: &Path, groups: &[&str]) -> bool {
     output.status.success()
 }
 
-/// An access list that lets the group do everything, as `setfacl -m g:2000:rwx` makes it.
+/// Returns an access list that permits the group everything, as `setfacl -m g:2000:rwx` makes it.
 fn access_list() -> Vec<u8> {
     const NO_USER: u32 = u32::MAX;
     let entries = [

@@ -14,7 +14,7 @@ fn handle(mounted: &Mounted) -> FileHandle {
     FileHandle::of(File::open(mounted.target("")).unwrap().as_fd(), c"file").unwrap()
 }
 
-/// What is in the file that the handle leads to on this mount.
+/// Reads the file to which the handle leads on this mount.
 fn read(mounted: &Mounted, handle: &FileHandle) -> io::Result<String> {
     let root = File::open(mounted.target("")).unwrap();
     let flags = i32::try_from(OFlags::RDONLY.bits()).unwrap();

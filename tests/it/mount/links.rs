@@ -1,4 +1,4 @@
-//! Symbolic links that are followed.
+//! A mount follows symbolic links.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
@@ -10,7 +10,7 @@ use thruway_testing::skipped;
 
 const FOLLOWED: [&str; 1] = ["--follow-symlinks=regular"];
 
-/// A user whose links are followed, and another one.
+/// A user whose links are followed, and another user.
 const USER: u32 = 54_321;
 const OTHER: u32 = 54_322;
 
@@ -99,7 +99,7 @@ fn a_followed_link_changes_its_file_and_is_itself_removed_renamed_and_replaced()
     let far = mounted.path("second/films/far");
     assert_eq!(fs::read_to_string(&far).unwrap(), "written");
     assert_eq!(fs::metadata(&far).unwrap().mode() & 0o777, 0o640);
-    // The link is renamed, and its relative target counts from the new place.
+    // The renamed link's relative target counts from the new place.
     fs::rename(mounted.target("films/beside"), mounted.target("beside")).unwrap();
     assert!(is_link(&mounted.source("beside")) && is_link(&mounted.target("beside")));
     fs::rename(mounted.target("beside"), mounted.target("films/again")).unwrap();
@@ -107,7 +107,7 @@ fn a_followed_link_changes_its_file_and_is_itself_removed_renamed_and_replaced()
     fs::remove_file(mounted.target("chain")).unwrap();
     assert!(fs::symlink_metadata(mounted.source("chain")).is_err());
     assert_eq!(fs::read_to_string(&far).unwrap(), "written");
-    // Another program makes a link lead elsewhere, and its file come and go.
+    // Another program changes a link's target, and creates and removes the file.
     fs::remove_file(mounted.source("to-deep")).unwrap();
     symlink("films/near", mounted.source("to-deep")).unwrap();
     assert_eq!(fs::read_to_string(mounted.target("to-deep")).unwrap(), "near");

@@ -1,4 +1,4 @@
-//! Locks, as programs see them that use the source directly.
+//! Locks, as seen by programs that use the source directly.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
@@ -49,7 +49,7 @@ fn a_record_lock_is_seen_in_the_source_if_locks_are_shared() {
         assert!(is_free(&ours) && is_free(&theirs));
         try_lock(file.as_fd(), &WHOLE).unwrap();
         drop(file);
-        // A program that another test starts may have the file open for a moment.
+        // A program that another test starts may have inherited the file for a moment.
         wait_until("it ends with its file", || is_free(&ours) && is_free(&theirs));
         let file = open(&theirs);
         try_lock(file.as_fd(), &WHOLE).unwrap();
@@ -98,7 +98,7 @@ fn a_lock_that_has_ended_leaves_nothing_behind() {
         let file = open(&mounted.target("file"));
         flock(&file, FlockOperation::LockExclusive).unwrap();
         drop(file);
-        // Free for the next one as soon as the last one's end is told.
+        // The file is free for the next lock as soon as the last lock's end has been reported.
         wait_until("it is free", || {
             let file = open(&mounted.source("file"));
             flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()

@@ -1,7 +1,7 @@
-//! A simulated media server on three small disks, held against a model: downloads with preallocation and hash checks,
-//! imports by hard link, scans, moves between disks, disks that fill, and one that goes and comes.
+//! A simulated media server on three small disks, compared with a model: downloads with preallocation and hash checks,
+//! imports by hard link, scans, moves between disks, full disks, and a disk that disappears and returns.
 //!
-//! `cargo x prove mount-media --cases STEPS` makes it longer.
+//! `cargo x prove mount-media --cases STEPS` runs a longer simulation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -149,7 +149,7 @@ impl MediaServer {
         assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     }
 
-    /// Takes a disk away, looks at what is left, and brings the disk back.
+    /// Unmounts a disk, checks the rest, and mounts the disk again.
     fn disk_goes_and_comes(&mut self) {
         let disk = self.numbers.of(SOURCES);
         let place = self.mounted.path(disk);
@@ -176,7 +176,7 @@ impl MediaServer {
         wait_until("the disk is back", is_back);
     }
 
-    /// Compares all that is shown with the model, and the disks with what is shown.
+    /// Compares everything that the mount shows with the model, and the disks with the mount.
     fn scan(&self) {
         for (name, content) in &self.names {
             let read =

@@ -133,7 +133,7 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
     move_to(&file, &mounted.path("fast")).unwrap();
     assert!(fs::read(mounted.path("fast/a/b/file")).unwrap().ends_with(b"end more"));
     assert_eq!(fs::read_dir(mounted.target("a/b")).unwrap().count(), 1);
-    // Another file in its place stays.
+    // Another file in its place is not replaced.
     fs::write(mounted.path("slow/a/b/file"), "another").unwrap();
     assert_eq!(move_to(&file, &slow), Err(rustix::io::Errno::EXIST));
     assert_eq!(move_to(&file, Path::new("/nowhere")), Err(rustix::io::Errno::INVAL));
@@ -181,7 +181,7 @@ fn files_move_by_age_with_their_hard_links_and_what_would_be_done_is_shown_first
     }
 }
 
-/// As `moveonenospc` of mergerfs: the writer notices nothing.
+/// As with `moveonenospc` of mergerfs, the writer notices nothing.
 #[test]
 fn a_file_moves_when_its_disk_is_full_in_the_middle_of_a_write() {
     let arguments = ["--create", "first", "--on-full", "move"];
@@ -198,7 +198,7 @@ fn a_file_moves_when_its_disk_is_full_in_the_middle_of_a_write() {
         let bytes = vec![piece; 100_000];
         file.write_all(&bytes).unwrap();
         expected.extend(bytes);
-        // A hash check reads what was written.
+        // A hash check reads the written data.
         let mut start = [255];
         file.read_exact_at(&mut start, u64::from(piece) * 100_000).unwrap();
         assert_eq!(start, [piece]);
@@ -212,7 +212,7 @@ fn a_file_moves_when_its_disk_is_full_in_the_middle_of_a_write() {
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 2 << 20).unwrap();
     file.write_all_at(b"end", (2 << 20) - 3).unwrap();
     assert!(is_there(&mounted.path("slow/reserved")) && !is_there(&mounted.path("fast/reserved")));
-    // If all disks are full, the error is that of a full disk.
+    // If all disks are full, the write fails with the error of a full disk.
     let mut file = File::create(mounted.target("too large")).unwrap();
     let error = (0..200).find_map(|_| file.write_all(&[1; 100_000]).err()).unwrap();
     assert_eq!(error.raw_os_error(), Some(28));
@@ -221,7 +221,7 @@ fn a_file_moves_when_its_disk_is_full_in_the_middle_of_a_write() {
     assert_eq!(fs::read_dir(mounted.target("")).unwrap().count(), 2);
 }
 
-/// Each file is whole under its names, whatever is killed and when.
+/// Each file is whole under its names, whichever process is killed at whatever time.
 #[test]
 fn nothing_is_lost_when_a_worker_is_killed_in_the_middle_of_a_move() {
     let Some((mounted, _disks)) = disks([16 << 20; 2], &["--create", "first"]) else { return };

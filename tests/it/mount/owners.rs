@@ -11,10 +11,10 @@ use super::fixture::Mounted;
 use crate::{run, stderr};
 use thruway_testing::skipped;
 
-/// A user of the sources, and the one as which the mount shows it.
+/// A user of the sources, and the user that the mount shows instead.
 const SOURCE: u32 = 54_321;
 const SHOWN: u32 = 54_322;
-/// A user that no option is about.
+/// A user whom no option mentions.
 const OTHER: u32 = 54_323;
 
 const MAPPED: [&str; 3] =
@@ -30,7 +30,7 @@ fn run_as(user: u32, groups: &str, script: &str, folder: &Path) -> Option<Output
     output.map_err(|error| skipped(format_args!("setpriv: {error}"))).ok()
 }
 
-/// A mount that other users may enter, or `None` if this machine or this user cannot have one.
+/// Makes a mount that other users may enter, or `None` if this machine or this user cannot.
 fn mounted(sources: &'static [&'static str], arguments: &[&str]) -> Option<Mounted> {
     if rustix::process::geteuid().as_raw() != 0 {
         skipped("only root may give files away");
@@ -83,13 +83,13 @@ fn mapped_owners_are_shown_and_written_with_every_operation() {
     assert_eq!(owners(&mounted.source("file")), (SOURCE, 60_003));
     assert_eq!(owners(&mounted.target("file")), (SHOWN, 70_003));
     assert_eq!(fs::read_to_string(mounted.source("file")).unwrap(), "text\nmore\n");
-    // The kernel checks the owners that it is shown, also against a member of a group.
+    // The kernel checks the owners that the mount shows, also for a member of a group.
     let reads = |user, groups| {
         run_as(user, groups, "cat file", &mounted.target("")).unwrap().status.success()
     };
     assert!(reads(SHOWN, "") && reads(OTHER, "70003"));
     assert!(!reads(SOURCE, "") && !reads(OTHER, "60003"));
-    // Nothing is ever shown as this user's, so it cannot make a file that it would own.
+    // No file is shown as this user's, so the user cannot create a file that it would own.
     set_mode(&mounted.source(""), 0o777).unwrap();
     let refused = run_as(SOURCE, "", "mkdir mine", &mounted.target("")).unwrap();
     assert!(stderr(&refused).contains("Value too large"), "{}", stderr(&refused));
@@ -169,7 +169,7 @@ fn a_forced_owner_works_with_all_files_and_gains_nobodys_rights_in_the_source() 
     let output = act(script);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(owners(&mounted.target("roots/folder/moved")), (SHOWN, SHOWN));
-    // A file keeps its owner in the source, and a new one is its maker's.
+    // A file keeps its owner in the source, and a new file belongs to its creator.
     assert_eq!(owners(&mounted.source("roots/folder/moved")), (0, 0));
     assert_eq!(owners(&mounted.source("roots/made")), (SHOWN, SHOWN));
     // Whoever runs such a program in the source would get the rights of its owner there.
@@ -233,7 +233,7 @@ fn shown_modes_decide_what_users_may_do() {
     assert_eq!(mode(&mounted.target("")), 0o751);
     let reads = |user| run_as(user, "", "cat file", &mounted.target("")).unwrap().status.success();
     assert!(!reads(OTHER));
-    // What the program does not change stays in the source.
+    // Bits that the program does not change stay in the source.
     set_mode(&mounted.target("file"), 0o600).unwrap();
     assert_eq!(mode(&mounted.source("file")), 0o737);
     assert_eq!(mode(&mounted.target("file")), 0o600);

@@ -1,4 +1,4 @@
-//! Rules that are asked at open.
+//! Policies that are checked at open.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +24,7 @@ pub(super) fn ruled(rules: &str, fill: impl FnOnce(&Mounted)) -> Option<Mounted>
     ruled_with(&[], rules, fill)
 }
 
-/// A mount with these rules and options, which other users may enter.
+/// Makes a mount with these rules and options that other users may enter.
 pub(super) fn ruled_with(
     options: &[&str],
     rules: &str,
@@ -33,7 +33,7 @@ pub(super) fn ruled_with(
     mount_ruled(None, options, rules, fill)
 }
 
-/// A mount with these rules in a new folder of this one.
+/// Makes a mount with these rules in a new folder below `place`.
 pub(super) fn ruled_in(
     place: Option<&Path>,
     rules: &str,
@@ -77,7 +77,7 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs it in a thread of this user, without other groups.
+/// Runs a function in a thread of this user, without other groups.
 pub(super) fn as_user<T: Send>(user: u32, run: impl FnOnce() -> T + Send) -> T {
     let become_user = move || {
         set_thread_groups(&[]).unwrap();
@@ -164,7 +164,7 @@ fn a_content_is_checked_before_the_open_succeeds() {
     // The same length, through the mount.
     fs::write(mounted.target("a"), "# /bin/sh").unwrap();
     assert_eq!(read().unwrap(), "# /bin/sh");
-    // And behind its back.
+    // The file also changes behind the mount.
     fs::write(mounted.source("a"), "#!/bin/sh").unwrap();
     assert_eq!(errno(read()), ACCESS);
 }
@@ -243,7 +243,7 @@ fn a_policy_is_read_again_at_a_signal_and_open_files_keep_their_verdict() {
     let mut byte = [0];
     open.read_exact_at(&mut byte, 0).unwrap();
     assert_eq!(&byte, b"b");
-    // Another worker has the rules that were read last.
+    // Another worker uses the rules that were read last.
     super::fixture::kill(mounted.worker());
     wait_until("b is hidden again", || errno(read("b")) == NOENT);
     assert_eq!(read("a").unwrap(), "a");

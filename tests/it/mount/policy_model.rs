@@ -1,7 +1,8 @@
-//! Random operations of several users under random policies. Each gives what a model gives that knows nothing but the
-//! rules, and no user reads a secret that the rules refuse. The invariant stands in `docs/explanation/design/mount.md`.
+//! Random operations of several users under random policies. Each operation returns the result of a model that knows
+//! only the rules, and no user reads a secret that the rules refuse. `docs/explanation/design/mount.md` states the
+//! invariant.
 //!
-//! `cargo x prove policy` runs many.
+//! `cargo x prove policy` runs many sequences.
 
 mod mapper;
 mod operations;
@@ -27,11 +28,11 @@ use rules::{Rules, USERS, facts};
 use thruway_testing::{Progress, skipped};
 use tree::{Kind, Node, Place, SECRET, Tree};
 
-/// Sequences under one policy.
+/// The number of sequences under one policy.
 const UNDER_A_POLICY: u64 = 50;
-/// Mounts at a time: mostly they wait for one another's processes.
+/// The number of mounts at the same time. They mostly wait for one another's processes.
 const WORKERS: u64 = 4;
-/// Operations of one sequence.
+/// The number of operations in a sequence.
 const STEPS: usize = 14;
 
 const FOLDERS: [&str; 5] = ["", "d", "e", ".w", "d/e"];
@@ -52,7 +53,7 @@ fn no_sequence_of_operations_gives_what_a_rule_refuses() {
     let policies = cases.div_ceil(UNDER_A_POLICY);
     let progress = Progress::start();
     let run_every_other = |worker: u64| {
-        // The umask of this thread alone.
+        // Only this thread's umask changes.
         thruway_sys::threads::unshare_umask().unwrap();
         umask(rustix::fs::Mode::empty());
         let mut mapper = Mapper::start();
@@ -76,7 +77,7 @@ fn no_sequence_of_operations_gives_what_a_rule_refuses() {
     });
 }
 
-/// A folder in memory, if files there may have all that is asked for.
+/// Returns a folder in memory if files there support everything that the test needs.
 fn memory() -> Option<&'static Path> {
     let folder = Path::new("/dev/shm");
     let file = tempfile::NamedTempFile::new_in(folder).ok()?;
@@ -179,7 +180,7 @@ fn fill(tree: &mut Tree<'_>, base: &Path, numbers: &mut Numbers) {
     }
 }
 
-/// What is in a folder of the source, with all that is below.
+/// Returns the tree below a folder of the source.
 fn on_disk(folder: &Path) -> Vec<String> {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);

@@ -1,4 +1,4 @@
-//! What a caller may do by a capability, and what a change of owner does besides.
+//! The effect of capabilities, and the side effects of a change of owner.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
@@ -43,7 +43,7 @@ fn a_user_with_a_capability_makes_what_its_mode_forbids() {
     both(&mounted, "folder", make(&["mkdir"]));
     both(&mounted, "fifo", make(&["mkfifo"]));
     both(&mounted, "link", make(&["ln", "-s", "x"]));
-    // Without it, nothing.
+    // Without the capability, the command fails.
     assert_ne!(run_with("chown", &["touch"], &mounted.target("none")), Some(true));
 }
 

@@ -1,4 +1,4 @@
-//! Requests over io_uring, on machines where it can be switched on.
+//! Requests over io_uring, on machines where the kernel's switch can be set.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -13,10 +13,10 @@ use thruway_testing::skipped;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// One test at a time switches it on and off.
+/// Serializes the tests that set the switch.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The kernel's switch is on or off; it is as before when this value is gone.
+/// The state of the kernel's switch. Dropping the value restores the previous state.
 pub(super) struct Switched {
     before: String,
     _one: MutexGuard<'static, ()>,
@@ -45,7 +45,7 @@ impl Drop for Switched {
     }
 }
 
-/// A mount whose requests come over io_uring; `None` where a container forbids it.
+/// Makes a mount whose requests arrive over io_uring; `None` where a container forbids io_uring.
 pub(super) fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
     let switch = Switched::to("Y")?;
     let mounted = Mounted::new(&[&["--transport", "io-uring"], arguments].concat())?;
@@ -131,7 +131,7 @@ fn a_request_that_waits_for_a_lock_does_not_delay_others() {
     });
 }
 
-/// Takes the lock away when it goes.
+/// Releases the lock when dropped.
 struct Unlock<'a>(&'a File);
 
 impl Drop for Unlock<'_> {
@@ -147,7 +147,7 @@ fn a_worker_that_dies_at_its_ring_is_followed_by_a_new_mount() {
     let open = OpenOptions::new().read(true).write(true).open(mounted.target("file")).unwrap();
     kill(mounted.worker());
     wait_until("it is mounted anew", || mounted.restarts() == Some(1));
-    // The kernel goes on with what it had been given.
+    // The kernel continues with the file that it was given.
     open.write_all_at(b"after!", 0).unwrap();
     assert_eq!(fs::read_to_string(mounted.target("file")).unwrap(), "after!");
     assert_eq!(mounted.status("transport"), "io_uring");

@@ -1,4 +1,4 @@
-//! Folders of several sources: their times, and changes that one of the sources refuses.
+//! Folders of several sources: their times, and changes that a source refuses.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +26,7 @@ fn command(program: &str, arguments: &[&Path]) -> bool {
 /// Sets the times of a folder back, so that the next change is seen in them.
 fn set_old(folder: &Path) {
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-    // Of a modification time alone there is no event.
+    // A change of the modification time alone causes no event.
     let times = fs::FileTimes::new().set_accessed(old).set_modified(old);
     File::open(folder).unwrap().set_times(times).unwrap();
 }
@@ -68,7 +68,7 @@ fn a_folder_has_the_newest_times_of_its_sources() {
     }
 }
 
-/// Nothing was looked up in the folder, so that no name in it is cached.
+/// No name in the folder was looked up, so none is cached.
 #[test]
 fn the_times_of_a_folder_that_was_only_looked_at_are_seen_to_change() {
     for sources in [&["first"][..], SOURCES] {
@@ -95,7 +95,7 @@ fn a_removed_folder_that_is_open_has_no_links() {
     assert_eq!(open.metadata().unwrap().nlink(), 0);
 }
 
-/// All that is below a folder, with what a half-made change would leave.
+/// Returns the tree below a folder, with the remains that a half-made change would leave.
 fn tree(folder: &Path) -> Vec<String> {
     let mut all = Vec::new();
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().flatten().collect();
@@ -131,7 +131,7 @@ fn nothing_is_half_made(refuse: impl Fn(&Mounted, &str) -> bool, allow: impl Fn(
     nothing_is_half_made_on(|_| true, refuse, allow);
 }
 
-/// The same on the disks that `prepare` mounts.
+/// Runs the same checks on the disks that `prepare` mounts.
 fn nothing_is_half_made_on(
     prepare: impl Fn(&Mounted) -> bool,
     refuse: impl Fn(&Mounted, &str) -> bool,
@@ -219,12 +219,12 @@ fn a_change_that_an_immutable_file_refuses_is_made_nowhere() {
 /// Random cases in CI.
 const CASES: u64 = 60;
 
-/// What a source refuses in one case, and how that is undone.
+/// Makes a source refuse changes in the way of this case; [`allow`] undoes it.
 fn refuse(kind: u64, source: &Path, below: &Path) -> bool {
     match kind {
         1 => command("chattr", &["+i".as_ref(), below]),
         2 => command("chattr", &["+a".as_ref(), below]),
-        // What is left of the disk.
+        // The filler takes the rest of the disk.
         3 => fs::write(source.join("filler"), vec![0; 1 << 21]).is_err(),
         _ => true,
     }
@@ -239,7 +239,7 @@ fn allow(kind: u64, source: &Path, below: &Path) -> bool {
     }
 }
 
-/// One random change through the mount.
+/// Makes a random change through the mount.
 fn random_change(target: &Path, numbers: &mut Numbers) -> (String, std::io::Result<()>) {
     let path = |numbers: &mut Numbers| {
         let folder = numbers.of(&[".", ".", "d", "e"]);
@@ -267,7 +267,7 @@ fn random_change(target: &Path, numbers: &mut Numbers) -> (String, std::io::Resu
     (format!("{kind} {one} {two}: {done:?}"), done)
 }
 
-/// A change through the mount that fails leaves all sources as they were; one that succeeds is the last word on a name.
+/// A failed change through the mount leaves all sources as they were. A successful change determines its name's state.
 #[test]
 fn no_random_change_is_half_made_whatever_a_source_refuses() {
     let mut disks = Disks::default();
@@ -356,7 +356,7 @@ fn a_removal_uncovers_nothing_of_another_type() {
     assert_eq!(names.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["full"]);
 }
 
-/// The mount makes changes itself, so it reads events every 5 ms.
+/// The mount makes the changes itself, so it reads events every 5 ms.
 #[test]
 fn a_name_that_was_renamed_behind_is_listed_by_its_old_or_its_new_name() {
     let Some(mounted) = merged(|mounted| {

@@ -1,4 +1,4 @@
-//! The sources of a mount: what it may do in each, and how they change while it is in use.
+//! The sources of a mount: the changes permitted in each, and changes of the list while the mount is in use.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -63,7 +63,7 @@ impl Drop for Custom {
     }
 }
 
-/// Folders with a file each, whose content is its name.
+/// Creates folders with a file each, whose content is the folder's name.
 fn fill(folders: &'static [&'static str]) -> impl FnOnce(&Path) {
     move |root| {
         for name in folders {
@@ -81,7 +81,7 @@ fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())
 }
 
-/// As Sonarr does: a download is linked into a library whose folder is on another disk.
+/// Sonarr links a download into a library whose folder is on another disk.
 #[test]
 fn a_link_and_a_rename_make_the_folder_on_the_disk_of_the_file() {
     let Some(mounted) = Mounted::with_sources(SOURCES, &[], |mounted| {
@@ -141,7 +141,7 @@ fn a_read_only_source_refuses_changes_and_a_closed_one_new_files() {
     assert_eq!(fs::read_to_string(mounted.path("old/in_old")).unwrap(), "changed");
     fs::rename(target("in_old"), target("folder/in_old")).unwrap();
     assert!(is_there(&mounted.path("old/folder/in_old")));
-    // Its disk takes no new folders either.
+    // The disk of the file takes no new folders either.
     assert_eq!(errno(fs::rename(target("folder/in_old"), target("folder/made/x"))), Some(18));
     fs::remove_file(target("folder/in_old")).unwrap();
     assert_eq!(mounted.status()["sources"].as_array().unwrap().len(), 3);
@@ -177,7 +177,7 @@ fn a_full_source_is_skipped_and_so_is_one_short_of_its_minimal_space() {
         fs::remove_file(target.path().join("file")).unwrap();
         if options.is_empty() && least == "0" {
             fs::write(folder.path().join("small/filler"), vec![1; 2 << 20]).unwrap_err();
-            // Folders need space, too, on a disk of blocks; this one refuses the next page.
+            // On a disk of blocks, folders need space too. This disk refuses the next page.
             let most =
                 (0..400).filter(|n| fs::write(target.path().join(format!("{n}")), [1]).is_ok());
             assert_eq!(most.count(), 400);
@@ -208,7 +208,7 @@ fn sources_come_and_go_while_the_mount_is_in_use() {
         (mounted.text("in_three").as_str(), mounted.text("both").as_str()),
         ("three", "one")
     );
-    // Removed and added again, it comes first.
+    // A removed source that is added again comes first.
     assert!(mounted.change("remove", &["three", "two"]).status.success());
     assert!(!is_there(&mounted.path("target/in_two")));
     assert_eq!(std::io::read_to_string(&open).unwrap(), "two");
@@ -235,7 +235,7 @@ fn sources_come_and_go_while_the_mount_is_in_use() {
     assert_eq!(mounted.text("in_two"), "two");
 }
 
-/// The processes below the one that the status names.
+/// Returns the child processes of the process that the status names.
 fn workers_of(mounted: &Custom) -> Vec<u32> {
     let supervisor = mounted.status()["process"].as_u64().unwrap();
     let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));

@@ -1,4 +1,4 @@
-//! File systems that are mounted and unmounted at the sources and below them, as disks that come and go.
+//! File systems that are mounted and unmounted at the sources and below them, like disks that come and go.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use crate::{run, stderr, stdout, thruway};
 
 const SOURCES: &[&str] = &["first", "second"];
 
-/// File systems in memory, which are gone when this value is.
+/// File systems in memory, which are unmounted when the value is dropped.
 #[derive(Default)]
 pub(super) struct Disks(Vec<PathBuf>);
 
 impl Disks {
-    /// Mounts a disk with a file of this name in it, or says why this machine cannot.
+    /// Mounts a disk with a file of this name, or reports why this machine cannot.
     pub(super) fn mount(&mut self, at: &Path, name: &str) -> bool {
         let aside = tempfile::tempdir().unwrap();
         if !call("mount", &[Path::new("-t"), Path::new("tmpfs"), Path::new("none"), aside.path()]) {
             skipped("mounting needs CAP_SYS_ADMIN");
             return false;
         }
-        // It comes with its file, as a disk does.
+        // The disk already contains its file when it appears, like a real disk.
         fs::write(aside.path().join(name), name).unwrap();
         assert!(call("mount", &[Path::new("--bind"), aside.path(), at]));
         assert!(call("umount", &[aside.path()]));
@@ -53,7 +53,7 @@ impl Disks {
     }
 
     pub(super) fn unmount(&mut self, at: &Path) {
-        // The daemon may serve a request there just now, or not know yet that a mount upon this one is gone.
+        // The daemon may be serving a request there, or may not have noticed that a mount upon this one is gone.
         wait_until(&format!("{} is not busy", at.display()), || call("umount", &[at]));
         let last = self.0.iter().rposition(|disk| disk == at).unwrap();
         self.0.remove(last);
@@ -73,7 +73,7 @@ fn call(program: &str, arguments: &[&Path]) -> bool {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    // A listing that has begun when its file system goes ends with an error.
+    // A listing that is in progress when its file system disappears ends with an error.
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
     let Ok(entries) = entries else { return vec!["(error)".into()] };
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap();
@@ -175,7 +175,7 @@ fn a_disk_that_is_mounted_at_a_source_takes_its_place_until_it_goes() {
         shows(&mounted.target(""), &["one"]);
         fs::write(mounted.target("new"), "").unwrap();
         assert!(first.join("new").symlink_metadata().is_ok());
-        // Upon that one, another one.
+        // Another disk is mounted upon the first.
         assert!(disks.mount(&first, "two"));
         shows(&mounted.target(""), &["two"]);
         disks.unmount(&first);
@@ -187,7 +187,7 @@ fn a_disk_that_is_mounted_at_a_source_takes_its_place_until_it_goes() {
     }
 }
 
-/// The state of a mount as status says it, and whether it is well.
+/// Returns the state of a mount in the words of the status, and the exit status.
 fn status(mounted: &Mounted) -> (String, Option<i32>) {
     let said = run(&["mount", "status", mounted.target("").to_str().unwrap()]);
     (stdout(&said).to_owned(), said.status.code())
@@ -253,8 +253,8 @@ fn a_mount_whose_only_source_is_unmounted_fails_until_the_source_is_back() {
 /// Random cases in CI.
 const CASES: u64 = 150;
 
-/// Random changes behind the mount, and disks that come and go at the sources and below them. What the mount shows is
-/// what the sources have.
+/// Random changes behind the mount, and disks that come and go at the sources and below them. The mount always shows
+/// the state of the sources.
 #[test]
 fn what_is_shown_while_disks_come_and_go_is_what_the_sources_have() {
     for sources in [&["first"][..], SOURCES] {

@@ -8,7 +8,8 @@ use crate::{stderr, thruway};
 
 const SOURCES: &[&str] = &["first", "second", "third"];
 
-/// Three sources: `only` names are in one, `all` in every one, `folder` is merged of two.
+/// Mounts three sources: the names `only_…` are in one source, `all` is in every source, and `folder` is merged from
+/// two.
 fn merged(arguments: &[&str]) -> Option<Mounted> {
     Mounted::with_sources(SOURCES, arguments, |mounted| {
         for source in SOURCES {
@@ -66,7 +67,7 @@ fn a_name_costs_one_request_and_then_none_whether_it_is_there_or_not() {
     fs::metadata(mounted.target("only_first")).unwrap();
     let before = mounted.requests("lookup");
     for _ in 0..10 {
-        // By name alone: what else there is to know is asked for once, too.
+        // The name alone suffices: further attributes are requested only once, too.
         assert!(!mounted.target("missing").is_file());
         assert!(mounted.target("only_third").symlink_metadata().is_ok());
     }
@@ -127,7 +128,7 @@ fn a_rename_stays_within_its_sources_or_is_one_to_another_file_system() {
     let link = fs::hard_link(mounted.target("only_first"), mounted.target("deep/link"));
     assert_eq!(link.unwrap_err().raw_os_error(), Some(18));
     fs::hard_link(mounted.target("only_second"), mounted.target("deep/link")).unwrap();
-    // The name in an earlier source would hide it.
+    // The name in an earlier source would hide the renamed file.
     rename("only_third", "all").unwrap();
     assert_eq!(text(&mounted, "all"), "third");
     assert!(fs::metadata(mounted.path("first/all")).is_err());
@@ -157,7 +158,7 @@ fn what_others_change_in_any_source_is_seen() {
     wait_until("the later source again", || text(&mounted, "only_third") == "third");
     fs::remove_file(mounted.path("third/only_third")).unwrap();
     wait_until("nothing", || fs::metadata(mounted.target("only_third")).is_err());
-    // A folder that gets another part.
+    // A folder gains another part.
     assert_eq!(names(&mounted, "folder"), ["both", "first", "third"]);
     fs::create_dir(mounted.path("second/folder")).unwrap();
     fs::write(mounted.path("second/folder/second"), "").unwrap();

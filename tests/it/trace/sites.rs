@@ -210,9 +210,8 @@ fn programs_that_make_their_first_call_in_a_thread() {
     }
 }
 
-/// Makes calls with stack pointers that cannot be used, and tells if a register was changed. They point to
-/// nothing, or to a page that may not be touched. One points to the lowest bytes of a page, and the page below
-/// that may not be touched.
+/// Makes calls with unusable stack pointers, and reports whether a register has changed. The pointers lead nowhere, or
+/// to a page that may not be touched. One leads to the lowest bytes of a page, and the page below may not be touched.
 const NO_STACK: &str = r#"
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-//! `--stacks`: which code asks for files.
+//! `--stacks`: the code that asks for files.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -49,7 +49,7 @@ int main(void) {
 }
 "#;
 
-/// The program's own functions on the stack from which `name` was asked for.
+/// Returns the program's own functions on the stack of the look-up of `name`.
 fn functions(report: &[Value], name: &str) -> Vec<String> {
     let is_it = |line: &&Value| line["group"] == "stack" && line["name"] == name;
     let stack = report.iter().find(is_it).expect("the stack is reported");

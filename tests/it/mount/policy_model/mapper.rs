@@ -1,4 +1,4 @@
-//! A process that writes to files through maps: this one has no unsafe code.
+//! A process that writes to files through maps, which would need unsafe code in this process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use super::rules::User;
 
-/// `m UID GROUPS PATH` maps a file as that user and closes it, `w BYTE` writes the first byte through the last map.
+/// `m UID GROUPS PATH` maps a file as that user and closes the file. `w BYTE` writes the first byte through the last
+/// map.
 const PROGRAM: &str = "
 import mmap, os, sys
 held = None

@@ -1,4 +1,4 @@
-//! One operation after the other, on a mount and on its model.
+//! Runs one operation after another on a mount and on its model.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,21 +17,21 @@ use super::mapper::Mapper;
 use super::rules::{USERS, User};
 use super::tree::{Kind, Node, Place, Said, Tree};
 
-/// Where all symbolic links lead to.
+/// The target of all symbolic links.
 pub(super) const NOWHERE: &str = "/nowhere at all";
 
 const FOLDERS: [&str; 7] = ["", "d", "e", ".w", "d/e", "e/d", "d/.w"];
 const NAMES: [&str; 8] = ["a", "s", ".h", "x.k", "b", "d", "e", ".w"];
-/// Names of which all paths are made that are looked at below a folder that moves.
+/// The names from which the paths below a moved folder are combined.
 const BELOW: [&str; 6] = ["a", "s", ".h", "x.k", "d", "e"];
-/// After this time a change has another stamp than the last one.
+/// The time after which a change gets a new stamp.
 const SETTLED: Duration = Duration::from_millis(25);
-/// What is done in a sequence that is about maps.
+/// The kinds of operations in a sequence about maps.
 const OF_MAPS: [u64; 10] = [30, 30, 31, 32, 33, 33, 33, 33, 5, 20];
 const SLOTS: u64 = 2;
 const KINDS: u64 = 34;
 
-/// An operation, but for what it is done to.
+/// An operation without its objects.
 #[derive(Debug)]
 pub(super) struct Step {
     kind: u64,
@@ -43,7 +43,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Mostly something is done with what is there.
+    /// Chooses an operation at random, mostly on an existing file.
     pub(super) fn random(numbers: &mut Numbers, tree: &Tree<'_>, is_of_maps: bool) -> Self {
         let all = FOLDERS.iter().flat_map(|folder| NAMES.iter().map(move |name| (*folder, *name)));
         let mut there: Vec<Place> = all.filter(|place| tree.has(*place)).collect();
@@ -68,7 +68,7 @@ impl Step {
         }
     }
 
-    /// What is written.
+    /// Returns the data to write.
     fn data(&self) -> Vec<u8> {
         vec![self.byte; 1 + self.slot * 4]
     }
@@ -84,17 +84,17 @@ struct Slot {
 
 pub(super) struct Sequence<'a> {
     pub(super) tree: Tree<'a>,
-    /// A secret that a user has read and may not know.
+    /// A secret that a user has read without the right to.
     pub(super) betrayed: Option<u8>,
     root: &'a OwnedFd,
     target: &'a Path,
     slots: [Option<Slot>; SLOTS as usize],
     mapper: Option<&'a mut Mapper>,
-    /// The file that is mapped, where it was then, and which user mapped it.
+    /// The mapped file, its place when it was mapped, and the user who mapped it.
     mapped: Option<(usize, Place, User)>,
 }
 
-/// Runs it as this user, in this thread.
+/// Runs a function as this user, in this thread.
 fn acting<T>(user: User, run: impl FnOnce() -> T) -> T {
     let groups: Vec<_> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
     let change = |uid: u32| {
@@ -144,7 +144,7 @@ impl<'a> Sequence<'a> {
         acting(step.user, || fs::openat(self.root, self.path(place), flags | OFlags::CLOEXEC, mode))
     }
 
-    /// What the mount says, and what it should.
+    /// Returns the result of the mount, and the expected result.
     pub(super) fn run(&mut self, step: &Step) -> (Said, Said) {
         match step.kind {
             0..=4 => self.read(step),
@@ -218,7 +218,7 @@ impl<'a> Sequence<'a> {
         self.tree.set_data(user, node, all);
     }
 
-    /// Opens a file and keeps it.
+    /// Opens a file and keeps it open.
     fn keep(&mut self, step: &Step) -> (Said, Said) {
         let flags = match step.byte {
             b'S' => OFlags::RDONLY,
@@ -243,7 +243,7 @@ impl<'a> Sequence<'a> {
         both
     }
 
-    /// Uses a file that is kept open, by any user. The rights of its opener count.
+    /// Uses a file that is kept open, as any user. The rights of its opener count.
     fn slot(&mut self, step: &Step) -> (Said, Said) {
         let Some(slot) = &self.slots[step.slot] else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let (node, opener, flags) = (slot.node, slot.opener, slot.flags);
@@ -253,7 +253,7 @@ impl<'a> Sequence<'a> {
                 let said = acting(step.user, || read_all(&slot.file));
                 let reads = !is_path && !flags.contains(OFlags::WRONLY);
                 let expected = if reads { Ok(self.tree.data(node)) } else { Err(Errno::BADF) };
-                // The opener has passed it on.
+                // The opener has passed the file on.
                 self.check(opener, &said);
                 (said, expected)
             }
@@ -295,7 +295,7 @@ impl<'a> Sequence<'a> {
         (said, Ok(Vec::new()))
     }
 
-    /// Opens once more what a descriptor names. No name is used for that, and so those count that the file has.
+    /// Reopens the file that a descriptor names. No name is used, so the names of the file count.
     fn reopen(&mut self, step: &Step, node: usize) -> (Said, Said) {
         let Some(slot) = &self.slots[step.slot] else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let path = format!("/proc/self/fd/{}", slot.file.as_raw_fd());
@@ -306,7 +306,7 @@ impl<'a> Sequence<'a> {
             return (Ok(Vec::new()), Ok(Vec::new()));
         };
         if self.tree.nodes[node].is_crossed {
-            // By the name that this thread used last, or by all: the secrets are looked at, that is all.
+            // The mount may use the name that this thread used last, or all names, so only secrets are checked.
             return (Ok(Vec::new()), Ok(Vec::new()));
         }
         let place = (place.0.as_str(), place.1.as_str());
@@ -314,7 +314,7 @@ impl<'a> Sequence<'a> {
         (said, judged.map(|()| self.tree.data(node)))
     }
 
-    /// A name of the node: its folder, and the name in it.
+    /// Returns a name of the node: its folder, and the name in the folder.
     fn name_of(&self, folder: usize, path: &[&str], node: usize) -> Option<(String, String)> {
         let Kind::Folder(children) = &self.tree.nodes[folder].kind else { return None };
         children.iter().find_map(|(name, &child)| match child == node {
@@ -357,7 +357,8 @@ impl<'a> Sequence<'a> {
         (said, expected)
     }
 
-    /// What is more than the rules need may be refused, but not what is less: hence `was_done`.
+    /// Returns the expected result of a rename. The mount may refuse more than the rules demand, but not less, hence
+    /// `was_done`.
     fn renamed(&mut self, step: &Step, flags: RenameFlags, was_done: bool) -> Said {
         let (user, from, to) = (step.user, step.place, step.other);
         let (old, new) = (self.tree.find(user, from)?, self.tree.find(user, to)?);
@@ -413,7 +414,7 @@ impl<'a> Sequence<'a> {
         Ok(Vec::new())
     }
 
-    /// Whether other rules hold for what is renamed, where it is to be.
+    /// Checks whether other rules apply to the renamed tree at its new place.
     fn check_rules(
         &self,
         step: &Step,
@@ -508,7 +509,7 @@ impl<'a> Sequence<'a> {
         (said, expected)
     }
 
-    /// What a name is, or where a symbolic link leads to.
+    /// Returns the kind of a name, or the target of a symbolic link.
     fn look(&mut self, step: &Step) -> (Said, Said) {
         let (user, path) = (step.user, self.path(step.place));
         let found = self.tree.get(user, step.place);
@@ -539,7 +540,7 @@ impl<'a> Sequence<'a> {
         (said, expected)
     }
 
-    /// Copies from one file to another without reading, or by sharing blocks where that can be had.
+    /// Copies from one file to another without reading, or by sharing blocks where the file system can.
     fn copy(&mut self, step: &Step) -> (Said, Said) {
         let (user, clones) = (step.user, step.byte == b'S');
         let from = self.open(step, step.place, OFlags::RDONLY);
@@ -565,7 +566,7 @@ impl<'a> Sequence<'a> {
         (copied.map(|length| vec![length as u8]), Ok(vec![data.len() as u8]))
     }
 
-    /// A file without a name, which gets one.
+    /// Creates a file without a name, and then links it to a name.
     fn nameless(&mut self, step: &Step) -> (Said, Said) {
         let (user, data, folder) = (step.user, step.data(), step.place.0);
         let flags = OFlags::TMPFILE | OFlags::WRONLY;
@@ -605,20 +606,20 @@ impl<'a> Sequence<'a> {
         Ok(Vec::new())
     }
 
-    /// Maps a file to be read and written, and closes it.
+    /// Maps a file for reading and writing, and closes the file.
     fn map(&mut self, step: &Step) -> (Said, Said) {
         let path = self.target.join(self.path(step.place));
         let Some(mapper) = &mut self.mapper else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let found = self.tree.followed(step.user, step.place);
         if found.is_ok_and(|node| self.tree.data(node).is_empty()) {
-            // Nothing can be mapped of what is empty, or no file.
+            // An empty file, and anything but a file, cannot be mapped.
             return (Ok(Vec::new()), Ok(Vec::new()));
         }
         let said = mapper.map(step.user, &path);
         let node = self.tree.open(step.user, step.place, (true, true), false);
         self.mapped = node.ok().map(|node| (node, step.place, step.user));
         if step.slot == 0 && node.is_ok() {
-            // From now on nothing that is written to the page changes a time; what is found in it then is settled.
+            // From now on, writes to the page do not change times, and the content of the page is settled.
             let first = self.write_mapped(step);
             std::thread::sleep(SETTLED);
             return first;
@@ -626,7 +627,7 @@ impl<'a> Sequence<'a> {
         (said.map(|()| Vec::new()), node.map(|_| Vec::new()))
     }
 
-    /// Writes through the map; no time changes by that, if it was written to before.
+    /// Writes through the map. The times do not change if the map was written to before.
     fn write_mapped(&mut self, step: &Step) -> (Said, Said) {
         let (Some(mapper), Some((node, _, opener))) = (&mut self.mapper, self.mapped) else {
             return (Ok(Vec::new()), Ok(Vec::new()));
@@ -655,7 +656,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// All paths below a folder that matter to a pattern.
+/// Returns all paths below a folder that matter to a pattern.
 fn below() -> impl Iterator<Item = Vec<&'static str>> {
     let two = BELOW.iter().flat_map(|one| BELOW.iter().map(|other| vec![*one, *other]));
     [Vec::new()].into_iter().chain(BELOW.iter().map(|one| vec![*one])).chain(two)

@@ -1,10 +1,10 @@
-//! What a policy says, worked out in the plainest way: every rule for every path.
+//! The verdicts of a policy, computed in the plainest way: every rule for every path.
 
 use rustix::io::Errno;
 
 use crate::mount::differential::Numbers;
 
-/// A user of the mount. Its group has its own number.
+/// A user of the mount. The user's group has the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) uid: u32,
@@ -17,10 +17,10 @@ pub(super) const USERS: [User; 3] = [
     User { uid: 1001, groups: &[2000] },
 ];
 
-/// What a rule about data would see; `None` of what is no regular file.
+/// The facts that a rule about data would see; `None` for anything but a regular file.
 pub(super) type Facts = Option<(bool, bool)>;
 
-/// Whether data begins as some rules want it, and whether it is larger than they want it.
+/// Whether data begins as some rules demand, and whether it is larger than they permit.
 pub(super) fn facts(data: &[u8]) -> Facts {
     Some((data.first() == Some(&b'S'), data.len() > LARGE))
 }
@@ -38,7 +38,7 @@ enum Verdict {
     Hide,
 }
 
-/// Patterns, and the paths that each is about; what is below them is always fitted, too.
+/// Patterns, and the paths that each matches. A pattern also matches everything below those paths.
 type Pattern = (&'static str, fn(&[&str]) -> bool);
 
 const PATTERNS: [Pattern; 8] = [
@@ -68,7 +68,8 @@ struct Rule {
 pub(super) struct Rules(Vec<Rule>);
 
 impl Rules {
-    /// One to five rules. Those that hide a name from all users come first, so that no user is allowed a hidden name.
+    /// Chooses one to five rules. Rules that hide a name from all users come first, so that no user is allowed a hidden
+    /// name.
     pub(super) fn random(numbers: &mut Numbers) -> Self {
         let mut rules = Vec::new();
         let paths_alone = |pattern: Pattern, verdict| Rule {
@@ -90,8 +91,8 @@ impl Rules {
         for _ in 0..=numbers.below(3) {
             let mut patterns: Vec<_> =
                 (0..=numbers.below(2)).map(|_| numbers.of(&PATTERNS)).collect();
-            // Of two patterns in a rule one may be about all that the other is about below a folder. That is not
-            // looked for: the folder is not renamed.
+            // Of two patterns in a rule, one may match everything below a folder that the other matches. The mount does
+            // not search for such a case, and does not rename the folder.
             if patterns.iter().any(|(text, _)| text.ends_with("/s")) {
                 patterns.truncate(1);
             }
@@ -114,7 +115,7 @@ impl Rules {
         Self(rules)
     }
 
-    /// As it stands in a file.
+    /// Returns the rules as written in a file.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for rule in &self.0 {
@@ -177,12 +178,12 @@ impl Rules {
         self.judge(user, path, (true, false), facts).is_ok()
     }
 
-    /// Whether the user might read the file if something else were in it.
+    /// Whether the user might read the file if it had other content.
     pub(super) fn could_read(&self, user: User, path: &[&str]) -> bool {
         ALL_FACTS[1..].iter().any(|&facts| self.may_read(user, path, facts))
     }
 
-    /// Whether a rule is about what a file there holds.
+    /// Whether a rule depends on the content of a file at this path.
     pub(super) fn look_into(&self, path: &[&str]) -> bool {
         self.0.iter().any(|rule| rule.begins && rule.fits_path(path))
     }

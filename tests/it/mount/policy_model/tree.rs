@@ -1,4 +1,4 @@
-//! Files and folders under a policy, and what each operation does with them.
+//! Files and folders under a policy, and the effect of each operation on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use rustix::io::Errno;
 
 use super::rules::{Facts, Rules, User, facts};
 
-/// Where a name is: the folders from the sequence's own on, and the name.
+/// A place: the folders below the sequence's own folder, and the name.
 pub(super) type Place = (&'static str, &'static str);
 
-/// What an operation gives, as text and bytes that can be compared.
+/// The result of an operation, as bytes to compare.
 pub(super) type Said = Result<Vec<u8>, Errno>;
 
-/// Bytes from here on are secrets: each stands in one file at first.
+/// The first byte that is a secret. Each secret is in a single file at first.
 pub(super) const SECRET: u8 = 128;
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(super) struct Node {
     pub(super) kind: Kind,
     pub(super) owner: u32,
     pub(super) names: usize,
-    /// It has, or had, names under which different rules hold.
+    /// Whether the node has, or had, names to which different rules apply.
     pub(super) is_crossed: bool,
     pub(super) attribute: Option<u8>,
 }
@@ -49,11 +49,11 @@ impl Node {
     }
 }
 
-/// The users that may know a secret.
+/// The users who may know a secret.
 #[derive(Debug, Default)]
 struct Secret {
     readers: BTreeSet<u32>,
-    /// One of them has moved or copied it: where it is now, is that user's affair.
+    /// Whether a reader has moved or copied the secret. The reader is responsible for its place from then on.
     is_given_away: bool,
 }
 
@@ -63,11 +63,11 @@ pub(super) struct Tree<'a> {
     pub(super) base: String,
     pub(super) nodes: Vec<Node>,
     secrets: BTreeMap<u8, Secret>,
-    /// Whether users may not link what is not theirs, but for files that they may write to.
+    /// Whether users may link only their own files and files that they may write to.
     pub(super) protects_links: bool,
 }
 
-/// How something that is asked for is found.
+/// The result of a search for a name.
 pub(super) struct Found {
     pub(super) folder: usize,
     pub(super) node: Option<usize>,
@@ -111,7 +111,7 @@ impl<'a> Tree<'a> {
         names.try_fold(0, down).is_some()
     }
 
-    /// What a name leads to, as the mount shows it.
+    /// Returns the node of a name, as the mount shows it.
     fn shown(&self, folder: usize, path: &[&str]) -> Option<usize> {
         if self.rules.hides(path) {
             return None;
@@ -119,7 +119,7 @@ impl<'a> Tree<'a> {
         self.children(folder).get(*path.last()?).copied()
     }
 
-    /// Follows the folders; what is not there, or no folder, is an error.
+    /// Follows the folders. A missing folder, or anything but a folder, is an error.
     fn folder(&self, user: User, folder: &str) -> Result<usize, Errno> {
         let mut at = 0;
         let mut path = vec![self.base.as_str()];
@@ -150,18 +150,18 @@ impl<'a> Tree<'a> {
         Ok(Found { folder, node: self.shown(folder, &self.path(place)) })
     }
 
-    /// What is there, a symbolic link not followed.
+    /// Returns the node at a place, without following a symbolic link.
     pub(super) fn get(&self, user: User, place: Place) -> Result<usize, Errno> {
         self.find(user, place)?.node.ok_or(Errno::NOENT)
     }
 
-    /// What is there, a symbolic link followed.
+    /// Returns the node at a place, and follows a symbolic link.
     pub(super) fn followed(&self, user: User, place: Place) -> Result<usize, Errno> {
         let node = self.get(user, place)?;
         self.follow(user, node, &self.path(place)).map(|()| node)
     }
 
-    /// Judges what is there by this name.
+    /// Judges an access to the node with this name.
     pub(super) fn judge(
         &self,
         user: User,
@@ -173,7 +173,7 @@ impl<'a> Tree<'a> {
         self.rules.judge(user, &self.path(place), access, facts)
     }
 
-    /// Opens a file: for reading, writing, and with all of its data thrown away.
+    /// Opens a file: for reading, for writing, or truncated.
     pub(super) fn open(
         &mut self,
         user: User,
@@ -257,7 +257,7 @@ impl<'a> Tree<'a> {
         Ok(Vec::new())
     }
 
-    /// The names in a folder that are shown.
+    /// Returns the names in a folder that the mount shows.
     pub(super) fn list(&self, user: User, folder: &'static str) -> Said {
         let at = self.folder(user, folder)?;
         let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
@@ -269,7 +269,7 @@ impl<'a> Tree<'a> {
         Ok(shown.cloned().collect::<Vec<_>>().join(" ").into_bytes())
     }
 
-    /// A secret for the users that may read it by one of these paths.
+    /// Records a secret for the users who may read it by one of these paths.
     pub(super) fn keep_secret(
         &mut self,
         secret: u8,
@@ -283,7 +283,7 @@ impl<'a> Tree<'a> {
         self.secrets.insert(secret, Secret { readers, is_given_away: false });
     }
 
-    /// The user changes what is in the node, or what it is called: what that user may know is given away.
+    /// Records that the user changes a node or its name, and thereby gives away the secrets that the user may know.
     pub(super) fn touch(&mut self, user: User, node: usize) {
         match self.nodes[node].kind.clone() {
             Kind::File(data) => {
@@ -300,7 +300,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A secret that the user has read and may not know.
+    /// Returns a secret that the user has read without the right to.
     pub(super) fn betrayed(&self, user: User, data: &[u8]) -> Option<u8> {
         let is_betrayed = |byte: &&u8| {
             self.secrets
