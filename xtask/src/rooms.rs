@@ -17,10 +17,10 @@ use source::Source;
 /// Crates whose top-level folders are layers.
 const LAYERED: [&str; 1] = ["serve"];
 
-/// The most lines of a function.
+/// The maximum number of lines in a function.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// The most lines of the median function.
+/// The maximum number of lines in the median function.
 const MEDIAN_LINES_MAX: usize = 7;
 
 /// Returns the source folders, each with the name of its crate in reports.

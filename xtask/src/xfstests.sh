@@ -1,7 +1,7 @@
-# Runs tests of xfstests on a mount, in a mount namespace of its own: nothing of this is seen outside.
+# Runs tests of xfstests on a mount, in a mount namespace of its own, whose mounts are invisible outside.
 #
 # xfstests.sh THRUWAY XFSTESTS FOLDER RESULTS SECONDS OPTIONS TEST…
-# Says a line for each test: its name, `passed`, `failed`, `too-long` or `left-out`, and why it was left out.
+# Prints a line for each test: its name, `passed`, `failed`, `too-long` or `left-out`, and the reason if left out.
 set -eu
 thruway=$1 xfstests=$2 folder=$3 results=$4 seconds=$5 options=$6
 shift 6
@@ -28,7 +28,7 @@ done
 ln -s "$thruway" "$folder/helpers/mount.fuse.thruway"
 mount -t overlay -o "lowerdir=$folder/helpers:$(realpath /sbin)" overlay "$(realpath /sbin)"
 
-# It knows the type `fuse` alone, and unmounts by the name of a device, which here is a folder.
+# xfstests knows the type `fuse` alone, and unmounts by the name of a device, which is a folder here.
 cat >"$folder/programs/df" <<'END'
 #!/bin/sh
 /bin/df "$@" | sed 's/ fuse\.thruway/ fuse/'
@@ -43,7 +43,7 @@ END
 chmod +x "$folder/programs/df" "$folder/programs/umount"
 export PATH="$folder/programs:$PATH"
 
-# The users that it wants.
+# The users that xfstests expects.
 cp /etc/passwd /etc/group "$folder"
 number=7001
 for user in fsgqa fsgqa2 123456-fsgqa; do
@@ -75,7 +75,7 @@ for test; do
         echo "$test passed"
     elif [ "$status" = 124 ] || [ "$status" = 137 ]; then
         echo "$test too-long"
-        # Whoever is left of it loses the mounts.
+        # Remaining processes of the test lose the mounts.
         umount --lazy "$folder/test" "$folder/scratch" 2>/dev/null || true
     else
         echo "$test failed"

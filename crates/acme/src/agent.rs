@@ -15,8 +15,8 @@ use crate::schedule::NameState;
 use crate::settings::Settings;
 use crate::storage::Storage;
 
-/// The maximum time without a look at the storage and the clock: another server may have written, the machine may have
-/// slept, and the clock may have been set.
+/// The maximum time between two looks at the storage and the clock: another server may have written to the storage, the
+/// machine may have slept, and the clock may have been set.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// The maximum time between two questions for an authority's suggestion, in seconds.
@@ -28,7 +28,7 @@ const LOCKED_PAUSE: Duration = Duration::from_secs(2);
 /// Something that the user should know.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A certificate was obtained; it ends at this time in seconds since 1970.
+    /// A certificate was obtained.
     Obtained {
         /// The name.
         name: &'a DomainName,
@@ -67,7 +67,7 @@ pub struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    /// Creates an agent, which reports by `report`.
+    /// Creates an agent, which passes events to `report`.
     pub fn new(settings: Settings, storage: Storage, report: impl FnMut(Event<'_>) + 'a) -> Self {
         let issuer = AcmeIssuer(settings.clone());
         Self::with(settings, storage, issuer, now_s, report)
@@ -92,7 +92,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Writes the reports that the workers of a server read, where they have changed.
+    /// Writes the reports for the workers of a server, if they have changed.
     pub fn publish(&mut self) {
         for name in &self.settings.names.clone() {
             let state = self.state(name);
@@ -114,7 +114,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Does what is due, at most one attempt for one name. Returns the time until the next call.
+    /// Performs the due work, at most one attempt for one name. Returns the time until the next call.
     pub fn step(&mut self) -> Duration {
         self.publish();
         let now_s = (self.clock)();
@@ -133,7 +133,7 @@ impl<'a> Agent<'a> {
         Duration::from_secs(next_s - now_s).min(LOOK_MAX)
     }
 
-    /// Returns the time at which something is to be done for a name: a renewal, or a question about it.
+    /// Returns the time of a name's next step: a renewal, or a question to the authority.
     fn due_s(&mut self, name: &DomainName, now_s: u64) -> u64 {
         let state = self.state(name);
         let validity = self.storage.validity(name).unwrap_or_default();
@@ -141,8 +141,8 @@ impl<'a> Agent<'a> {
         let Some(validity) = validity else { return due_s };
         let serial = crate::schedule::serial_text(&validity.serial);
         let known = state.suggestion.filter(|suggestion| suggestion.serial == serial);
-        // The first question comes some time after the certificate: it was just issued. A time that is too far away was
-        // found when the clock was wrong.
+        // The first question follows some time after the certificate, which is recent. A time that is too far away was
+        // computed with a wrong clock.
         let ask_s = known.map_or(validity.not_before_s + 2 * 3600, |known| known.ask_again_s);
         let ask_s = if ask_s > now_s + ASK_AGAIN_MAX_S { now_s } else { ask_s };
         due_s.min(ask_s.max(if state.failures > 0 { state.next_attempt_s } else { 0 }))
@@ -152,8 +152,8 @@ impl<'a> Agent<'a> {
         self.unwritten.get(name).cloned().unwrap_or_else(|| self.storage.state(name))
     }
 
-    /// Takes the lock and obtains a certificate, if that is still due under the lock. Returns a pause if it may not be
-    /// tried at once again.
+    /// Takes the lock and obtains a certificate, if one is still due under the lock. Returns a pause if another attempt
+    /// may not follow at once.
     fn attempt_if_due(&mut self, name: &DomainName) -> Option<Duration> {
         let lock = match self.storage.try_lock() {
             Ok(Some(lock)) => lock,
@@ -165,7 +165,7 @@ impl<'a> Agent<'a> {
         };
         let now_s = (self.clock)();
         if self.due_s(name, now_s) > now_s {
-            // Another server has done it meanwhile.
+            // Another server has obtained the certificate in the meantime.
             return None;
         }
         self.storage.sweep();
@@ -209,7 +209,7 @@ impl<'a> Agent<'a> {
         let pauses = (self.settings.retry_s, error.retry_after_s());
         state.note_failure(now_s, error.to_string(), pauses, self.dice());
         if error.is_local() {
-            // It costs the authority nothing, so its cure is to be seen soon.
+            // The failure costs the authority nothing, so the next attempt may come soon, to see whether it is cured.
             state.next_attempt_s = state.next_attempt_s.min(now_s + self.settings.retry_s);
         }
         let pause_s = state.next_attempt_s - now_s;
@@ -322,7 +322,7 @@ mod tests {
         test(&world, &mut agent, &open());
     }
 
-    /// Lets the agent work until nothing is due.
+    /// Lets the agent work until no step is due.
     fn settle(agent: &mut Agent<'_>) {
         for _ in 0..100 {
             if agent.step() > Duration::ZERO {
@@ -390,7 +390,8 @@ mod tests {
     fn a_clock_that_jumps_costs_one_certificate_at_most_and_no_pause() {
         with_agent(|world, agent, _| {
             settle(agent);
-            // Ten years ahead, all has expired. Nothing is asked again when the clock is right once more.
+            // Ten years ahead, everything has expired. No certificate is ordered again when the clock is right once
+            // more.
             world.now_s.set(NOW_S + 3650 * DAY_S);
             settle(agent);
             assert_eq!(world.orders.borrow().len(), 2);

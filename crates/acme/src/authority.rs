@@ -29,7 +29,7 @@ const NONCE_ATTEMPTS: u32 = 8;
 /// The time in seconds after which the authority is asked again for its suggestions.
 const SUGGESTION_S: u64 = 6 * 3600;
 
-/// An authority, with the account of this storage.
+/// An authority, with the account in the storage.
 pub(crate) struct Authority {
     account: Account,
     client: Client,
@@ -40,7 +40,7 @@ struct Answer(std::path::PathBuf);
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // The next attempt sweeps what is left.
+        // The next attempt sweeps any remaining file.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -144,8 +144,8 @@ impl Authority {
         }
     }
 
-    /// Writes the answer to a challenge, and asks the authority to check it. Returns `None` if the authority knows
-    /// already that the name belongs to this account.
+    /// Writes the answer to a challenge, and asks the authority to check it. Returns `None` if the authority already
+    /// knows that the name belongs to the account.
     fn answer(
         &self,
         order: &mut Order,

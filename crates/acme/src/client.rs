@@ -36,7 +36,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Creates a client that trusts the certificates in the file `ca`, or else those that the system trusts.
+    /// Creates a client that trusts the certificates in the file `ca`, or else the system's.
     ///
     /// # Errors
     /// No certificate to trust is found.
@@ -57,7 +57,7 @@ impl Client {
         Ok(Self { agent: config.into(), retry_after_s: Arc::default() })
     }
 
-    /// Returns the pause in seconds that the last response has asked for, if it did.
+    /// Returns the pause in seconds that the last response requested, if any.
     pub(crate) fn retry_after_s(&self) -> Option<u64> {
         Some(self.retry_after_s.load(Relaxed)).filter(|seconds| *seconds > 0)
     }

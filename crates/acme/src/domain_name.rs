@@ -1,4 +1,4 @@
-//! Names that a certificate can be for.
+//! Names for which certificates are issued.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ pub const NAMES_MAX: usize = 100;
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// A host's name in lower case, such as `shop.example`. It may be part of a file's name.
+/// A host name in lower case, such as `shop.example`. The name is safe as a part of a file name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainName(String);
 
@@ -32,7 +32,7 @@ impl fmt::Display for DomainName {
 impl FromStr for DomainName {
     type Err = String;
 
-    /// Reads a name. Capital letters become small ones, and a dot at the end is dropped.
+    /// Parses a name. Capital letters become small ones, and a final dot is dropped.
     fn from_str(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));

@@ -40,7 +40,7 @@ impl AcmeIssuer {
 }
 
 impl Issuer for AcmeIssuer {
-    /// An account that the authority does not know any more is replaced.
+    /// Obtains a certificate, and replaces an account that the authority no longer knows.
     fn obtain(
         &self,
         name: &DomainName,

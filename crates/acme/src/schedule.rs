@@ -1,4 +1,4 @@
-//! When a name needs a certificate. Nothing here reads a clock: the time is an argument.
+//! Decides when a name needs a certificate. No function reads a clock: the time is an argument.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,15 +13,15 @@ const ASKED_PAUSE_MAX_S: u64 = 7 * 24 * 3600;
 /// The number of doublings after which a pause no longer grows, so that the shift cannot overflow.
 const DOUBLINGS_MAX: u32 = 20;
 
-/// The attempts to obtain a certificate for a name, as all servers that share a storage see them.
+/// The attempts to obtain a certificate for a name, shared by all servers with the same storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NameState {
     /// The number of failures since the last success.
     pub failures: u32,
-    /// The last failure, if nothing has succeeded since.
+    /// The last failure, if no attempt has succeeded since.
     pub last_error: Option<String>,
-    /// The time of the last attempt, in seconds since 1970; 0 if there was none.
+    /// The time of the last attempt, in seconds since 1970; 0 without one.
     pub attempted_s: u64,
     /// The time before which no attempt happens after a failure, in seconds since 1970.
     pub next_attempt_s: u64,
@@ -43,7 +43,7 @@ pub struct Suggestion {
 }
 
 impl NameState {
-    /// Notes a failed attempt. `dice` is a random number, which spreads the attempts of many servers.
+    /// Records a failed attempt. `dice` is a random number, which spreads the attempts of many servers.
     pub(crate) fn note_failure(
         &mut self,
         now_s: u64,
@@ -63,22 +63,22 @@ impl NameState {
         self.next_attempt_s = now_s + pause_s.max(asked_s);
     }
 
-    /// Notes a success.
+    /// Records a success.
     pub(crate) fn note_success(&mut self, now_s: u64) {
         *self = Self { attempted_s: now_s, ..Self::default() };
     }
 
-    /// Returns the time of the next attempt, in seconds since 1970. A time that is not after `now_s` means: at once.
+    /// Returns the time of the next attempt, in seconds since 1970. A time that is not after `now_s` means at once.
     pub(crate) fn due_s(&self, certificate: Option<&Validity>, now_s: u64) -> u64 {
         let wanted_s = certificate.map_or(0, |validity| self.renewal_s(validity));
-        // An attempt in the future: the clock was wrong then, and so was the time of the next one.
+        // The last attempt is in the future: the clock was wrong then, and so was the time of the next attempt.
         let pause_end_s = if self.attempted_s > now_s { 0 } else { self.next_attempt_s };
         if self.failures > 0 { wanted_s.max(pause_end_s) } else { wanted_s }
     }
 
-    /// Returns the time at which a certificate is to be renewed: where the authority suggests it, or after two thirds
-    /// of the certificate's lifetime. Each certificate has its own point in a period, so that those that were obtained
-    /// together are not renewed together.
+    /// Returns the time at which a certificate is to be renewed: in the period that the authority suggests, or after
+    /// two thirds of the certificate's lifetime. Each certificate has its own point in a period, so that certificates
+    /// obtained together are not renewed together.
     fn renewal_s(&self, validity: &Validity) -> u64 {
         let Validity { not_before_s, not_after_s, .. } = *validity;
         let dice = validity
@@ -102,7 +102,7 @@ pub(crate) fn serial_text(serial: &[u8]) -> String {
     serial.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns a part of `range` that `dice` decides.
+/// Returns a number below `range`, which `dice` determines.
 fn scatter(range: u64, dice: u64) -> u64 {
     dice.checked_rem(range).unwrap_or(0)
 }

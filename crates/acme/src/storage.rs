@@ -1,8 +1,8 @@
 //! The files of an agent, which several servers on one disk may share.
 //!
-//! `ROOT/AUTHORITY/` holds what is of one authority: a certificate with its key for each name, the account, the state
-//! of each name, the answers to challenges, and the lock. Each file is replaced as a whole: after a crash, it has its
-//! old content or its new one.
+//! `ROOT/AUTHORITY/` holds the files of one authority: a certificate with its key for each name, the account, the state
+//! of each name, the answers to challenges, and the lock. Each file is replaced as a whole: after a crash, a file has
+//! its old content or its new one.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::schedule::NameState;
 use crate::validity::Validity;
 
-/// The permissions of folders and files: nobody but their owner may use them.
+/// The permissions of folders and files, which only their owner may use.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const FOR_OTHERS: u32 = 0o077;
@@ -41,13 +41,13 @@ pub struct Storage {
     folder: AcmeFolder,
 }
 
-/// The lock of a storage. It is released when it is dropped, or when the process ends.
+/// The lock of a storage, which is released when the value is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct StorageLock {
     _file: File,
 }
 
-/// A file that has its room on the disk already, and gets its content later.
+/// A file that already has its room on the disk, and receives its content later.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     target: PathBuf,
@@ -69,11 +69,11 @@ pub struct NameReport {
 }
 
 impl Storage {
-    /// Opens the part of the storage at `root` that belongs to the authority with this directory. Folders that are
-    /// missing are made.
+    /// Opens the part of the storage at `root` that belongs to the authority with the directory. Missing folders are
+    /// created.
     ///
     /// # Errors
-    /// A folder cannot be made or used, is another user's, or may be used by others.
+    /// A folder cannot be created or used, belongs to another user, or is open to others.
     pub fn open(root: &Path, directory: &str) -> Result<Self, Error> {
         let root = std::path::absolute(root).map_err(|error| Error::file("use", root, &error))?;
         make_folder(&root, true)?;
@@ -96,7 +96,7 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Returns the folders of all authorities in the storage at `root`, to be looked at and not to be changed.
+    /// Returns the folders of all authorities in the storage at `root`, for reading only.
     ///
     /// # Errors
     /// The storage cannot be read.
@@ -172,12 +172,12 @@ impl Storage {
         }
     }
 
-    /// Removes what a process left behind that ended in the middle of an attempt. The lock is held.
+    /// Removes leftovers of a process that ended in the middle of an attempt. The caller holds the lock.
     pub(crate) fn sweep(&self) {
         let folder = &self.folder;
         for part in [folder.http_answers(), folder.tls_answers()] {
             fs::read_dir(part).into_iter().flatten().flatten().for_each(|entry| {
-                // Another attempt removes what cannot be removed now.
+                // A later attempt removes any file that cannot be removed now.
                 let _ = fs::remove_file(entry.path());
             });
         }
@@ -193,7 +193,7 @@ impl Storage {
     /// Returns the facts of a name's certificate; `None` if there is no certificate.
     ///
     /// # Errors
-    /// The file cannot be used: it is damaged, not for this name, or its key is another one's.
+    /// The file cannot be used: it is damaged, for another name, or its key does not match.
     pub(crate) fn validity(&self, name: &DomainName) -> Result<Option<Validity>, Error> {
         let path = self.folder.certificate(name.as_str());
         if !path.try_exists().map_err(|error| Error::file("read", &path, &error))? {
@@ -208,7 +208,7 @@ impl Storage {
         Ok(Some(validity))
     }
 
-    /// Returns the state of a name. A state that is missing or damaged is that of a name without attempts.
+    /// Returns the state of a name. A missing or damaged state is that of a name without attempts.
     pub(crate) fn state(&self, name: &DomainName) -> NameState {
         self.read_json(&self.state_path(name)).unwrap_or_default()
     }
@@ -223,7 +223,7 @@ impl Storage {
         self.read_json(&self.account_path())
     }
 
-    /// Returns the reason if there is an account that cannot be used.
+    /// Returns the reason if the stored account cannot be used.
     pub(crate) fn damaged_account<T: DeserializeOwned>(&self) -> Option<Error> {
         let path = self.account_path();
         if self.account::<T>().is_some() || path.metadata().is_err() {
@@ -238,9 +238,9 @@ impl Storage {
         write(&self.account_path(), &text)
     }
 
-    /// Removes an account that the authority does not know any more.
+    /// Removes an account that the authority no longer knows.
     pub(crate) fn forget_account(&self) {
-        // If it stays, the next attempt fails as this one did, and is reported.
+        // If the file remains, the next attempt fails in the same way, and is reported.
         let _ = fs::remove_file(self.account_path());
     }
 
@@ -248,7 +248,7 @@ impl Storage {
         write(path, bytes)
     }
 
-    /// Reserves room for a certificate, before it is ordered.
+    /// Reserves room for a certificate before the order.
     ///
     /// # Errors
     /// The disk is full, or cannot be written to.
@@ -296,7 +296,7 @@ impl Reservation {
         }
     }
 
-    /// Writes the content, and puts the file in its place.
+    /// Writes the content, and moves the file to its place.
     pub(crate) fn fill(mut self, bytes: &[u8]) -> Result<(), Error> {
         let Some(file) = self.file.take() else { return Ok(()) };
         place(&file, &self.temporary, &self.target, bytes)
@@ -306,7 +306,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // It is empty, and the next sweep would remove it.
+            // The file is empty, and the next sweep would remove it.
             let _ = fs::remove_file(&self.temporary);
         }
     }
@@ -320,18 +320,18 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// Creates a file beside `path`, for this user alone.
+/// Creates a file beside `path` for the current user alone.
 fn temporary_for(path: &Path) -> Result<(File, PathBuf), Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    // An older process of this number may have left it.
+    // An older process with the same number may have left the file.
     let _ = fs::remove_file(&temporary);
     let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&temporary);
     let file = file.map_err(|error| Error::file("write to", path, &error))?;
     Ok((file, temporary))
 }
 
-/// Writes to a temporary file, and gives it its name once its content is on the disk.
+/// Writes to a temporary file, and renames the file once its content is on the disk.
 fn place(mut file: &File, temporary: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let failed = |error: io::Error| Error::file("write to", path, &error);
     use std::io::Seek;
@@ -356,13 +356,13 @@ fn make_folder(path: &Path, with_parents: bool) -> Result<(), Error> {
         fs::create_dir_all(parent).map_err(failed)?;
     }
     match DirBuilder::new().mode(FOLDER_MODE).create(path) {
-        // Another server has made it meanwhile.
+        // Another server has created the folder in the meantime.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made.map_err(failed),
     }
 }
 
-/// Refuses a folder in which others could read keys, or exchange them.
+/// Refuses a folder in which other users could read or replace keys.
 fn check_rights(path: &Path) -> Result<(), Error> {
     let metadata = path.metadata().map_err(|error| Error::file("use", path, &error))?;
     let shown = printable::path(path);

@@ -1,4 +1,4 @@
-//! The facts in a certificate that its renewal depends on.
+//! The facts in a certificate that determine its renewal.
 
 use yasna::models::ObjectIdentifier;
 use yasna::tags::TAG_UTCTIME;
@@ -7,20 +7,20 @@ use yasna::{ASN1Result, BERReader, Tag};
 /// The extension that identifies the issuer's key (RFC 5280, 4.2.1.1).
 const AUTHORITY_KEY_IDENTIFIER: &[u64] = &[2, 5, 29, 35];
 
-/// The facts in a certificate that its renewal depends on.
+/// The facts in a certificate that determine its renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Validity {
     /// The times between which the certificate is valid, in seconds since 1970.
     pub(crate) not_before_s: u64,
     pub(crate) not_after_s: u64,
-    /// The serial number, as DER encodes the integer's value.
+    /// The serial number, as the contents of a DER integer.
     pub(crate) serial: Vec<u8>,
     /// The identifier of the issuer's key, if the certificate has it.
     pub(crate) authority_key: Option<Vec<u8>>,
 }
 
 impl Validity {
-    /// Reads a certificate in DER. Returns `None` if it is none.
+    /// Parses a certificate in DER. Returns `None` for anything else.
     pub(crate) fn read(certificate: &[u8]) -> Option<Self> {
         let read = yasna::parse_der(certificate, |reader| {
             reader.read_sequence(|certificate| {
@@ -119,7 +119,7 @@ mod tests {
         let certificate = params.self_signed(&key).unwrap();
         let validity = Validity::read(certificate.der()).unwrap();
         assert_eq!(validity.not_before_s, 1_767_225_600);
-        // After 2049, a certificate has the other form of times.
+        // After 2049, times in certificates have the other form.
         assert_eq!(validity.not_after_s, 2_556_144_000);
         assert_eq!(validity.serial, [0, 0x87, 0x65]);
         assert!(validity.authority_key.is_some_and(|key| !key.is_empty()));

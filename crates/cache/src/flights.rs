@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use thruway_sys::shared_memory::Anonymous;
 
-/// The most flights under one hash.
+/// The maximum number of flights under one hash.
 const WAYS: usize = 8;
 
 /// The number of sets of entries.

@@ -13,7 +13,8 @@ use std::hash::Hash;
 
 use crate::waits::{AwaitedEvent, DeadlineId, Wake};
 
-/// The most wakes kept for fibers that were not waiting. A dropped wake belonged to a fiber that has ended.
+/// The maximum number of wakes kept for fibers that were not waiting. A dropped wake belonged to a fiber that has
+/// ended.
 const PERMITS_MAX: usize = 1024;
 
 /// A task of a [`FiberTable`]. No two tasks of a table are equal, even if one has ended.

@@ -6,10 +6,10 @@
 //!
 //! Reading order:
 //!
-//! 1. `leadership`: the leading thread. It is used with the interpreter lock held.
+//! 1. `leadership`: the leading thread, for use with the interpreter lock held.
 //! 2. `shared`: the state that is read and changed without that lock, and the order of these steps. `roster`: the
 //!    threads that follow, and their permitted number. `load`: the numbers of computing and of waiting threads.
-//! 3. `duty` and `lookout`: the times at which the standby stands in, and the conditions that it looks out for.
+//! 3. `duty` and `lookout`: when the standby stands in, and the conditions that the standby watches for.
 //! 4. `waits`, `fibers`: the requests of one thread that wait in fibers.
 //! 5. `model` (tests): the whole protocol under a scheduler that explores interleavings.
 #![forbid(unsafe_code)]

@@ -24,8 +24,8 @@ use crate::{
 /// The number of steps after which a schedule counts as a loop.
 const STEPS_MAX: usize = 200_000;
 
-/// The most preemptions of a schedule. Schedules with few preemptions find faults that a long row of random choices
-/// hardly ever finds.
+/// The maximum number of preemptions in a schedule. Schedules with few preemptions find faults that a long row of
+/// random choices hardly ever finds.
 const PREEMPTIONS_MAX: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

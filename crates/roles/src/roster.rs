@@ -16,11 +16,11 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 pub struct Limits {
     /// Threads that exist from the start, and always.
     pub threads_min: u32,
-    /// The most threads that may exist regardless of their state.
+    /// The maximum number of threads regardless of their state.
     pub threads_max: u32,
-    /// The most additional threads, one for each request that the application has marked as waiting.
+    /// The maximum number of additional threads, one for each request that the application has marked as waiting.
     pub io_max: u32,
-    /// The most additional threads, one for each request that is found waiting.
+    /// The maximum number of additional threads, one for each request that is found waiting.
     pub waiting_max: u32,
 }
 
@@ -31,7 +31,7 @@ impl Limits {
         Self { threads_min: threads, threads_max: threads, io_max: 0, waiting_max: 0 }
     }
 
-    /// The most threads that can exist at one time.
+    /// The maximum number of threads that can exist at one time.
     #[must_use]
     pub fn threads(&self) -> u32 {
         self.threads_max.saturating_add(self.io_max).saturating_add(self.waiting_max)
@@ -111,7 +111,7 @@ impl fmt::Debug for FollowerBell {
 #[derive(Debug, Default)]
 struct Period {
     begun_us: u64,
-    /// The fewest followers left after a call: that number was never needed.
+    /// The lowest number of followers left after a call: so many were never needed.
     spare: Option<u32>,
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use thruway_http1::field::members;
 
-/// The most ranges in one response. A request for more gets the whole file.
+/// The maximum number of ranges in one response. A request for more gets the whole file.
 const RANGES_MAX: usize = 64;
 
 /// The unit of ranges.

@@ -11,7 +11,7 @@ use super::ruby::Ruby;
 use super::{bill, crates, output};
 use crate::windows;
 
-/// The most bytes of a stripped program.
+/// The maximum size of a stripped program in bytes.
 const PROGRAM_BYTES_MAX: u64 = 8_000_000;
 
 /// Builds the archive for any Linux on the processor: a prefix such as `/usr/local`, or a folder of

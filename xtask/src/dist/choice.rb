@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The extension for the Ruby that loads it: this gem has one for each of several.
+# Loads the extension for the running Ruby: the gem has one for each of several Rubies.
 version = RUBY_VERSION[/\A\d+\.\d+/]
 extension = "#{__dir__}/#{version}/thruway.so"
 unless File.file?(extension)

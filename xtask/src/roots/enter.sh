@@ -1,5 +1,5 @@
-# Makes $1 the root folder of this mount namespace, with the crates in $2, and runs the rest there. It is a mount, as
-# the root folder of a machine is; below chroot alone, nothing in /proc/self/mountinfo would name it.
+# Makes $1 the root folder of this mount namespace, with the crates in $2, and runs the other arguments there. The root
+# is a mount, like that of a machine; after chroot alone, no line of /proc/self/mountinfo would name the root.
 root=$1
 registry=$2
 shift 2
@@ -10,7 +10,7 @@ mount --rbind /sys "$root/sys"
 home=$root/root
 mkdir -p "$home/.cargo/registry"
 if [ -d "$registry" ]; then mount --bind "$registry" "$home/.cargo/registry"; fi
-# What the last run left there is gone, as after a start of a machine.
+# Leftovers of the last run are gone, as after a start of the machine.
 rm -rf "$root/tmp" "$root/run"
 mkdir -m 1777 "$root/tmp"
 mkdir -p "$root/run/lock"

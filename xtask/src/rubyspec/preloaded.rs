@@ -32,7 +32,7 @@ const SPECS: [&str; 19] = [
 ];
 /// The number of forks to compare.
 const FORKS: usize = 3;
-/// The most checks for a template, one per second.
+/// The maximum number of checks for a template, one per second.
 const LOOKS_MAX: usize = 60;
 
 /// Runs the specs plain, with a pack, and as forks.

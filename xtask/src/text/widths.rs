@@ -2,10 +2,10 @@
 
 use super::page::{Breach, Page};
 
-/// The most columns in a line of code.
+/// The maximum number of columns in a line of code.
 const CODE_COLUMNS_MAX: usize = 120;
 
-/// The most columns in a line of Markdown, including rows of tables.
+/// The maximum number of columns in a line of Markdown, including rows of tables.
 const MARKDOWN_COLUMNS_MAX: usize = 160;
 
 pub(super) fn breaches(pages: &[Page]) -> Vec<Breach> {

@@ -37,7 +37,7 @@ use crate::output::unchunk::Unchunk;
 use crate::output::{Output, Part};
 use crate::queue::queue_position::QueuePosition;
 
-/// The most bytes that a lingering connection reads and discards before the server closes it.
+/// The maximum number of bytes that a lingering connection reads and discards before the server closes it.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
 
 /// Bytes of a request that may move to another worker with its connection: forms and most documents of an interface.

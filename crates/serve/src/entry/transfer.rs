@@ -17,7 +17,7 @@ use crate::entry::carrier::{Carrier, Socket, StreamLink};
 use crate::entry::{Entry, Payload, ReadOutcome};
 use crate::output::{FlushOutcome, Output, Part, gather, send_sealed};
 
-/// The most slices of one response that are sent without a copy.
+/// The maximum number of slices of one response that are sent without a copy.
 const SLICES_MAX: usize = 16;
 
 impl Entry {

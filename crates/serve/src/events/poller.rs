@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::Error;
 
-/// The most events taken from the kernel at once.
+/// The maximum number of events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
 
 /// A set of descriptors, each with the events of interest.

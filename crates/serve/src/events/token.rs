@@ -9,7 +9,7 @@ const MAILBOX: u64 = WAKER - 1;
 const HANDOVER: u64 = MAILBOX - 1;
 const FIRST_LISTENER: u64 = HANDOVER - 1;
 
-/// The most listeners of one engine.
+/// The maximum number of listeners of one engine.
 pub(crate) const LISTENERS_MAX: usize = 1 << 12;
 
 /// The source of an event.

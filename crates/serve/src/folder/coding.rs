@@ -14,7 +14,7 @@ pub(super) struct ContentCoding {
 /// The uncompressed file.
 pub(super) const IDENTITY: ContentCoding = ContentCoding { suffix: "", name: "" };
 
-/// The most variants of a file, including the uncompressed file.
+/// The maximum number of variants of a file, including the uncompressed file.
 pub(super) const CODINGS_MAX: usize = CODINGS.len() + 1;
 
 /// The supported codings, those with the usually smallest result first.

@@ -14,7 +14,7 @@ use row::Row;
 pub(super) use text::percent_encode;
 use text::{escape, size};
 
-/// The most entries on one page; a larger folder is not listed.
+/// The maximum number of entries on one page; a larger folder is not listed.
 const ENTRIES_MAX: usize = 10_000;
 
 /// The style of the page, which loads nothing and follows the browser's colour scheme.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thruway_resolve::Name;
 
-/// The most suffixes kept: a site has few, and lookups search them one by one.
+/// The maximum number of suffixes kept: a site has few, and lookups search them one by one.
 const KEPT_MAX: usize = 16;
 
 /// The type of files with one suffix.

@@ -9,7 +9,7 @@ use thruway_tls::Options as TlsOptions;
 use crate::listen::address::Address;
 use crate::listen::secure_site::{self, SecureSite};
 
-/// The most connections that may wait to be accepted; the system's own limit applies as well.
+/// The maximum number of connections that wait to be accepted; the system's own limit applies as well.
 const BACKLOG: i32 = 1024;
 
 /// The permissions of a socket without a umask: every user may connect, as with Puma.
@@ -20,7 +20,7 @@ const PERMISSIONS: u32 = 0o777;
 pub struct Bind {
     /// The address.
     pub address: Address,
-    /// The most connections that may wait to be accepted (`?backlog=`).
+    /// The maximum number of connections that wait to be accepted (`?backlog=`).
     pub backlog: i32,
     /// Whether packets are sent without delay (`?low_latency=`, TCP only).
     pub low_latency: bool,

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::snapshot::{RequestsInside, Snapshot, Worker};
 use super::table::Time;
 
-/// The most clients in the output.
+/// The maximum number of clients in the output.
 const CLIENTS_MAX: usize = 20;
 
 impl Snapshot {

@@ -5,7 +5,7 @@ use super::histogram::Histogram;
 use super::slowest::{self, SlowRequest};
 use super::table::{Counts, MetricsTable, TIMES, Time};
 
-/// The most slow requests in a snapshot.
+/// The maximum number of slow requests in a snapshot.
 const SLOWEST_MAX: usize = 10;
 
 /// The current load of a worker, which its row of counters does not contain.

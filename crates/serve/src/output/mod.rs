@@ -27,10 +27,10 @@ pub(crate) use sealed::send as send_sealed;
 use crate::output::pace::Pace;
 use crate::output::spool_file::SpoolFile;
 
-/// The most bytes that one turn sends: other connections have their turns in the course of a longer body.
+/// The maximum number of bytes that one turn sends: other connections have their turns during a longer body.
 pub const QUANTUM_BYTES: usize = 256 << 10;
 
-/// The most pieces of one gathered write.
+/// The maximum number of pieces in one gathered write.
 const SLICES_MAX: usize = 16;
 
 /// The length up to which a part is joined with the next one: many short parts cost more than a copy.

@@ -21,7 +21,7 @@ pub(crate) struct Pace {
 pub(crate) struct Demand {
     /// The time within which the client has to take some bytes.
     pub(crate) within_ms: u64,
-    /// The least rate, on average over that time.
+    /// The minimum rate, on average over that time.
     pub(crate) bytes_per_second_min: u64,
 }
 

@@ -8,10 +8,10 @@ use thruway_tls::Session;
 
 use super::{FlushOutcome, Output, Part, gather, read_file};
 
-/// The most bytes that are read from a file at once, to be encrypted and sent.
+/// The maximum number of bytes that are read from a file at once, to be encrypted and sent.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The most slices of one write.
+/// The maximum number of slices in one write.
 const SLICES_MAX: usize = 16;
 
 impl Output {

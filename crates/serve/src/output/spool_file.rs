@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, pwrite};
 
-/// The most bytes of one file: during a long stream, the disk space of taken bytes becomes free file by file.
+/// The maximum size of one file in bytes: during a long stream, the disk space of taken bytes becomes free file by
+/// file.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The folder of files; `/tmp` is memory on many systems.

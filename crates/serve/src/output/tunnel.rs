@@ -20,10 +20,10 @@ use crate::events::poller::{Event, Events, Poller, Waker};
 use crate::events::slab::{EntryId, Slab};
 use crate::output::send_sealed;
 
-/// The most bytes that are read at once.
+/// The maximum number of bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The most rounds of one tunnel before others have their turn.
+/// The maximum number of rounds of one tunnel before others have their turn.
 const ROUNDS_MAX: u32 = 8;
 
 /// The words of events. A tunnel's word is its slot shifted by one bit; the lowest bit tells the client from the

@@ -5,22 +5,23 @@ use super::mean_interval::MeanInterval;
 /// The wait before a request may move: a short request is served sooner where it is.
 pub(crate) const MOVE_AFTER_US: u64 = 300;
 
-/// The part of a round by which a sibling's request must be older than a worker's own next one before the worker asks
-/// for it.
+/// The divisor of a round that gives the lag of a worker: if a sibling's request is older than the worker's own next
+/// one by more than the lag, the worker asks for it.
 const LAG_PARTS: u64 = 5;
 
-/// The rounds that must pass since a client's last request for the client to count as infrequent. Fewer may pass
-/// because a response was late. A credit for a late response would make the next client's response late, and so on
+/// The rounds that must pass since a client's last request for the client to count as infrequent. A single round may
+/// pass because a response was late. A credit for a late response would make the next client's response late, and so on
 /// without end.
 const SELDOM_ROUNDS: u64 = 2;
 
-/// The part of a round that is a rest, if the client asks for nothing that long,
+/// The divisor of a round that gives the minimum length of a rest, during which a client asks for nothing.
 const REST_PARTS: u64 = 4;
 
-/// and the least length of a rest: the way to a client that always asks takes a part of that time,
+/// The minimum length of a rest: even a client that always asks seems to rest while its response is on its way.
 pub(crate) const REST_US_MIN: u64 = 1_000;
 
-/// and the number of mean rests: if all clients rest, none goes first for resting.
+/// The multiple of the mean rest that gives the minimum length of a rest: if all clients rest, none goes first for
+/// resting.
 const REST_TIMES: u64 = 2;
 
 /// A worker's report of itself.

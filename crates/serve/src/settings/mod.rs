@@ -55,19 +55,20 @@ pub struct Settings {
     pub limits: Limits,
     /// The times that the engine waits for a client.
     pub timeouts: Timeouts,
-    /// The most open connections; further ones wait in the listener's queue.
+    /// The maximum number of open connections; further ones wait in the listener's queue.
     pub connections_max: usize,
-    /// The most handshakes that wait for their clients; a further one ends the oldest.
+    /// The maximum number of handshakes that wait for their clients; a further one ends the oldest.
     pub handshakes_max: usize,
-    /// The most bytes of a request's body in memory; a longer body goes to a file.
+    /// The maximum number of bytes of a request's body in memory; a longer body goes to a file.
     pub body_memory_bytes_max: usize,
-    /// The most waiting bytes in memory of a response that is written in pieces; more go to a file.
+    /// The maximum number of bytes in memory that wait to be sent, for a response that is written in pieces; more go to
+    /// a file.
     pub response_memory_bytes_max: usize,
-    /// The most waiting bytes in memory of all such responses together.
+    /// The maximum number of such bytes for all responses together.
     pub worker_memory_bytes_max: usize,
-    /// The most bytes of a response that wait in a file; beyond that, the writer waits. Zero: no files.
+    /// The maximum number of bytes of a response that wait in a file; beyond that, the writer waits. Zero: no files.
     pub response_file_bytes_max: u64,
-    /// The least rate of a client, on average over `write_ms`; a slower client is cut off.
+    /// The minimum rate of a client, on average over `write_ms`; a slower client is cut off.
     pub write_bytes_per_second_min: u64,
     /// The limits of an incoming WebSocket message.
     pub socket_limits: websocket::Limits,
@@ -136,7 +137,7 @@ impl Default for Settings {
 /// Each handshake may hold 64 KiB of input.
 const HANDSHAKES_MAX: usize = 1024;
 
-/// The least number of descriptors kept for files that are being sent, and for the application.
+/// The minimum number of descriptors kept for files that are being sent, and for the application.
 const OTHER_DESCRIPTORS_MIN: usize = 32;
 
 impl Settings {

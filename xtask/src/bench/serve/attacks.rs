@@ -24,7 +24,7 @@ const RATE: u32 = 2_000;
 const SERVERS_PROCESSOR: usize = 1;
 /// The processor of the clients and the attacker in that case.
 const CLIENTS_PROCESSOR: usize = 0;
-/// The most bytes that an attacker writes at once.
+/// The maximum number of bytes that an attacker writes at once.
 const BATCH_BYTES: usize = 32 << 10;
 /// How long an attacker waits for an answer before it checks for the end of the run.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use workload::{Workload, workloads};
 /// The fastest strace: counts alone, and only the chosen calls stop.
 const STRACE: [&str; 7] =
     ["strace", "-f", "--seccomp-bpf", "-c", "-e", "trace=%file", "--output=/dev/null"];
-/// The most that tracing may add, as a share of strace's addition.
+/// The maximum cost of tracing, as a share of the cost of strace.
 const ADDED_MAX: f64 = 0.125;
 
 pub(super) fn slowdown(context: &BenchContext) -> Result<String, String> {

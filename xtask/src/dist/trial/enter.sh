@@ -1,4 +1,4 @@
-# Enters the root $1 below an overlay in $2: what is written stays in $2.
+# Enters the root $1 through an overlay, whose changes stay in $2.
 root=$2/root
 mkdir -p "$2/upper" "$2/overlay" "$root"
 mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/overlay" "$root"

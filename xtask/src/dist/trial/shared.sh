@@ -1,11 +1,11 @@
-# What trials share. Each runs as root in a fresh Debian, with what was built in /trial; the first command that fails
-# ends it.
+# Functions that trials share. Each trial runs as root in a fresh Debian, with the built packages in /trial; the first
+# failing command ends the trial.
 cd /trial
 
 say() { echo "trial: $*"; }
 fail() { say "FAILED: $*"; exit 1; }
 apt() { apt-get install -qq --no-install-recommends "$@" >/tmp/apt 2>&1 || { cat /tmp/apt; exit 1; }; }
-# Every file but what apt and other programs keep for themselves, and RubyGems' empty folders.
+# Every file except the data of apt and other programs, and RubyGems' empty folders.
 files() {
     find / -xdev \( -path /trial -o -path /proc -o -path /dev -o -path /tmp -o -path /var/cache -o -path /var/lib/apt \
         -o -path /var/lib/dpkg -o -path /var/log -o -path /run -o -path /etc/ld.so.cache \) -prune \
@@ -16,9 +16,9 @@ nothing_is_left() {
     diff /tmp/before /tmp/after >/tmp/left || { cat /tmp/left; fail "$1 leaves files behind"; }
     say "$1: removed, and nothing is left"
 }
-# Whether this was built.
+# Whether a package was built.
 built() { ls "$@" >/dev/null 2>&1; }
-# Waits for a page of the server that was started last.
+# Waits for a page of the most recently started server.
 page() {
     tries=0
     until curl -fsS "$1" >/tmp/page 2>/tmp/error; do
@@ -27,7 +27,7 @@ page() {
         sleep 0.1
     done
 }
-# Whether the command works, however it came, and Ruby boots with it.
+# Whether the command works, however it was installed, and Ruby boots with it.
 works() {
     [ "$(thruway --version)" = "$(cat /trial/version)" ] || fail "$1: thruway --version"
     thruway run --pack /tmp/pack -- ruby -e 'require "json"; puts JSON.generate([1])' >/tmp/said 2>/tmp/error
@@ -38,12 +38,12 @@ works() {
 }
 # A user without a home and without rights on the system's folders.
 homeless() { env HOME=/nonexistent GEM_SPEC_CACHE=/tmp/specs setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-# Whether a user without a home can boot; the pack is left out, since there is no place for one.
+# Whether a user without a home can boot; there is no pack, since it would have no place.
 works_without_home() {
     homeless thruway run -- ruby -e 'require "json"; puts JSON.generate([3])' >/tmp/said 2>/tmp/error
     [ "$(cat /tmp/said)" = "[3]" ] || { cat /tmp/error; fail "$1: thruway run without a home"; }
 }
-# A gem of the version $2 beside the one that is installed: each is found by its version.
+# Installs a gem of the version $2 beside the installed one: RubyGems finds each by its version.
 two_versions() {
     rm -rf /tmp/next
     gem unpack "$1" --target /tmp/next >/dev/null
@@ -61,7 +61,7 @@ two_versions() {
     gem uninstall --silent --version "$2" thruway
     [ "$(thruway --version)" = "$(cat version)" ] || fail "one of two versions was removed, and the other is gone"
 }
-# Whether the gem can be required.
+# Whether `require` boots Thruway.
 boots() {
     THRUWAY_PACK=/tmp/own ruby -e 'require "thruway/boot"; exit Thruway::Boot.running?' || fail "$1: thruway/boot"
     rm -f /tmp/own

@@ -1,4 +1,4 @@
-# Each way to install, on aarch64 under QEMU. What needs ptrace or FUSE cannot be tried there.
+# Each way to install, on aarch64 under QEMU. Verbs that need ptrace or FUSE cannot be tried there.
 . /trial/shared.sh
 
 # Waits until a server answers.
@@ -23,7 +23,7 @@ serves() {
     kill "$server"
     wait "$server" || true
 }
-# What needs no extension.
+# Tries the verbs that need no extension.
 commands() {
     [ "$(thruway which sh)" = "$(command -v sh)" ] || fail "$1: thruway which"
     [ "$(thruway expand --base /srv/app ../a)" = /srv/a ] || fail "$1: thruway expand"
@@ -33,7 +33,7 @@ commands() {
     serves "$1" /tmp/site inside "a file"
     rm -r /tmp/site
 }
-# What needs the extension.
+# Tries the verbs that need the extension.
 applications() {
     thruway pack build -o /tmp/built ruby -e 'require "json"' >/tmp/said 2>&1 || { cat /tmp/said; fail "$1: pack"; }
     thruway pack verify /tmp/built >/tmp/said || { cat /tmp/said; fail "$1: pack verify"; }

@@ -37,7 +37,7 @@ if built thruway-*-x86_64-linux.gem; then
     boots "the gem"
     works_without_home "the gem"
     two_versions thruway-*-x86_64-linux.gem 99.0.0
-    # Without rights on the system's folder of gems, a folder of one's own does.
+    # Without rights on the system's folder of gems, a user's own folder works, too.
     mkdir -m 777 /tmp/gems
     own() { homeless gem install --silent --local --no-document --install-dir "$1" thruway-*-x86_64-linux.gem; }
     if own /var/lib/gems 2>/tmp/error; then fail "a gem is installed without rights"; fi

@@ -39,7 +39,7 @@ struct Figures {
     per_second: f64,
     /// Moves per worker and second.
     moves_per_worker: f64,
-    /// The most requests that started while one waited, as a multiple of the number of clients.
+    /// The highest number of requests that started while one waited, as a multiple of the number of clients.
     overtaken: f64,
 }
 
