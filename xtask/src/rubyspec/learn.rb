@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Loads every fixture in the given folders, each only up to its first line. So all fixtures get into the pack, whatever
-# they do. Prints the path of each fixture that Ruby can compile.
+# Loads every fixture in the given folders, each only up to its first line. So all fixtures get
+# into the pack, whatever they do. Prints the path of each fixture that Ruby can compile.
 
 fixtures = ARGV.flat_map { |folder| Dir["#{folder}/**/*"] }.select { |path| File.file?(path) }
 
