@@ -5,21 +5,21 @@ require "minitest/autorun"
 require "open3"
 require "tmpdir"
 
-# Programs that are run by Ruby as it is and below `thruway run`, and must say the same.
+# Programs that must print the same under plain Ruby and under `thruway run`.
 module Booting
   THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
-  # In order: what learns comes first.
+  # The modes in order. The modes that learn come first.
   MODES = [[], [], ["--digest"], ["--trust-image"]].freeze
   # THRUWAY_PORTABLE=1 runs the same tests in the portable mode.
   PORTABLE = ENV["THRUWAY_PORTABLE"] ? ["--portable"] : []
   RUBY = ENV.fetch("RUBY", "ruby")
-  # Variables of the tests' user, which would choose another way.
+  # Variables of the tests' user that would select other behaviour.
   OTHERS = %w[CI THRUWAY_PRELOAD THRUWAY_BOOT THRUWAY_PACK RUBYOPT RUBYLIB].freeze
-  # Which cases a random test tries.
+  # The seed of random tests.
   SEED = Integer(ENV.fetch("THRUWAY_SEED", "1"))
   # The note that Thruway prints if a program is to be frozen before a pack exists.
   NOTHING_FROZEN = /^thruway: note: nothing is frozen, since there is no pack at .*\n/
-  # A program that takes longer hangs.
+  # The time after which a program counts as hung.
   PATIENCE_SECONDS = 60
 
   # The output and the exit status of a program.
@@ -49,7 +49,7 @@ module Booting
       File.binwrite(path, text)
     end
 
-    # Waits, because files that were just written are not learned.
+    # Waits until files are old enough to be learned.
     def age
       sleep 0.04
     end
@@ -65,7 +65,7 @@ module Booting
       said
     end
 
-    # The files of the program that Ruby has compiled, according to `--explain`.
+    # Returns the files of the program that Ruby has compiled, according to `--explain`.
     def compiled(*options)
       own = /: #{Regexp.escape(folder)}\/(.*)$/
       run("--explain", *options).err.lines.filter_map { |line| line[own, 1] }
@@ -87,7 +87,7 @@ module Booting
   # docs/reference/verbs/run.md lists the limits of the portable mode.
   def skip_if_portable(reason) = PORTABLE.any? && skip("the portable mode #{reason}")
 
-  # How many cases a random test tries.
+  # Returns the number of cases that a random test tries.
   def self.cases(few)
     Integer(ENV.fetch("THRUWAY_CASES", few))
   end
@@ -100,7 +100,7 @@ module Booting
     program&.remove
   end
 
-  # The program says the same in every mode as plain. Answers with what it said.
+  # Asserts that the program prints the same in every mode as in a plain run. Returns the plain run.
   def assert_same(program, switches: [])
     plain = program.plain(*switches)
     MODES.each do |options|
@@ -120,7 +120,7 @@ module Booting
     flunk "#{how}\n-- plain\n#{shown[0]}\n-- with the pack\n#{shown[1]}"
   end
 
-  # As `assert_same`, for a program of one file and its libraries.
+  # Like `assert_same`, for a program of one file and its libraries.
   def assert_same_program(main, switches: [], **libraries)
     files = libraries.transform_keys { |name| "lib/#{name}" }
     program({ "main.rb" => main, **files }) { |made| assert_same(made, switches: switches) }

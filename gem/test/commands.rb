@@ -6,7 +6,7 @@ require "tmpdir"
 
 require_relative "serving"
 
-# Servers that are started with the binary, in a folder of their own.
+# Servers that the binary starts, each in its own folder.
 module Commands
   include Serving
 
@@ -38,8 +38,8 @@ module Commands
     path
   end
 
-  # Starts the server, by the command `by` if there is one, waits until it serves, and answers with
-  # its process number.
+  # Starts the server, by the command `by` if given, and waits until it serves. Returns its process
+  # number.
   def start(*arguments, target: @folder, port: %w[-p 0], by: [])
     @log = File.join(@folder, "log")
     out, said = IO.pipe
@@ -57,7 +57,7 @@ module Commands
     Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }
   end
 
-  # The error output of a server that must not start. A server that starts is stopped.
+  # Returns the error output of a server that must not start. A server that does start is stopped.
   def refusal(*arguments)
     _, said, status = Open3.capture3("timeout", PATIENCE_SECONDS.to_s, BINARY, "serve", *arguments)
     assert_equal 2, status.exitstatus, said

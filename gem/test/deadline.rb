@@ -2,16 +2,16 @@
 
 require "minitest"
 
-# A test that hangs fails by name, so that the tests behind it still run. What it waited for is
-# shown: the threads of this process, and the processes of the machine. What never gives Ruby's lock
-# back cannot be ended so: its name is missing behind those that were shown.
+# Fails a hanging test by name, so that the remaining tests still run. The output shows the threads
+# of this process and the processes of the machine. Code that never releases Ruby's lock cannot be
+# ended in this way. The name of such a test is missing after the names of the finished tests.
 module Deadline
-  # Many times what the slowest test takes on a busy machine.
+  # Many times the duration of the slowest test on a busy machine.
   SECONDS = 600
-  # How long `ensure` clauses may take before the whole run is given up.
+  # The time for `ensure` clauses before the whole run is aborted.
   GRACE_SECONDS = 60
 
-  # Not a StandardError: no `rescue` of the test may keep it.
+  # Not a StandardError, so that no `rescue` of the test catches it.
   class Passed < Exception # rubocop:disable Lint/InheritException
   end
 
@@ -41,10 +41,10 @@ module Deadline
   end
 end
 
-# A script that runs the tests in the background makes them ignore these signals, and all programs
-# that the tests start would ignore them as well.
+# A script that runs the tests in the background makes them ignore these signals. All programs that
+# the tests start would inherit that.
 %w[HUP INT QUIT].each { |signal| trap(signal, "DEFAULT") }
 
 Minitest::Test.prepend(Deadline)
-# The names of the tests that ended, as they end.
+# The names of finished tests appear as the tests finish.
 $stdout.sync = true

@@ -124,7 +124,8 @@ class ExpandPathTest < Minitest::Test
     }
   end
 
-  # The bytes of an answer, all about it, or the error's message behind `!`.
+  # Returns the bytes of the result, or the result with its encoding, or the error's message after
+  # `!`.
   def answer(what)
     path = yield
     what == :bytes ? path.b : [path.b, path.encoding]
@@ -149,7 +150,7 @@ class ExpandPathTest < Minitest::Test
     end
   end
 
-  # `\xHH` is one byte.
+  # Replaces `\xHH` with the byte.
   def unescape(column)
     column.b.gsub(/\\x(\h\h)/) { $1.hex.chr }.force_encoding(Encoding::UTF_8)
   end

@@ -2,13 +2,13 @@
 
 require "minitest/autorun"
 
-# The folders of `gem/lib/thruway` require one another in one direction only: that of the table in
+# The folders of `gem/lib/thruway` require one another in one direction only, given by the table in
 # `gem/README.md`.
 class FoldersTest < Minitest::Test
   LIBRARY = File.expand_path("../lib/thruway", __dir__)
   ORDER = File.read(File.expand_path("../README.md", __dir__)).scan(%r{^\| `(\w+)/` \|}).flatten
 
-  # The pairs of folders, one of which requires the other, each with the file.
+  # Returns the pairs of folders of which the first requires the second, each with the file.
   def requirements
     Dir["#{LIBRARY}/*/**/*.rb"].flat_map do |file|
       File.read(file).scan(/^\s*require_relative "(.+)"/).flatten.map do |name|

@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
-# Random edits between look-ups and during them. One seed makes one sequence: a small tree, edits of
-# it before a program starts, and a program that looks features up. Meanwhile the program, a child
-# of it and a stranger go on editing. The program says the same with a pack and without, as far as a
-# mode promises it (docs/reference/verbs/run.md).
+# Random edits between look-ups and during them. A seed determines a sequence: a small tree, edits
+# of the tree before a program starts, and a program that looks features up. During the program, the
+# program itself, a child and a stranger edit the tree. The program prints the same with and without
+# a pack, as far as a mode promises it (docs/reference/verbs/run.md).
 #
 # - `ruby freshener.rb build ROOT SEED FIRST COUNT MODE`: makes the trees
 # - `ruby freshener.rb learn …`: loads everything once
 # - `ruby freshener.rb between …`: edits, before the program starts
-# - `ruby freshener.rb look …`: the program; what it says is in ROOT/NUMBER.said
-# - `ruby freshener.rb stranger`: edits as it is told
+# - `ruby freshener.rb look …`: the program, whose output is in ROOT/NUMBER.said
+# - `ruby freshener.rb stranger`: edits on orders
 #
-# Each sequence has a process of its own; a boot and a pack of its own if FRESHENER_BOOT says how.
-# The processes are forks of one, which has loaded the extension, but not started the boot.
+# Each sequence has its own process, and its own boot and pack if FRESHENER_BOOT is set. The
+# processes are forks of one process, which has loaded the extension and not started the boot.
 class Freshener
   BASES = %w[a b link/in c].freeze
   NAMES = %w[f g sub/h k.x].freeze
@@ -21,16 +21,17 @@ class Freshener
   ACTORS = { "validated" => %i[itself child stranger], "digest" => %i[itself child stranger],
              "portable" => %i[itself child stranger], "frozen" => %i[itself child],
              "image" => %i[itself child] }.freeze
-  # Edits that leave their folder as it was are not seen by a frozen pack before the start.
+  # A frozen pack does not see edits before the start that leave their folder unchanged.
   IN_PLACE = %i[write set_back hard rights].freeze
   EDITS = %i[write write set_back replace replace remove add add swap rename_parent retarget
              hard folder rights link mount].freeze
-  # Of so many sequences one ends as a program does. The others end once they have said all.
+  # One sequence in this number ends as a program does. The others end once they have printed
+  # everything.
   ENDING = 8
   MOUNT, UNMOUNT = RUBY_PLATFORM.start_with?("x86_64") ? [165, 166] : [40, 39]
   BIND, DETACH = 4096, 2
 
-  # The files of one sequence, and the edits of them.
+  # The files of a sequence, and their edits.
   class Tree
     attr_reader :random
 
@@ -48,7 +49,7 @@ class Freshener
     def place = @random.rand(3) > 0 ? @focus : [pick(BASES), pick(NAMES)]
     def path = path_of(*place)
 
-    # All of the same size, so that only times and inodes tell them apart.
+    # All texts have the same size, so that only times and inodes distinguish them.
     def text(mark)
       format("$said << \"%<mark>07d \#{__FILE__}\"\nK%<of>d = %<of>d unless defined?(K%<of>d)\n",
              mark: mark, of: mark % 3)
@@ -78,7 +79,7 @@ class Freshener
     end
   end
 
-  # Makes one edit: in this process, a child, or a stranger.
+  # Makes an edit: in this process, in a child, or in a stranger.
   class Editor
     def initialize(folder)
       @folder = folder
@@ -117,7 +118,7 @@ class Freshener
       File.rename(other, path)
     end
 
-    # Two folders change places, with all that is in them.
+    # Exchanges two folders with their contents.
     def rename_parent(path, _other, base, mark)
       folder = mark.even? ? File.dirname(path) : "#{@folder}/#{base}"
       File.rename(folder, "#{@folder}/moved")
@@ -130,7 +131,7 @@ class Freshener
       File.symlink(%w[one two nowhere][mark % 3], "#{@folder}/link")
     end
 
-    # The file is edited by another name of it.
+    # Edits the file under another of its names.
     def hard(path, other, _base, mark)
       return write(path, nil, nil, mark) if File.exist?(other)
 
@@ -157,7 +158,7 @@ class Freshener
       File.symlink(other, path)
     end
 
-    # Another folder over this one, where that is allowed; the next one takes it away.
+    # Mounts another folder over this one, where permitted. The next edit unmounts it.
     def mount(_path, _other, base, mark)
       return unless ENV["FRESHENER_MOUNTS"]
 
@@ -258,7 +259,7 @@ class Freshener
 
   def edit(tree, folder)
     actor, edit = tree.pick(ACTORS.fetch(@mode)), tree.choose(EDITS)
-    # Ruby has no method for it.
+    # Ruby has no method for mounts.
     actor = :child if edit.first == :mount && actor == :itself
     ["#{actor} #{edit.first}", send(actor, folder, edit)].join(": ")
   end
@@ -297,7 +298,7 @@ class Freshener
     Dir.chdir(folder) { load("./#{path.delete_prefix("#{folder}/")}") }
   end
 
-  # The others look for a feature anew, as a program does that reloads.
+  # Looks the feature up again, as a program does that reloads.
   def again(name, _path, folder, _tree)
     $LOADED_FEATURES.reject! { |feature| feature.start_with?(folder) }
     require(name)

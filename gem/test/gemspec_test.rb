@@ -22,7 +22,7 @@ class GemspecTest < Minitest::Test
     end
   end
 
-  # Cargo has built the extension already; a program of its name hands that out.
+  # A stand-in for Cargo that hands out the extension that is already built.
   CARGO = <<~SH
     #!/bin/sh
     test "$1" = build || exit 0
@@ -61,7 +61,7 @@ class GemspecTest < Minitest::Test
     assert_match(/\Athruway: the gem has no command in .*\n\nhint: gem pristine thruway/, said)
   end
 
-  # As after `cargo install` and `gem install`.
+  # The layout after `cargo install` and `gem install`.
   def test_an_installed_program_finds_an_installed_gem
     Dir.mktmpdir do |folder|
       user = ".local/share/gem/ruby/#{RbConfig::CONFIG["ruby_version"]}"
@@ -144,7 +144,7 @@ class GemspecTest < Minitest::Test
     run_in folder, path, *words, home
   end
 
-  # Whatever Ruby says, there is a pack afterwards.
+  # Asserts that a pack exists after a run, whatever Ruby prints.
   def assert_boots_from(folder, environment)
     FileUtils.rm_f("#{folder}/pack")
     run_in folder, environment, *%w[bin/thruway run --pack pack -- ruby -e 0]

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Gems that a test needs. A Ruby that was built for a trial has few of them.
+# Gems that a test requires. A Ruby that was built for a trial has few gems.
 module Installed
   def self.gem?(name) = Gem::Specification.any? { |gem| gem.name == name }
 

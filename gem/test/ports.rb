@@ -7,13 +7,13 @@ module Ports
   RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
   # The system gives ports from here on to sockets that ask for any, such as those of clients.
   SYSTEM_MIN = File.read(RANGE_FILE).to_i
-  # Where the system leaves too few, a port is chosen from all.
+  # If the system leaves too few ports, the range covers all ports.
   RANGE = SYSTEM_MIN > 12_000 ? (10_000...SYSTEM_MIN) : (10_000..60_000)
 
   @claims = []
 
-  # Returns a TCP port at which nothing listens. A UDP socket at the same port claims it, so that no
-  # test that runs beside this one gets it before the server listens there.
+  # Returns a TCP port at which no process listens. A UDP socket at the same port claims the port,
+  # so that no parallel test gets it before the server listens.
   def self.free_port
     loop do
       port = Random.rand(RANGE)

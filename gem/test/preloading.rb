@@ -13,15 +13,15 @@ module Preloading
 
   THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
   EXAMPLE = File.expand_path("../../examples/rails_app", __dir__)
-  # A command that takes longer is taken to hang.
+  # The time after which a command counts as hung.
   PATIENCE_SECONDS = 60
-  # Once something has hung, other things probably will: they are not waited for as long.
+  # After the first hang, others are likely, so later waits are shorter.
   PATIENCE_AFTER_A_FAILURE_SECONDS = 5
-  # Variables of the tests' user, which would choose another way.
+  # Variables of the tests' user that would select other behaviour.
   OTHERS = %w[CI THRUWAY_PRELOAD THRUWAY_BOOT THRUWAY_PACK RUBYOPT RUBYLIB RAILS_ENV].freeze
 
   class << self
-    # Waits for what the block answers with, and says what it was that did not come.
+    # Waits until the block returns a value, and returns the value. The failure contains `what`.
     def await(what)
       deadline = now + patience
       until (answer = yield)
@@ -31,7 +31,7 @@ module Preloading
       answer
     end
 
-    # Waits for the end of a process of this one's, and answers with its status.
+    # Waits for the end of a child of this process, and returns its status.
     def status_of(process, what)
       watcher = Process.detach(process)
       return watcher.value if watcher.join(patience)
@@ -40,8 +40,8 @@ module Preloading
       give_up("the end of #{what}")
     end
 
-    # Whether a process runs. A process that has ended may stay in the table for ever, if its new
-    # parent does not ask for its status.
+    # Whether a process runs. An ended process may stay in the table forever, if its new parent does
+    # not collect the status.
     def runs?(process)
       !File.read("/proc/#{process}/stat")[/\) (.)/, 1].match?(/[ZX]/)
     rescue SystemCallError
@@ -67,8 +67,8 @@ module Preloading
     def forked? = how.start_with?("forked")
   end
 
-  # A small program in a folder of its own, with a place of its own for templates. It is laid out as
-  # a Rails application, whose code it has none of.
+  # A small program in its own folder, with its own place for templates. The layout is that of a
+  # Rails application, without any of Rails' code.
   class Application
     FILES = {
       "bin/rails" => <<~'RUBY',
@@ -94,7 +94,7 @@ module Preloading
       @around = Dir.mktmpdir("preload")
       @folder = "#{@around}/app"
       fill
-      # Root starts nothing in a folder that others may write.
+      # Root runs no code from a folder that others may write.
       File.chmod(0o755, folder)
       Dir.mkdir("#{@around}/run", 0o700)
       @environment = OTHERS.to_h { |name| [name, nil] }.merge("XDG_RUNTIME_DIR" => "#{@around}/run")
@@ -107,10 +107,10 @@ module Preloading
       File.write(path(name), text)
     end
 
-    # Ruby as it is.
+    # Runs plain Ruby.
     def plain(*words, **options) = run(words, **options)
 
-    # As a fork where that is right.
+    # Runs the command as a fork where possible.
     def preloaded(*words, **options)
       said = run([THRUWAY, "run", "--preload", "--explain", "--", *words], **options)
       said.how = said.err.scan(/^thruway: preload: (.*)/).flatten.last.to_s
@@ -118,7 +118,7 @@ module Preloading
       said
     end
 
-    # A command that is a fork of a template, which is made if there is none.
+    # Runs a command as a fork of a template, which is made if there is none.
     def forked(*words, **options)
       how = nil
       Preloading.await(-> { "a fork of #{words.inspect}, which is #{how}" }) do
@@ -171,7 +171,7 @@ module Preloading
       File.chmod(0o755, path("bin/rails"))
     end
 
-    # A template is being made: another boot would only slow it.
+    # While a template is being made, another boot would only delay it.
     def await_another(before)
       100.times do
         break if (processes - before).any? || refusals.any?
@@ -195,7 +195,7 @@ module Preloading
       end
     end
 
-    # The streams are files: a process that keeps them open is not waited for.
+    # The streams are files, so the test does not wait for processes that keep them open.
     def with_streams
       folder = Dir.mktmpdir("streams", @around)
       yield(*%w[in out err].map { |name| "#{folder}/#{name}" })
@@ -204,7 +204,7 @@ module Preloading
     end
   end
 
-  # The example, which is a Rails application.
+  # The example application, which uses Rails.
   class RailsApplication < Application
     def initialize
       super

@@ -2,11 +2,11 @@
 
 require_relative "commands"
 
-# Servers that restart, and clients that would notice.
+# Servers that restart, and clients that would notice an interruption.
 module Restarting
   include Commands
 
-  # Answers with the version of its code, as it was when the code was loaded.
+  # An application that responds with the version of its code at the time of loading.
   VERSIONED = <<~'RUBY'
     raise "it does not boot" if File.exist?("broken")
     version = File.read("version")
@@ -16,7 +16,7 @@ module Restarting
     }
   RUBY
 
-  # Clients that ask without a pause, on connections that they keep.
+  # Clients that send requests without a pause, on connections that they keep.
   class Crowd
     attr_reader :responses, :errors
 
@@ -71,7 +71,7 @@ module Restarting
 
   def log = File.read(@log)
 
-  # Waits for one more line with that text, after the block has run.
+  # Runs the block, and waits for one more line with the text.
   def logged(text)
     before = log.scan(text).size
     yield
@@ -86,13 +86,14 @@ module Restarting
     await_version(to) if to
   end
 
-  # Waits until new connections reach that version. After a hot restart, a worker of the server
-  # before may accept one more until it has heard that it is to go.
+  # Waits until new connections reach the version. After a hot restart, a worker of the previous
+  # server may accept one more until it learns that it must retire.
   def await_version(version)
     eventually { Array.new(5) { get.body }.all? { |body| body.start_with?(version) } }
   end
 
-  # A server of one process says nothing: it is there, or it would not answer.
+  # Restarts a server of one process, which prints nothing. A response shows that the server is
+  # there.
   def restart_alone(pid, version)
     Process.kill("USR2", pid)
     eventually { get.body.start_with?(version) }

@@ -9,7 +9,7 @@ class ApplicationsTest < Minitest::Test
   include Installed
 
   RAILS = File.expand_path("../../../benches/boot/rails_all", __dir__)
-  # Where Debian's package is; it is not installed for the tests alone.
+  # The folder of Debian's package, which is not installed for the tests alone.
   REDMINE = "/usr/share/redmine"
   TELL = "puts $LOADED_FEATURES, $LOAD_PATH, Object.constants.sort"
 
@@ -19,7 +19,7 @@ class ApplicationsTest < Minitest::Test
     files = names.to_h { |name| [name, File.read("#{RAILS}/#{name}")] }
     files["main.rb"] += TELL
     program(files) do |program|
-      # The first run writes Gemfile.lock, and loads more for that.
+      # The first run writes Gemfile.lock, and loads more code for that purpose.
       program.plain
       said = assert_same(program)
       assert_operator said.out.lines.grep(/\.rb$/).size, :>, 1500, said.err

@@ -2,7 +2,8 @@
 
 require "booting"
 
-# `--gc-after`: no garbage is collected before the program has asked for that many megabytes.
+# `--gc-after`: no garbage is collected before the program has allocated the given number of
+# megabytes.
 class CollectorTest < Minitest::Test
   include Booting
 
@@ -21,7 +22,7 @@ class CollectorTest < Minitest::Test
     end
   end
 
-  # None of them asks for memory of its own: what counts is the pages that they are in.
+  # No object allocates memory of its own. The pages that contain the objects count.
   def test_small_objects_count
     skip_if_portable "collects as always"
     objects = GARBAGE.sub("100_000", "500_000").sub('"x" * 100', "Object.new")

@@ -48,7 +48,7 @@ class DamageTest < Minitest::Test
     File.binread(program.pack)
   end
 
-  # Used as it is, and frozen, so that nothing is asked of the disk.
+  # Uses the pack unchanged, and frozen, so that the boot does not check the disk.
   def assert_harmless(program, plain, bytes, what)
     ["--trust-image", "--digest"].each do |option|
       FileUtils.rm_f(program.pack)

@@ -3,8 +3,8 @@
 require "booting"
 require "texts"
 
-# Random YAML and JSON files: the same objects with the pack and without, down to what is frozen and
-# what is the same object. `cargo x prove documents` reads more of them.
+# Random YAML and JSON files: the program reads the same objects with and without the pack, with the
+# same frozen objects and the same identities. `cargo x prove documents` reads more files.
 class DocumentsTest < Minitest::Test
   include Booting
 

@@ -6,7 +6,7 @@ require_relative "../booting"
 class EventTest < Minitest::Test
   include Booting
 
-  # Where Ruby finds `thruway/boot`.
+  # The folders in which Ruby finds `thruway/boot`.
   LIBRARY = $LOAD_PATH.grep(%r{gem(/lib)?\z}).map { |folder| "-I#{File.expand_path(folder)}" }
 
   MAIN = <<~RUBY

@@ -8,7 +8,7 @@ class FallbackTest < Minitest::Test
 
   FEATURE = "module Part\n  def self.half(n)\n    n.even? ? n / 2 : nil\n  end\nend\n"
 
-  # Each box has features of its own, and is given none from the pack.
+  # Each box has its own features, and gets none from the pack.
   def test_boxes_are_left_to_ruby
     skip "this Ruby has no boxes" unless Object.const_defined?("Ruby::Box")
 
@@ -76,7 +76,7 @@ class FallbackTest < Minitest::Test
     end
   end
 
-  # Ruby loads them after RubyGems, and before what RUBYOPT names.
+  # Ruby loads these features after RubyGems, and before the features of RUBYOPT.
   def test_features_of_the_command_line
     main = "puts $LOADED_FEATURES, $LOAD_PATH, defined?(Gem).inspect\n"
     [%w[-rnowhere], %w[-rset -rpart], %w[--disable=gems -rset -rpart], %w[--disable=gems -rnowhere],

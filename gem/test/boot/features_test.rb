@@ -20,7 +20,7 @@ class FeaturesTest < Minitest::Test
     RUBY
   end
 
-  # A program that changes how a gem is asked, or how the disk is, and what it is asked then.
+  # Programs that change the look-up of gems or the disk, and the following look-ups.
   ASKED = {
     "its own method" => <<~RUBY,
       class Gem::BasicSpecification

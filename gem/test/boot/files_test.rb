@@ -2,7 +2,7 @@
 
 require "booting"
 
-# Where features are, and by which names they are asked for.
+# The places of features, and the names by which programs request them.
 class FilesTest < Minitest::Test
   include Booting
 
@@ -112,7 +112,7 @@ class FilesTest < Minitest::Test
     end
   end
 
-  # Statements that make Ruby expand its load path before it searches it for a name.
+  # Statements that make Ruby expand its load path before it searches the load path for a name.
   EXPANDS = {
     "an absolute name" => "require \"\#{__dir__}/lib/first\"",
     "an absolute name with a suffix" => "require \"\#{__dir__}/lib/first.rb\"",
@@ -121,7 +121,7 @@ class FilesTest < Minitest::Test
     "an autoload" => "autoload :FIRST, \"\#{__dir__}/lib/first\"\nFIRST"
   }.freeze
 
-  # Ruby keeps the real paths of its load path until that is changed.
+  # Ruby keeps the real paths of its load path until the load path changes.
   EXPANDS.each do |name, first|
     define_method("test_a_link_in_the_load_path_counts_as_when_ruby_met_it_#{name.tr(" ", "_")}") do
       files = { "lib/first.rb" => "FIRST = 1\n", "one/g.rb" => "", "two/g.rb" => "" }

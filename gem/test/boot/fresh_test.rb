@@ -11,7 +11,7 @@ class FreshTest < Minitest::Test
   VALIDATED = [[], [], ["--digest"]].freeze
   ALL = [*VALIDATED, ["--frozen"], ["--trust-image"]].freeze
 
-  # Ends with the files as they were, so that each run finds the same.
+  # The program restores the files, so that each run finds the same ones.
   AGAIN = <<~'RUBY'
     require "./lib/g"
     File.write("lib/g.rb", "puts :second\n")
@@ -33,7 +33,7 @@ class FreshTest < Minitest::Test
     program(files) { |it| same_in(it, ALL, learns: "require './lib/g'\nrequire './lib/h'\n") }
   end
 
-  # A child that goes on running says by a pipe what it has done.
+  # A child that continues to run reports through a pipe.
   CHILD = <<~'RUBY'
     $LOAD_PATH.unshift("#{__dir__}/early", "#{__dir__}/lib")
     require "one"
@@ -74,7 +74,7 @@ class FreshTest < Minitest::Test
 
   def test_a_file_that_is_gone_is_looked_for_elsewhere
     skip "takes x86-64" unless RUBY_PLATFORM.start_with?("x86_64")
-    # A system call that is not noticed: rename.
+    # A system call that the boot does not notice: rename.
     main = <<~'RUBY'
       require "there"
       syscall(82, "#{__dir__}/lib/part.rb", "#{__dir__}/early/part.rb")
@@ -119,7 +119,7 @@ class FreshTest < Minitest::Test
     end
   end
 
-  # Ends with the files as they were, so that each run finds the same.
+  # The program restores the files, so that each run finds the same ones.
   LINKED = <<~'RUBY'
     $LOAD_PATH.unshift("#{__dir__}/early", "#{__dir__}/lib")
     require "part"
@@ -137,7 +137,7 @@ class FreshTest < Minitest::Test
     program(files) { |it| same_in(it, ALL, learns: LINKED.lines.first(2).join) }
   end
 
-  # Ends with the files as they were, so that each run finds the same.
+  # The program restores the files, so that each run finds the same ones.
   MOUNTED = <<~'RUBY'
     $LOAD_PATH.unshift("#{__dir__}/seen", "#{__dir__}/lib")
     require "sub/late"
@@ -218,7 +218,7 @@ class FreshTest < Minitest::Test
     folder == "/"
   end
 
-  # All of these runs say what a plain one says.
+  # Asserts that every run prints the same as a plain run.
   def same_in(program, modes, switches: [], learns: nil, below: [])
     plain = program.plain(*switches, below: below)
     assert_predicate plain.status, :success?, plain.to_s
@@ -231,7 +231,7 @@ class FreshTest < Minitest::Test
     end
   end
 
-  # A program that knows all files as they are now.
+  # Makes the pack learn all files in their current state.
   def learn(program, learns, main, **how)
     program.write("main.rb", learns)
     program.age
@@ -239,7 +239,7 @@ class FreshTest < Minitest::Test
     program.write("main.rb", main)
   end
 
-  # From the start: the pack is root's, and every user may read it.
+  # The pack belongs to root, and every user may read it from the start.
   def as_another_user(program)
     File.chmod(0o644, program.pack)
     FileUtils.chmod(0o755, [File.dirname(program.pack)])

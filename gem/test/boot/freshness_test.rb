@@ -16,13 +16,13 @@ class FreshnessTest < Minitest::Test
             "image" => "trust-image", "portable" => "portable" }.freeze
   FOLDERS = [File.expand_path("gem", File.dirname(Booting::THRUWAY)),
              File.expand_path("../../lib", __dir__)].freeze
-  # Sequences that one Ruby goes through.
+  # The number of sequences that one Ruby runs.
   AT_ONCE = 125
-  # Batches at a time: a sequence mostly waits for its children.
+  # The number of batches at the same time. A sequence mostly waits for its children.
   JOBS = Etc.nprocessors * 2
-  # Only to end what would hang: a busy machine takes minutes for one batch.
+  # A limit only for a hanging batch. A busy machine takes minutes for one.
   SECONDS_MAX = "1800"
-  # Of all, in this order: the default has most to promise.
+  # The modes in their order of use. The default promises most.
   MODES = %w[validated digest portable frozen validated image digest frozen].freeze
   # Each second round of modes has its files in memory: inodes and times are others there.
   MEMORY = "/dev/shm"
@@ -56,13 +56,13 @@ class FreshnessTest < Minitest::Test
   def batch(first, size, index)
     place = (index / MODES.size).odd? && File.writable?(MEMORY) ? MEMORY : Dir.tmpdir
     found = compare(place, first, size, MODES[index % MODES.size])
-    # A long run that is stopped has told what it found.
+    # A long run that is stopped has already printed its findings.
     found.each { |text| warn text } if ENV["THRUWAY_PROGRESS"]
     progress(@done += size)
     found
   end
 
-  # A line every few seconds, if `cargo x prove` wants it.
+  # Prints a line every few seconds, if `cargo x prove` requests progress.
   def progress(done)
     return unless ENV["THRUWAY_PROGRESS"] && now - @shown >= 5
 

@@ -2,7 +2,7 @@
 
 require "booting"
 
-# `$LOADED_FEATURES`: it grows in place, and what a program does with it is seen at once.
+# `$LOADED_FEATURES` grows in place, and a program's changes to it take effect at once.
 class LoadedFeaturesTest < Minitest::Test
   include Booting
 

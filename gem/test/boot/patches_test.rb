@@ -2,14 +2,15 @@
 
 require "booting"
 
-# Programs that change Psych, JSON, RubyGems, or Ruby's own methods. What the pack says must be what
-# the program's own methods would say, whichever program has written the pack.
+# Programs that change Psych, JSON, RubyGems, or Ruby's own methods. The pack must give the results
+# of the program's own methods, whichever program has written the pack.
 class PatchesTest < Minitest::Test
   include Booting
 
   parallelize_me!
 
-  # Reads everything in every way that the pack knows, does as `$between` says, and reads it again.
+  # Reads everything in every way that the pack supports, runs `$between`, and reads everything
+  # again.
   MAIN = <<~'RUBY'
     require "yaml"
     require "json"
@@ -226,15 +227,15 @@ class PatchesTest < Minitest::Test
     end
   end
 
-  # Methods that are put back are the originals.
+  # Restored methods are the originals.
   def test_a_stub_that_ends
     stub = "old = Psych.method(:load)\ndef Psych.load(*, **) = :patched\nread_all\n" \
            "Psych.define_singleton_method(:load, old)"
     assert_patch(stub, late_only: true)
   end
 
-  # Each method that a document without tags takes part in is watched: it is in one of the tables,
-  # or the boot has found it in the library's own code.
+  # Each method that takes part in a document without tags is watched: the method is in one of the
+  # tables, or the boot has found it in the library's code.
   def test_all_methods_between_are_watched
     tables = File.expand_path("../../ext/thruway/src/boot/dependencies.rs", __dir__)
     program(FILES.merge("main.rb" => TRACE, "dependencies.rs" => File.read(tables))) do |program|
@@ -303,7 +304,7 @@ class PatchesTest < Minitest::Test
 
   private
 
-  # A program that replaces the method, by one that calls the old one, has JSON read by Ruby.
+  # If a program replaces the method with one that calls the original, Ruby reads the JSON.
   def assert_watched(method)
     owner, mark, name = method.partition(/[#.](?=[^#.]+\z)/)
     owner = "#{owner}.singleton_class" if mark == "."
@@ -322,11 +323,12 @@ class PatchesTest < Minitest::Test
     early = "require 'yaml'\nrequire 'json'\nrequire 'date'\n#{patch}\n"
     files = FILES.merge("early.rb" => early, "late.rb" => "$between = #{patch.inspect}\n")
     program(files) do |program|
-      # By program: as it is, changed halfway, changed from the start.
+      # The variants of the program: unchanged, changed halfway, and changed from the start.
       ways = [[], ["-r./late.rb"]]
       ways << ["-r./early.rb"] unless late_only
       plain = ways.to_h { |way| [way, program.plain(*way)] }
-      # Two packs: the program writes the first as it is, the second when it is changed.
+      # There are two packs. The unchanged program writes the first, and the changed program the
+      # second.
       [[[], *ways], [ways.last, ways.last, []]].each_with_index do |runs, number|
         runs.each do |way|
           run = program.run(switches: way, pack: "#{program.pack}.#{number}")

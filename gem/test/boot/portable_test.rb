@@ -25,7 +25,7 @@ class PortableTest < Minitest::Test
     end
   end
 
-  # Nothing tells that a C function has put it there. `lib` comes first in the load path.
+  # A C function adds the folder without a notice. `lib` comes first in the load path.
   def test_a_change_that_is_not_told_is_seen_by_the_next_look_up
     skip_without("fiddle")
     main = <<~'RUBY'

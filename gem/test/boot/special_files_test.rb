@@ -2,8 +2,8 @@
 
 require "booting"
 
-# Documents in what is no regular file, or in files that do not stay. Nothing is opened a second
-# time, and nothing is kept longer than it is right.
+# Documents in special files, or in files that change. No file is opened a second time, and no
+# result is kept for too long.
 class SpecialFilesTest < Minitest::Test
   include Booting
 
@@ -46,7 +46,7 @@ class SpecialFilesTest < Minitest::Test
     assert_same_program(main)
   end
 
-  # A pseudo file's stamp stays as it is, whatever it says.
+  # The stamp of a pseudo file does not change with its content.
   def test_pseudo_files_are_not_kept
     files = { "main.rb" => "require 'yaml'\nsleep 0.03\nYAML.load_file('/proc/uptime')\n" }
     program(files) do |program|

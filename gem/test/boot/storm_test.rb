@@ -2,15 +2,15 @@
 
 require "booting"
 
-# Many boots at once, each of which knows a feature that the pack lacks and writes a new one.
-# `cargo x prove storm --cases 10000` starts more of them.
+# Many boots at the same time. Each meets a feature that the pack lacks, and writes a new pack.
+# `cargo x prove storm --cases 10000` starts more boots.
 class StormTest < Minitest::Test
   include Booting
 
   SWITCHES = ["--disable=gems"].freeze
   AT_ONCE = 8
   COMMON = 8
-  # Fewer, so that a feature is met again by a boot that has it packed.
+  # Few enough that a boot meets a feature that is already in its pack.
   RARE = 40
   MAIN = "#{COMMON}.times { |n| require \"common\#{n}\" }\nrequire \"rare/r\#{ARGV[0]}\"\n" \
          "puts $sum, $LOADED_FEATURES.grep(/app/).size\n".freeze
@@ -34,7 +34,7 @@ class StormTest < Minitest::Test
     { "main.rb" => MAIN, **common, **rare }
   end
 
-  # The wrong outputs of the boots of one thread.
+  # Returns the wrong outputs of the boots of one thread.
   def boot_all(program, numbers)
     wrong = []
     while (number = numbers.pop)
@@ -46,7 +46,7 @@ class StormTest < Minitest::Test
     wrong
   end
 
-  # Everything that it said, on stderr too.
+  # Returns the output of a boot, including stderr.
   def boot(program, rare)
     words = [THRUWAY, "run", "--pack", program.pack, "--", RUBY, *SWITCHES, "-Ilib", "main.rb"]
     Open3.capture2e("timeout", "60", *words, rare.to_s, chdir: program.folder).first

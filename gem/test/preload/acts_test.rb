@@ -2,11 +2,12 @@
 
 require "preloading"
 
-# What acts as it is loaded, before the application, is never loaded by a template.
+# Code that acts while it is loaded, before the application, is never loaded by a template.
 class PreloadActsTest < Minitest::Test
   include Preloading
 
-  # A file that acts, and why it is not loaded. Each leaves a line in `acted`, if it can.
+  # Files that act, each with the reason why it is not loaded. Each leaves a line in `acted`, if it
+  # can.
   ACTS = {
     "File.write('acted', \"1\\n\", mode: 'a')" => "writes acted",
     "File.open('acted', File::WRONLY | File::CREAT | File::APPEND) { _1.puts 1 }" => "writes acted",

@@ -6,11 +6,12 @@ require "preloading"
 class PreloadCommandTest < Minitest::Test
   include Preloading
 
-  # One application and one template for all: none of these commands changes a file.
+  # One application and one template serve all commands, since none of them changes a file.
   def self.application
     @application ||= Preloading::Application.new.tap do |made|
       Minitest.after_run { made.remove }
-      # Not every command that follows could leave one: some end without a word.
+      # Some of the following commands could not make a template, because they end without a
+      # message.
       made.forked("bin/rails", "runner", "0")
     end
   end
@@ -41,7 +42,7 @@ class PreloadCommandTest < Minitest::Test
     assert_includes said.out, '["a", "b c", ""]'
   end
 
-  # Their encodings are those with which Ruby starts, whatever the application sets.
+  # The encodings are those with which Ruby starts, whatever the application sets.
   def test_arguments_of_all_bytes_in_all_encodings
     code = "p ARGV, ARGV.map { |word| [word.encoding, word.frozen?] }, Encoding.default_internal"
     application do |made|
@@ -65,7 +66,7 @@ class PreloadCommandTest < Minitest::Test
     assert_same("p [$stdin, $stdout, $stderr].map { |io| [io.tty?, io.sync, io.fileno] }")
   end
 
-  # The report is of the command, and not of a Ruby that it starts.
+  # The report concerns the command, and not a Ruby that the command starts.
   def test_a_ruby_that_it_starts_says_nothing_of_its_boot
     ruby = '["ruby", "--disable=gems", "-e", "p 1"]'
     assert_same("puts IO.popen(#{ruby}, err: %i[child out], &:read)")
@@ -75,7 +76,8 @@ class PreloadCommandTest < Minitest::Test
     assert_same("at_exit { puts 1 }; at_exit { puts 2; exit 4 }; END { puts 3 }")
   end
 
-  # Below that are frames of how RubyGems finds the script's first feature: its gem is active.
+  # Frames below these show how RubyGems finds the script's first feature, because its gem is
+  # active.
   OWN_FRAMES = "grep_v(/kernel_require|zeitwerk.*kernel/)"
   BACKTRACES = "puts caller.#{OWN_FRAMES}; " \
                "def m = raise('x'); m rescue puts $!.backtrace.#{OWN_FRAMES}"
@@ -95,7 +97,7 @@ class PreloadCommandTest < Minitest::Test
       list = "Dir.children('/proc/self/fd').map(&:to_i).sort.reject { |n| n > 20 }.size"
       said = assert_same("puts #{list}; puts File.stat('/proc/self/fd/17').pipe?", 17 => reader)
       assert_includes said.out, "true"
-      # The plain run has not read it.
+      # The plain run has not read the pipe.
       assert_equal "passed", forked("print IO.for_fd(17).read", 17 => reader).out
     end
   end
@@ -152,7 +154,7 @@ class PreloadCommandTest < Minitest::Test
     assert_equal(*leads)
   end
 
-  # As RubyGems makes them; it says how many specifications it has to read.
+  # A binstub as RubyGems writes it, which also prints the number of specifications that it reads.
   BINSTUB = <<~'RUBY'
     #!/usr/bin/env ruby
     require "rubygems"
@@ -180,7 +182,8 @@ class PreloadCommandTest < Minitest::Test
     end
   end
 
-  # Rails' own commands say as much as the small ones. This is one command, for a boot takes time.
+  # Rails' own commands print as much as the small ones. All checks are one command, because a boot
+  # takes time.
   def test_a_command_of_rails
     application(RailsApplication) do |made|
       connection = "p ActiveRecord::Base.connection.tables.sort, Rails.env"

@@ -14,7 +14,7 @@ class PreloadFaultsTest < Minitest::Test
     spawn(made.environment, *command, chdir: made.folder, **streams)
   end
 
-  # The number that a command writes as soon as it runs.
+  # Returns the process number that a command writes at its start.
   def process_of(made)
     Integer(made.await_file("tmp/process")).tap { File.delete(made.path("tmp/process")) }
   end
@@ -27,7 +27,7 @@ class PreloadFaultsTest < Minitest::Test
 
   def tell = "File.write('tmp/process', Process.pid)"
 
-  # A client that has asked a template, which is stopped.
+  # Starts a client that waits for a stopped template.
   def asking(made, template, code)
     Process.kill(:STOP, template)
     start(made, code).tap do |client|
@@ -44,7 +44,7 @@ class PreloadFaultsTest < Minitest::Test
     false
   end
 
-  # How often a process has gone to sleep.
+  # Returns the number of times that a process has gone to sleep.
   def sleeps_of(process)
     File.read("/proc/#{process}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]
   end
@@ -161,7 +161,8 @@ class PreloadFaultsTest < Minitest::Test
     end
   end
 
-  # The first is told what has changed, and the template ends. It still looks after a command then.
+  # The first client learns of the change, and the template ends. The template still attends to a
+  # command at that time.
   def test_all_clients_that_come_as_a_template_ends_boot
     with_template do |made|
       template = templates(made).first
@@ -193,7 +194,7 @@ class PreloadFaultsTest < Minitest::Test
   def test_a_template_sleeps_and_ends_when_it_is_told
     with_template do |made|
       template = templates(made).first
-      # It looks after the client that has just gone, and then after nothing.
+      # The template attends to the client that has just gone, and is then idle.
       Preloading.await("a template that sleeps") do
         before = sleeps_of(template)
         sleep 0.5
@@ -228,7 +229,7 @@ class PreloadFaultsTest < Minitest::Test
       template = made.templates.first["process"]
       FileUtils.rm_rf(made.folder)
       Dir.mkdir(made.folder)
-      # A folder of that name is another one.
+      # A new folder of that name is a different folder.
       said = made.preloaded("ruby", "-e", "puts 1")
       assert_equal "1\n", said.out
       made.thruway("preload", "stop", "--all")
@@ -256,7 +257,7 @@ class PreloadFaultsTest < Minitest::Test
     end
   end
 
-  # The template is killed between the fork and whatever it would say of it.
+  # The template is killed between the fork and its report of the fork.
   def test_a_template_that_is_killed_right_after_a_fork
     application do |made|
       made.write("config/initializers/killed.rb", <<~'RUBY')
@@ -290,7 +291,7 @@ class PreloadFaultsTest < Minitest::Test
 
   private
 
-  # A command whose template is killed may be unable to say how it ended.
+  # A command whose template is killed may be unable to report its end.
   def assert_ran_once(made, said, expected)
     runs = File.exist?(made.path("tmp/runs")) ? File.read(made.path("tmp/runs")) : ""
     FileUtils.rm_f(made.path("tmp/runs"))

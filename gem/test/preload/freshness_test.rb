@@ -52,7 +52,7 @@ class PreloadFreshnessTest < Minitest::Test
       made.write("config/initializers/said.rb", "ENV['BY_BOOT'] = ENV['RAILS_ENV']")
       words = ["bin/rails", "runner", RAILS]
       made.forked(*words)
-      # As editors save; the template stays.
+      # Editors save in this way. The template stays.
       made.write("app/models/.said.rb", "class Said; def text = 'model 2'; end")
       File.rename(made.path("app/models/.said.rb"), made.path("app/models/said.rb"))
       said = made.preloaded(*words)
@@ -74,7 +74,7 @@ class PreloadFreshnessTest < Minitest::Test
       said = assert_fresh(made)
       assert_predicate said, :forked?, said.how
       assert_includes said.out, "model 2"
-      # As editors save.
+      # Editors save in this way.
       File.write(made.path("app/models/.said.rb"), "class Said; def text = 'model 3'; end")
       File.rename(made.path("app/models/.said.rb"), made.path("app/models/said.rb"))
       said = assert_fresh(made)
@@ -99,7 +99,7 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # Bundler 4 touches a lock file that lacks checksums each time.
+  # Bundler 4 touches a lock file without checksums at each start.
   def test_a_lock_file_that_each_boot_touches_and_one_that_is_edited
     application do |made|
       made.write("Gemfile.lock", "GEM 1\n")
@@ -120,13 +120,13 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # A zone without summer (tzfile(5)): one type of local time, and its name.
+  # Writes a zone without summer time (tzfile(5)): one type of local time, and its name.
   def write_zone(path, hours)
     counts = [0, 0, 0, 0, 1, 4].pack("N*")
     File.binwrite(path, "TZif#{"\0" * 16}#{counts}#{[hours * 3600, 0, 0].pack("l>CC")}ABC\0")
   end
 
-  # glibc reads it without a call that is seen.
+  # glibc reads the file without a call that the template observes.
   def test_the_file_of_the_time_zone_is_edited
     with_said do |made|
       code = "p Time.at(0).utc_offset"
@@ -153,7 +153,7 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # A fork would keep those of its template.
+  # A fork would keep the attributes of its template.
   def test_what_a_command_inherits_is_named_that_differs
     with_said do |made|
       forked(made)
@@ -168,7 +168,7 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # Its application is loaded under the variables that the command has set before it.
+  # The application is loaded under the variables that the command has set before.
   def test_an_environment_that_an_argument_chooses
     application do |made|
       made.write("config/initializers/said.rb", "ENV['BY_BOOT'] = ENV['RAILS_ENV']")
@@ -183,7 +183,7 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # The command may have set a variable that its template did not have.
+  # The command may have set a variable that its template lacked.
   def test_a_command_that_sets_a_variable_of_its_own
     application do |made|
       made.write("config/initializers/said.rb", "SAID = ENV['SAID'].inspect")
@@ -316,7 +316,7 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # Ruby has not written it when the boot ends, and a fork would write it to the template's stream.
+  # The boot ends with unwritten output. A fork would write it to the template's stream.
   def test_what_the_boot_has_not_flushed_is_said_again
     application do |made|
       made.write("config/initializers/said.rb", "puts 'out'; warn 'err'; print 'half'")
@@ -327,7 +327,7 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # A command that does not ask for the application says nothing of it.
+  # A command that does not request the application prints none of the boot's output.
   def test_what_the_boot_says_comes_when_the_command_asks_for_the_application
     application do |made|
       made.write("config/initializers/said.rb", "puts 'out'; $stdout.flush; print 'half'")
@@ -343,7 +343,7 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  # Random edits between commands: a preloaded run says what a plain one does.
+  # Random edits between commands: a preloaded run prints the same as a plain one.
   def test_random_edits
     random = Random.new(Integer(ENV.fetch("THRUWAY_SEED", "1")))
     with_said do |made|

@@ -2,8 +2,8 @@
 
 require "preloading"
 
-# Scripts outside the application that put a folder of their own into the load path. Their features
-# are loaded in advance, and are those that a plain run loads.
+# Scripts outside the application that add their own folder to the load path. Their features are
+# loaded in advance, and equal those of a plain run.
 class PreloadLoadPathTest < Minitest::Test
   include Preloading
 
@@ -12,7 +12,7 @@ class PreloadLoadPathTest < Minitest::Test
     p MINE, $LOADED_FEATURES.grep(/mine/).sort, $LOAD_PATH.grep_v(/thruway|target/)
   RUBY
 
-  # A tool whose feature `mine` requires another one by its name.
+  # A tool whose feature `mine` requires another feature by name.
   def tool(made, name, folder = 'File.expand_path("lib", __dir__)', how: "unshift")
     made.write("../#{name}/lib/mine.rb", %(require "mine/inner"\nMINE = [INNER, __FILE__]\n))
     made.write("../#{name}/lib/mine/inner.rb", "INNER = '#{name}'\n")
@@ -43,7 +43,7 @@ class PreloadLoadPathTest < Minitest::Test
     end
   end
 
-  # The argument makes the command find another feature than the one that was loaded in advance.
+  # The argument makes the command find another feature than the one loaded in advance.
   def test_a_folder_that_an_argument_chooses
     %w[unshift push].each do |how|
       application do |made|

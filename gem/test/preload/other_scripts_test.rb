@@ -2,11 +2,11 @@
 
 require "preloading"
 
-# Of a script that is neither Rails' nor a gem's, nothing is loaded before its own statements.
+# If a script is neither Rails' nor a gem's, nothing is loaded before its own statements.
 class PreloadOtherScriptsTest < Minitest::Test
   include Preloading
 
-  # Each with the library that the script requires.
+  # Scripts, each with the library that it requires.
   SCRIPTS = {
     "the order at the end" => ["at_exit { puts 1 }", "at_exit { puts 2 }\nrequire 'lib1'"],
     "who requires it" => ["FROM = caller_locations.last.path", "require 'lib1'\np FROM"],
@@ -39,7 +39,7 @@ class PreloadOtherScriptsTest < Minitest::Test
     end
   end
 
-  # A binstub that was edited is a script as any other.
+  # An edited binstub is treated like any other script.
   def test_an_edited_binstub
     application do |made|
       made.write("Gemfile", %(source "https://rubygems.org"\ngem "rake"\n))
@@ -53,7 +53,7 @@ class PreloadOtherScriptsTest < Minitest::Test
     end
   end
 
-  # Rails' own file of commands runs one, and has returned when the tests begin.
+  # Rails' file of commands runs a command, and has returned when the tests begin.
   def test_a_template_runs_no_command
     application do |made|
       made.write("../gem/rails/commands.rb", <<~RUBY)
@@ -70,7 +70,7 @@ class PreloadOtherScriptsTest < Minitest::Test
     end
   end
 
-  # A script that is read out of a pipe is there once.
+  # A script in a pipe can be read only once.
   def test_a_script_that_can_be_read_once
     application do |made|
       File.mkfifo(made.path("pipe"))

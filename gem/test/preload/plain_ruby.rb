@@ -2,15 +2,15 @@
 
 require "io/wait"
 
-# A Ruby that waits right before it opens its script, and is forked for each plain run. It is
-# started as a plain run is, with one feature more (`plain_run.rb`). It has nothing of
-# Thruway's code.
+# A Ruby that waits right before it opens its script, and forks for each plain run. The Ruby starts
+# as a plain run does, with one additional feature (`plain_run.rb`), and contains none of Thruway's
+# code.
 class PlainRuby
   FEATURE = File.expand_path("plain_run.rb", __dir__)
-  # A command that takes longer is taken to hang.
+  # The time after which a command counts as hung.
   PATIENCE_SECONDS = 60
 
-  # Of a status, what `Preloading::Said` asks for.
+  # The parts of a status that `Preloading::Said` needs.
   Status = Struct.new(:exitstatus, :termsig)
 
   # `words` are Ruby, its options and its script.
@@ -23,7 +23,7 @@ class PlainRuby
     [orders, answers].each(&:close)
   end
 
-  # Answers with the status of a run that has these arguments, variables and files for its streams.
+  # Runs the script with these arguments, variables and files for its streams. Returns the status.
   def run(arguments, variables, streams)
     @orders.puts([Marshal.dump([arguments, variables, streams])].pack("m0"))
     ready = @answers.wait_readable(PATIENCE_SECONDS)

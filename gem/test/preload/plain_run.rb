@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A Ruby of `PlainRuby` waits here: its command line requires this feature. A child comes back, and
-# Ruby opens the script as always.
+# A Ruby of `PlainRuby` waits here, because its command line requires this feature. A child returns,
+# and Ruby opens the script as usual.
 
 orders, answers = [0, 1].map { |number| IO.for_fd(number, %w[r w][number], autoclose: false) }
 loop do

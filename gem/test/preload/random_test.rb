@@ -8,9 +8,9 @@ require_relative "random_world"
 class PreloadRandomTest < Minitest::Test
   include Preloading
 
-  # Steps of one program.
+  # The number of steps of a program.
   STEPS = 64
-  # Mostly one: an edit that is seen would hide another edit that is not.
+  # The number of edits is mostly one, because a noticed edit would hide an unnoticed one.
   EDITS = [0, 0, 1, 1, 1, 2].freeze
 
   def test_random_programs
@@ -23,7 +23,8 @@ class PreloadRandomTest < Minitest::Test
     assert_operator @forks, :>, @steps / 4
   end
 
-  # A stamp that is skipped: this test would see a template that compares too little.
+  # A folder is skipped in comparisons, to show that this test detects a template that compares too
+  # little.
   def test_what_is_not_compared_is_seen_to_differ
     differs = (1..12).any? do |seed|
       world = RandomWorld.new(seed, skipped: "lib")
@@ -79,7 +80,7 @@ class PreloadRandomTest < Minitest::Test
     progress
   end
 
-  # A line every few seconds, if `cargo x prove` wants it.
+  # Prints a line every few seconds, if `cargo x prove` requests progress.
   def progress
     return unless ENV["THRUWAY_PROGRESS"] && now - @shown >= 5
 

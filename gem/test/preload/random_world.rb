@@ -3,8 +3,8 @@
 require "preloading"
 require_relative "plain_ruby"
 
-# A small program whose boot asks the disk and its environment in random ways, and prints what it
-# was told. Edits at random change what it would be told.
+# A small program whose boot reads the disk and its environment in random ways, and prints the
+# results. Random edits change these results.
 class RandomWorld < Preloading::Application
   NAMES = %w[lib config config/deep lib/deep].freeze
   FILES = %w[a.rb b.rb c.yml d.txt .env].freeze
@@ -89,10 +89,10 @@ class RandomWorld < Preloading::Application
 
   def random_one(list) = list[@random.rand(list.size)]
 
-  # As long as it takes after the last edit.
+  # Waits for the settling time after the last edit.
   def settle = sleep([0, SETTLED_SECONDS - (now - @edited_at)].max)
 
-  # The outputs of a plain run and of a preloaded one.
+  # Returns the outputs of a plain run and of a preloaded run.
   def both
     @argument = "-#{@random.rand(3)}"
     @known = templates_and_refusals
@@ -103,7 +103,7 @@ class RandomWorld < Preloading::Application
   # The output of a plain run in a freshly started Ruby.
   def started_anew = plain(*words, @argument, env: @variables)
 
-  # The template that is made behind the last command, if that was booted.
+  # Waits for the template of the last command, if that command was booted.
   def wait_for_template
     return if @said.nil? || @said.forked?
 
@@ -116,7 +116,7 @@ class RandomWorld < Preloading::Application
     super
   end
 
-  # One change at random; answers with its name.
+  # Makes a random change, and returns its name.
   def edit
     name = random_one(gems? ? EDITS + OF_GEMS : EDITS)
     send(name)
@@ -146,7 +146,7 @@ class RandomWorld < Preloading::Application
     end
   end
 
-  # One command after the other: the same files do.
+  # Commands run one after another, so all use the same files.
   def with_streams
     files = %w[in out err].map { |name| "#{@around}/#{name}" }
     FileUtils.touch(files.first)
@@ -189,7 +189,7 @@ class RandomWorld < Preloading::Application
     "told(#{any.dump}) { |path| #{asked} }\n"
   end
 
-  # A name below the application that the program's own files are not.
+  # Returns a name below the application that is not among the program's own files.
   def any
     one_in?(4) ? path(random_one(NAMES)) : file
   end
@@ -217,7 +217,7 @@ class RandomWorld < Preloading::Application
     File.utime(time, time, name)
   end
 
-  # As editors save.
+  # Saves a file as editors do.
   def replace
     File.write(path("lib/.saved"), text)
     File.rename(path("lib/.saved"), file)
@@ -242,7 +242,7 @@ class RandomWorld < Preloading::Application
     File.rename(path("other"), path("config/deep"))
   end
 
-  # As git does it: some files go, others come, at once.
+  # Changes files as git does: some disappear and others appear at once.
   def branch
     NAMES.each { |name| FileUtils.mkdir_p(path(name)) }
     FILES.each { |name| FileUtils.rm_rf(path("lib/#{name}")) }
@@ -258,7 +258,7 @@ class RandomWorld < Preloading::Application
 
   def gem_name = random_one(%w[one-1 one-2 two-2])
 
-  # As `gem install` does it: the files first, then what names them.
+  # Adds a gem as `gem install` does: first the files, and then the specification.
   def add_gem
     name, version = (full_name = gem_name).split("-")
     write("gems/gems/#{full_name}/lib/#{name}.rb", "#{name.upcase} = #{@random.rand(9)}\n")

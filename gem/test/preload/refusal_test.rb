@@ -2,7 +2,7 @@
 
 require "preloading"
 
-# Where a fork could not be right there is no template, and it is said why.
+# Where a fork could be wrong, there is no template, and the reason is reported.
 class PreloadRefusalTest < Minitest::Test
   include Preloading
 

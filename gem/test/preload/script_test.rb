@@ -2,11 +2,11 @@
 
 require "preloading"
 
-# A child goes on with the script that its template's Ruby has opened.
+# A child continues with the script that its template's Ruby has opened.
 class PreloadScriptTest < Minitest::Test
   include Preloading
 
-  # Ruby reads it in parts, and its first line before anything is loaded.
+  # Ruby reads a script in parts, and its first line before any file is loaded.
   def test_a_long_script_is_read_to_its_end
     application do |made|
       comments = "# comment\n" * 10_000
@@ -19,7 +19,7 @@ class PreloadScriptTest < Minitest::Test
 
   def test_a_script_is_edited
     application do |made|
-      # Nothing else looks at its folder.
+      # Nothing else reads the script's folder.
       path = made.path("../said.rb")
       words = ["ruby", "../../said.rb"]
       [1, 2, 3].each do |number|

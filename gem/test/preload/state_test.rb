@@ -44,7 +44,7 @@ class PreloadStateTest < Minitest::Test
   end
 
   def test_globals_warnings_and_the_compilers_options
-    # The script itself was compiled before it asked for the application.
+    # The script itself was compiled before it requested the application.
     assert_found <<~RUBY, "p $VERBOSE, $/, $;, Warning[:experimental]; p eval('%(a)').frozen?"
       $VERBOSE = nil
       $/ = "x"
@@ -54,7 +54,8 @@ class PreloadStateTest < Minitest::Test
     RUBY
   end
 
-  # Whether it is kept, or asked for by a C function or among all, the boot has read it.
+  # In each of these ways the boot has read the variable, also through a C function or among all
+  # variables.
   READS = ["ENV['%s']", "ENV.fetch('%s', nil)", "ENV.to_h['%s']", "ENV.map(&:itself).to_h['%s']",
            "ENV.key?('%s')"].freeze
 

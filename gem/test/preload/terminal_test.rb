@@ -5,13 +5,13 @@ require "preloading"
 require "pty"
 require "shellwords"
 
-# A fork is a job of the shell that asked for it: the terminal's signals, size and name are its own.
+# A fork is a job of the shell that started it, with the terminal's signals, size and name.
 class PreloadTerminalTest < Minitest::Test
   include Preloading
 
-  # A shell on a terminal of its own.
+  # A shell on its own terminal.
   class Shell
-    # Signals that the tests' own process ignores would be ignored by all that it starts: some
+    # Signals that the tests' own process ignores would be ignored by all of its children. Some
     # machines run tests below `nohup`, or behind `&`.
     DEFAULTS = "%w[HUP INT QUIT TSTP TTIN TTOU PIPE CHLD].each { |one| trap(one, 'DEFAULT') }; " \
                "exec(*ARGV)"
@@ -48,7 +48,7 @@ class PreloadTerminalTest < Minitest::Test
 
     def resize(rows, columns) = @writer.winsize = [rows, columns]
 
-    # As a terminal's window that is closed.
+    # Closes the terminal, as its window does.
     def close
       @writer.close
       @reader.close
@@ -58,7 +58,7 @@ class PreloadTerminalTest < Minitest::Test
 
   def preloaded(code) = "#{THRUWAY.shellescape} run --preload -- bin/rails runner '#{code}'"
 
-  # A shell in which commands are forks.
+  # Starts a shell in which commands are forks.
   def shell(made)
     shell = Shell.new(made)
     before = made.templates.size
@@ -69,7 +69,7 @@ class PreloadTerminalTest < Minitest::Test
     shell&.close
   end
 
-  # A process's state, group, session, and the group in its terminal's foreground.
+  # Returns a process's state, group and session, and the group in its terminal's foreground.
   def state(process)
     state, _, group, session, _, foreground = File.read("/proc/#{process}/stat")[/\) (.*)/, 1].split
     [state, *[group, session, foreground].map { |text| Integer(text) }]
@@ -141,7 +141,8 @@ class PreloadTerminalTest < Minitest::Test
     end
   end
 
-  # The news of a stop reach a client that is stopped itself, and goes on together with its command.
+  # The report of a stop reaches a client that is itself stopped, and continues together with its
+  # command.
   def test_a_job_that_goes_on_is_not_stopped_by_old_news
     application do |made|
       shell(made) do |shell|
@@ -214,7 +215,7 @@ class PreloadTerminalTest < Minitest::Test
     end
   end
 
-  # `setsid` has another session, and so no template of this terminal's.
+  # `setsid` creates another session, in which this terminal's template does not count.
   def test_a_command_in_a_session_of_its_own
     application do |made|
       shell(made) do |shell|
@@ -226,7 +227,7 @@ class PreloadTerminalTest < Minitest::Test
     end
   end
 
-  # The terminal is closed, and the command that ignores it goes on.
+  # The terminal is closed, and a command that ignores the hangup continues.
   def test_nohup
     application do |made|
       shell = Shell.new(made)
@@ -244,7 +245,7 @@ class PreloadTerminalTest < Minitest::Test
     end
   end
 
-  # Commands of two terminals at once: each template has its own.
+  # Commands of two terminals at the same time: each terminal has its own template.
   def test_two_shells_at_once
     application do |made|
       shell(made) do |one|

@@ -17,8 +17,8 @@ class AccessLogTest < Minitest::Test
     }
   RUBY
 
-  # Starts with the words of a file, and gives the lines that the block causes. A line is written
-  # after its response, so that the next request's line may come first.
+  # Starts with the words of a file, and returns the lines that the block causes. A line is written
+  # after its response, so the next request's line may come first.
   def lines_of(words)
     write("config.ru", APPLICATION)
     out = File.join(@folder, "out.log")

@@ -8,7 +8,7 @@ require_relative "../serving"
 class BodyTest < Minitest::Test
   include Serving
 
-  # A body that yields pieces, and counts how often it was closed.
+  # A body that yields pieces, and counts the calls of `close`.
   class Pieces
     attr_reader :closes
 
@@ -30,7 +30,7 @@ class BodyTest < Minitest::Test
     end
   end
 
-  # A body that is a file.
+  # A body in a file.
   class FileBody < Pieces
     def initialize(path, *pieces)
       super(*pieces)
@@ -171,7 +171,7 @@ class BodyTest < Minitest::Test
     assert_includes fields, %w[x-number 5]
   end
 
-  # A header's value whose `to_s` changes its name.
+  # A header value whose `to_s` changes the header's name.
   class Value
     def initialize(name)
       @name = name
@@ -180,7 +180,7 @@ class BodyTest < Minitest::Test
 
     def to_s
       @name.replace("")
-      # Other Strings take the memory that the name had.
+      # Other Strings reuse the memory of the name.
       200.times { @others << ("s" * 1_502).dup << +"!" }
       @name.replace("x-new")
       "v"
@@ -265,7 +265,7 @@ class BodyTest < Minitest::Test
     eventually { endless.closes == 1 }
   end
 
-  # A body that has made itself of chunks (RFC 9112, 6.1).
+  # A body that already consists of chunks (RFC 9112, 6.1).
   def test_chunks_of_the_application_do_not_reach_a_client_of_http_1_0
     chunks = ["4\r\nsome\r\n", "a;x=y\r\n thing new\r", "\n0\r\n\r\n"]
     bodies = { "/array" => chunks, "/each" => chunks.each,

@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-# Which builder evaluates a `config.ru`.
+# The choice of the builder that evaluates a `config.ru`.
 class BuilderTest < Minitest::Test
   include Commands
 

@@ -7,8 +7,9 @@ require_relative "../commands"
 class BundleTest < Minitest::Test
   include Commands
 
-  # All that is loaded beside Ruby's own files and the gem's. It is in no gem, from Ruby 3.1 to 4.0.
-  # Do not add to this list: `socket` is missing since it requires `io/wait`, which is a gem.
+  # The features loaded beside Ruby's own files and the gem's. No gem contains them, from Ruby 3.1
+  # to 4.0. Do not add to this list: `socket` is missing because it requires `io/wait`, which is a
+  # gem.
   LIBRARIES = %w[socket.so].freeze
 
   RECORD = <<~'RUBY'
@@ -16,7 +17,7 @@ class BundleTest < Minitest::Test
     run ->(_) { [200, {}, [Process.pid.to_s]] }
   RUBY
 
-  # Every word that has a library of its own, or a thread in the supervisor.
+  # The directives that need a library, or a thread in the supervisor.
   WORDS = <<~'RUBY'
     threads 1
     activate_control_app "unix://control.sock", no_token: true
@@ -57,7 +58,7 @@ class BundleTest < Minitest::Test
 
   def test_nothing_that_may_be_a_gem_is_loaded_before_the_application
     write("config.ru", RECORD)
-    # With a place for a pack.
+    # The application has a place for a pack.
     write("tmp/keep", "")
     ["workers 0", "workers 1", "workers 1\npreload_app! false", "workers 1\nfork_worker 0"]
       .each do |words|
@@ -83,7 +84,7 @@ class BundleTest < Minitest::Test
     assert_equal LIBRARIES, libraries_of(second)
   end
 
-  # The worker that takes the place of `first`; nil until it has.
+  # Returns the worker that replaces `first`, or nil before the replacement.
   def later_worker(first)
     pids = Dir["#{@folder}/loaded-*"].map { |path| path[/\d+\z/] }
     pids.find { |pid| pid != first && !File.empty?(File.join(@folder, "loaded-#{pid}")) }

@@ -97,7 +97,7 @@ class CableTest < Minitest::Test
     socket
   end
 
-  # The next message that is no beat.
+  # Returns the next message that is not a heartbeat.
   def read(socket)
     Timeout.timeout(PATIENCE_SECONDS) do
       message = JSON.parse(socket.message) until message && message["type"] != "ping"

@@ -4,12 +4,12 @@ require "json"
 
 require_relative "../commands"
 
-# The cache of responses: what is stored, what is served from it, and how it is emptied.
+# The cache of responses: the stored responses, their use, and their removal.
 class CacheTest < Minitest::Test
   include Commands
 
-  # Responds with what the query says: `cc`, the fields of `h`, and a number that no other response
-  # has. It waits while the file `gate` exists, if the path is /slow.
+  # Responds as the query demands: `cc`, the fields of `h`, and a number unique to each response. A
+  # request for /slow waits while the file `gate` exists.
   APPLICATION = <<~'RUBY'
     numbers = Queue.new
     100_000.times { |number| numbers << number }
@@ -175,10 +175,10 @@ class CacheTest < Minitest::Test
     assert_equal [2, true], [status.exitstatus, said.include?("a path, or * for all")]
   end
 
-  # A client that has sent a request.
+  # Returns a client that has sent a request.
   def ask(target) = connect.send("GET #{target} HTTP/1.1\r\nHost: test.example:81\r\n\r\n")
 
-  # Requests for one page, while the application makes it.
+  # Sends requests for one page while the application generates it.
   def crowd(target, count: 12)
     write("gate", "")
     clients = Array.new(count) { ask(target) }
@@ -199,7 +199,7 @@ class CacheTest < Minitest::Test
     start_with_cache("-w", "2", "-t", "16")
     responses = crowd("/slow?cc=private") { eventually { counts["collapsed"] == 11 } }
     assert_equal 12, responses.map(&:body).uniq.size
-    # By now it is known that they cannot share a response.
+    # By now the server knows that these requests cannot share a response.
     again = crowd("/slow?cc=private") { eventually { requests.size == 24 } }
     assert_equal [12, 11], [again.map(&:body).uniq.size, counts["collapsed"]]
   end
@@ -207,12 +207,12 @@ class CacheTest < Minitest::Test
   def test_those_that_wait_go_on_when_the_worker_dies
     start_with_cache("-w", "2")
     targets = (1..).lazy.map { |turn| "/slow?cc=max-age=60&dies=1&turn=#{turn}" }
-    # Until some of those that wait are at the other worker.
+    # Repeats until some of the waiting requests are at the other worker.
     target = targets.find { |each| bodies_after_a_death(each).any? }
     assert cached?(target)
   end
 
-  # The responses to those that wait for one whose worker dies.
+  # Returns the responses to requests that wait for a response whose worker dies.
   def bodies_after_a_death(target)
     [path("dead"), path("requests")].each { |name| FileUtils.rm_f(name) }
     write("gate", "")
@@ -223,7 +223,8 @@ class CacheTest < Minitest::Test
     eventually { counts["collapsed"] == before + 4 }
     FileUtils.rm_f(path("gate"))
     assert_predicate first, :closed?
-    # Those of the dead worker are gone with it; those of the other one have a response.
+    # The waiting requests of the dead worker are lost with it. Those of the other worker get a
+    # response.
     bodies = others.filter_map { |client| client.closed? ? nil : client.response.body }
     assert_operator bodies.uniq.size, :<=, 1, bodies.inspect
     bodies

@@ -3,13 +3,13 @@
 require_relative "../commands"
 require_relative "../ports"
 
-# `Capybara.server = :thruway`, in a process of its own that stands for a run of system tests.
+# `Capybara.server = :thruway`, in its own process, which represents a run of system tests.
 class CapybaraTest < Minitest::Test
   include Commands
 
   LIBRARY = File.expand_path("../../lib", __dir__)
   EXTENSION = File.dirname(BINARY) + "/gem"
-  # The part of Capybara that the server uses, where Capybara is not installed.
+  # The part of Capybara that the server uses, for machines without Capybara.
   STAND_IN = <<~RUBY
     module Capybara
       SERVERS = {}

@@ -10,7 +10,7 @@ class ClaimedChunksTest < Minitest::Test
   include Serving
 
   CLAIM = { "Transfer-Encoding" => "chunked" }.freeze
-  # Bodies that an attacker may have written, behind a proxy that hands on the field.
+  # Bodies that an attacker may have written, behind a proxy that forwards the field.
   WRONG = ["plain body", "0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
            "3\r\none\r\n0\r\n\r\nevil", "3\r\none\r\n", "4\r\none\r\n0\r\n\r\n", "-1\r\n",
            "0x3\r\none", "3\none\n0\n\n", "", "fffffffffffffffff\r\n"].freeze
@@ -26,7 +26,8 @@ class ClaimedChunksTest < Minitest::Test
     end
   end
 
-  # All that comes for two requests in a row, of which the first gets a body with a claim.
+  # Returns all bytes that answer two requests in a row, of which the first gets a body with a
+  # claim.
   def answers_to(body, headers = CLAIM, threads: 2)
     serve(threads: threads) do |env|
       env["PATH_INFO"] == "/" ? [200, headers, body] : [200, {}, ["second"]]

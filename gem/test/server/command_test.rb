@@ -160,7 +160,8 @@ class CommandTest < Minitest::Test
                     "cannot write the pidfile: No such file or directory"
   end
 
-  # Says which process serves it; /wait answers when a line comes through the fifo.
+  # An application that responds with its process number. /wait responds when a line comes through
+  # the fifo.
   WAITING = <<~'RUBY'
     run lambda { |env|
       File.read("gate") if env["PATH_INFO"] == "/wait"
@@ -168,7 +169,7 @@ class CommandTest < Minitest::Test
     }
   RUBY
 
-  # Kept connections by the worker that serves them.
+  # Returns kept connections, grouped by the worker that serves them.
   def connections_by_worker(count)
     Array.new(count) { connect }.group_by { |client| client.request.body }
   end
@@ -176,7 +177,7 @@ class CommandTest < Minitest::Test
   def test_connections_are_spread_over_the_workers
     write("config.ru", WAITING)
     start("-w", "2", "-t", "1")
-    # As a rule [4, 4]; but one worker looks busier while the system lets it wait for a processor.
+    # Usually [4, 4]. One worker seems busier while the system lets it wait for a processor.
     eventually do
       clients = connections_by_worker(8).values
       clients.flatten.each { |client| client.io.close }
@@ -237,8 +238,8 @@ class CommandTest < Minitest::Test
     assert_match(/SyntaxError at boot: .*config.ru:1/, refusal(broken, "-p", "0"))
   end
 
-  # Ruby 3.3 forgets the exit status if a trap raises while the process exits, even if that is
-  # rescued there. With -d it tells of each error that is raised.
+  # Ruby 3.3 forgets the exit status if a trap raises while the process exits, even if the error is
+  # rescued there. With -d, Ruby reports each raised error.
   def test_a_signal_at_the_end_raises_nothing
     broken = write("config.ru", "raise 'no road'")
     write("lazy.rb", "preload_app! false\nat_exit { Process.kill(:CHLD, $$); sleep 0.05 }")

@@ -5,7 +5,7 @@ require "thruway/application/compression"
 require "thruway/application/middleware"
 require "zlib"
 
-# Responses that are compressed on request of the configuration.
+# Responses that are compressed by the configuration.
 class CompressionTest < Minitest::Test
   include Serving
 
@@ -44,7 +44,7 @@ class CompressionTest < Minitest::Test
     end
   end
 
-  # A client would join a part of the plain bytes with its compressed ones.
+  # A client would combine plain bytes from a range with compressed bytes.
   def test_what_is_compressed_offers_no_ranges
     serve_compressed({ "Accept-Ranges" => "bytes" })
     fields = %w[content-encoding accept-ranges]

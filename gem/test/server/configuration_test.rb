@@ -4,7 +4,7 @@ require_relative "../commands"
 
 require "thruway/configuration/configuration_file"
 
-# The words of configuration files, each as `docs/reference/serve_configuration.md` has it.
+# The directives of configuration files, each as in `docs/reference/serve_configuration.md`.
 class ConfigurationTest < Minitest::Test
   include Commands
 
@@ -33,7 +33,8 @@ class ConfigurationTest < Minitest::Test
     worker_timeout workers
   ].freeze
 
-  # How a file with that text is read (works, ignored or refused), and the lines about it.
+  # Returns how a file with the text is read (works, ignored or refused), and the lines about the
+  # text.
   def outcome(text)
     configuration = Thruway::Configuration.new
     path = write("config/file.rb", text)
@@ -238,7 +239,7 @@ class ConfigurationTest < Minitest::Test
                            "(tcp://127.0.0.1:#{port},unix://two.sock) [one]"
     assert_equal "#{pid} false", get.body
     assert_equal 0o660, File.stat(File.join(@folder, "two.sock")).mode & 0o777
-    # A thread gives itself its name: the others may answer before it does.
+    # A thread sets its own name, so the others may respond earlier.
     eventually do
       threads = Dir["/proc/#{pid}/task/*/comm"].map { |path| File.read(path).chomp }
       threads.grep(/\Athruway-\d\z/).size == 3
@@ -356,7 +357,7 @@ class ConfigurationTest < Minitest::Test
     assert_includes refusal(@folder), "cannot take heads of 129 fields: it must be 1 to 128"
   end
 
-  # How real files go about Puma's insides.
+  # The ways in which real files use Puma's internals.
   def test_files_may_use_what_stands_behind_puma_s_words
     write("config.ru", HELLO)
     configuration = read(<<~RUBY)

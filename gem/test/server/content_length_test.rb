@@ -2,8 +2,8 @@
 
 require_relative "../serving"
 
-# An application's content-length that is not its body's length is never passed on as a whole
-# response, nor put right in silence.
+# If an application's content-length differs from its body's length, the response is neither passed
+# on as whole nor silently corrected.
 class ContentLengthTest < Minitest::Test
   include Serving
 

@@ -30,7 +30,8 @@ class ControlTest < Minitest::Test
     Open3.capture3(BINARY, "ctl", *arguments)
   end
 
-  # A thread is busy for a moment after its response has left. The block picks what threads have.
+  # A thread is busy for a moment after its response has left. The block selects the statuses of
+  # threads.
   def statistics_at_rest
     stats = nil
     eventually do
@@ -56,7 +57,7 @@ class ControlTest < Minitest::Test
     assert_equal RUBY_VERSION, stats.dig("versions", "ruby", "version")
   end
 
-  # Nothing listens at the authority's port, so the agent reports that.
+  # No process listens at the authority's port, so the agent reports the failure.
   def test_statistics_have_the_certificates_that_an_agent_keeps
     closed = Ports.free_port
     words = "acme_domain 'a.example'\nacme_directory 'https://127.0.0.1:#{closed}/dir'\n" \

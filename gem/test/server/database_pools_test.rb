@@ -5,8 +5,8 @@ require "json"
 
 require_relative "../commands"
 
-# The log and the doctor say which pools of connections are smaller than the requests that may use
-# them at a time.
+# The log and the doctor name pools of connections that are smaller than the number of requests that
+# may use them at the same time.
 class DatabasePoolsTest < Minitest::Test
   include Commands
   include Installed

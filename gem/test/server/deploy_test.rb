@@ -20,7 +20,7 @@ class DeployTest < Minitest::Test
     }
   RUBY
 
-  # A server as the files have it, but for its ports.
+  # A server with the settings of the files, except for its ports.
   Site = Struct.new(:pid, :port, :metrics, :agent)
 
   def read(name) = File.read(File.join(DEPLOY, name))
@@ -39,7 +39,7 @@ class DeployTest < Minitest::Test
     [*addresses&.keys, *variables.keys].each { |name| ENV.delete(name) }
   end
 
-  # As a probe or a scraper asks: by the address.
+  # Sends a request by address, as a probe or a scraper does.
   def ask(port, path)
     client = Client.new(TCPSocket.new("127.0.0.1", port))
     client.send("GET #{path} HTTP/1.1\r\nHost: 127.0.0.1:#{port}\r\n\r\n")
@@ -98,7 +98,7 @@ class DeployTest < Minitest::Test
     assert_match(/EXPOSE 9292 9394$/, read("docker/Dockerfile"))
   end
 
-  # HAProxy with its file, in front of these servers.
+  # Starts HAProxy with its file in front of these servers.
   def balance(sites, algorithm = "leastconn")
     front = free_port
     text = read("haproxy/haproxy.cfg").sub("bind :80", "bind 127.0.0.1:#{front}")
@@ -114,7 +114,7 @@ class DeployTest < Minitest::Test
     eventually { served?(sites.size) }
   end
 
-  # So many servers have responded of late.
+  # Whether `count` servers have responded lately.
   def served?(count)
     (Array.new(3 * count) { get.body }.uniq & Array.new(3 * count) { get.body }).size >= count
   rescue SystemCallError, EOFError
@@ -149,7 +149,7 @@ class DeployTest < Minitest::Test
     # Four of five threads.
     held = Array.new(4) { Client.new(TCPSocket.new("127.0.0.1", sites[0].port)) }
     held.each { |client| client.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n") }
-    # Of 24 requests it would get 12.
+    # Without the load signal, the server would get 12 of 24 requests.
     eventually { Array.new(24) { get.body.to_i }.count(sites[0].pid) <= 7 }
     write("go", "")
     held.each { |client| assert_equal 200, client.response.status }

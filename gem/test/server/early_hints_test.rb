@@ -4,7 +4,7 @@ require_relative "../serving"
 
 require "thruway/application/middleware"
 
-# Fields that go ahead of a response (103), by `rack.early_hints`.
+# Fields that precede a response (103), by `rack.early_hints`.
 class EarlyHintsTest < Minitest::Test
   include Serving
 

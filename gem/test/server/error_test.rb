@@ -118,7 +118,7 @@ class ErrorTest < Minitest::Test
     assert_equal 1, failing.closes
   end
 
-  # Headers that are no Hash, with what they yield.
+  # Returns headers that are not a Hash, and yield these values.
   def headers_that_yield(*values)
     Object.new.tap { |headers| headers.define_singleton_method(:each) { |&to| to.call(*values) } }
   end
@@ -173,7 +173,7 @@ class ErrorTest < Minitest::Test
     assert_equal line * 6, said
   end
 
-  # As a timeout that comes too late: the request has been answered.
+  # A timeout that fires too late, after the response.
   def test_an_exception_that_comes_between_requests_ends_no_server
     [1, 3].each do |threads|
       workers = []

@@ -4,12 +4,13 @@ require "json"
 
 require_relative "../commands"
 
-# Whose turn it is where connections are a proxy's, and what the server responds to by itself.
+# The order of turns of a proxy's connections, and the responses of the server itself.
 class FairnessTest < Minitest::Test
   include Commands
 
-  # Takes a turn of some milliseconds, and tells the order of the turns. The first request waits for
-  # the file `gate`, so that all others are there before any of them has its turn.
+  # An application whose requests take some milliseconds and record the order of their turns. The
+  # first request waits for the file `gate`, so that all others have arrived before any has its
+  # turn.
   TURNS = <<~'RUBY'
     TURNS = Queue.new
     clock = Process::CLOCK_THREAD_CPUTIME_ID
@@ -28,7 +29,7 @@ class FairnessTest < Minitest::Test
     end)
   RUBY
 
-  # Many requests of one client, then one of another: the order of their turns.
+  # Sends many requests of one client and then one of another. Returns the order of their turns.
   def turns(*arguments, settings: "")
     write("config.ru", TURNS)
     write("config/puma.rb", settings)
@@ -44,7 +45,7 @@ class FairnessTest < Minitest::Test
     stop(pid)
   end
 
-  # The number of requests that wait for their turn.
+  # Returns the number of requests that wait for their turn.
   def waiting
     stats = Client.new(UNIXSocket.new("#{@folder}/metrics")).request("/stats").body
     JSON.parse(stats).dig("workers", 0, "waiting")
@@ -100,7 +101,7 @@ class FairnessTest < Minitest::Test
     assert_includes late.body, "the request has waited too long"
     write("over", "")
     assert_equal 200, busy.response.status
-    # One that has its turn in time: a busy machine may be late for the first.
+    # This request has its turn in time. A busy machine may be late for the first.
     eventually { get("/in_time").status == 200 }
   end
 end
