@@ -13,8 +13,7 @@ pub(crate) enum CacheRole {
     Fill(Box<Fill>),
     /// The request may change the resource: the stored responses are invalidated unless the response is an error.
     Change(Box<Key>),
-    /// The request refreshes a stored response that its client has already received. Other requests wait for the
-    /// flight.
+    /// The request renews a stored response while clients use the stale one. Other requests wait for the flight.
     Reserved(Box<Flight>),
 }
 

@@ -1,6 +1,6 @@
 //! Moves bytes between an entry and its client: reads, writes, and the output that waits between two writes.
 //!
-//! The kernel reads and writes a socket, through a TLS session if the socket has one. Input of an HTTP/2 stream comes
+//! A socket is read and written by system calls, through its TLS session if it has one. Input of an HTTP/2 stream comes
 //! from the session of its connection, and output waits until that session takes it.
 
 use std::io::IoSlice;

@@ -11,7 +11,7 @@ use super::adding::AddMode;
 /// The length of a window in microseconds.
 pub(super) const WINDOW_US: u64 = 30_000_000;
 
-/// The number of places in a window, and the number of places from which one client chooses.
+/// The number of places in a window, and the number of places among which a client's hash leaves a choice.
 const PLACES: usize = 128;
 const WAYS: usize = 4;
 

@@ -145,7 +145,7 @@ impl Output {
         self.left_bytes
     }
 
-    /// Moves bytes from memory into a file, from the end on, until at most `memory_bytes_max` are left in memory.
+    /// Moves bytes from memory into a file, the last ones first, until at most `memory_bytes_max` are left in memory.
     ///
     /// # Errors
     /// The file cannot be created or written. Some of the waiting bytes are then lost.
@@ -305,7 +305,7 @@ pub(crate) fn gather(
     }
 }
 
-/// Sends up to `quantum` bytes of a file's range, by the kernel.
+/// Lets the kernel send up to `quantum` bytes of a file's range.
 fn send_file(
     socket: BorrowedFd<'_>,
     file: BorrowedFd<'_>,

@@ -14,8 +14,8 @@ const RELAXED: Ordering = Ordering::Relaxed;
 /// The number of entries. Peers whose hashes share an entry wait together.
 const ENTRIES: usize = 1 << 12;
 
-/// The gap between two beginnings. The beginning and end of a connection may take a fifth of a millisecond of processor
-/// time, so a peer costs the others a twentieth of a processor at most.
+/// The gap between the beginnings of two connections. To begin and end a connection may take a fifth of a millisecond
+/// of processor time, so a peer costs the others a twentieth of a processor at most.
 const GAP_MS: u64 = 5;
 
 /// How long one fault holds the peer's connections to the gap. All clients behind a proxy are held together, so a few

@@ -22,7 +22,7 @@ use crate::workers::faulty_peers::FaultyPeers;
 /// The memory of a rate: after this time, older values count a third.
 const RATE_MEMORY_MS: u64 = 160;
 
-/// The part of its limit by which moves may overfill a worker.
+/// The divisor of a worker's limit on connections: moves may exceed the limit by the quotient.
 const EXTRA_PARTS: usize = 8;
 
 /// A worker's part in a group.
@@ -280,7 +280,7 @@ impl WorkerHandle {
         let row = self.table.row(target);
         row.untaken().expect(monotonic_us());
         if let Err(errno) = self.ends.mailboxes[target].1.send(connection) {
-            // No connection comes: the bell makes the sibling look, and clears the expectation.
+            // No connection comes: the bell makes the sibling look and clear the expectation.
             self.ends.mailboxes[target].1.ring();
             return Err(errno);
         }

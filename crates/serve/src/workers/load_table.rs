@@ -23,7 +23,7 @@ const IDLE_PERMILLE: usize = 4;
 const FREE_THREADS: usize = 5;
 const COMPUTING: usize = 6;
 const WAITING: usize = 7;
-/// The first word of the row's second cache line, whose words siblings write or read often.
+/// Siblings write this word, so it begins the row's second cache line.
 const ASKED_BY: usize = 8;
 const OLDEST_US: usize = 9;
 const READY_US: usize = 10;
