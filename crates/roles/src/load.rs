@@ -143,7 +143,7 @@ impl<O: LoadObserver> Load<O> {
         self.forget_beside();
     }
 
-    /// Whether the leader may or may not compute.
+    /// Whether it is unknown if the leader computes or waits.
     pub fn is_unsure(&self) -> bool {
         !self.is_reported() && self.computing() > self.superseded()
     }
