@@ -8,9 +8,9 @@ require "thruway/configuration/configuration"
 require "thruway/server/listeners"
 require "thruway/server/server"
 
-# Servers within the test's own process, and clients that show every byte.
+# Servers in the test's own process, and clients that show every byte.
 module Serving
-  # How long a test waits for what must come; it is never a measure.
+  # The time after which a test fails, and never a measure.
   PATIENCE_SECONDS = 60
 
   Response = Struct.new(:status, :headers, :body) do
@@ -98,7 +98,7 @@ module Serving
   # The options of the mode in which requests run, unless a test sets them.
   def mode = {}
 
-  # Serves `app` and answers with the server; `connect` reaches the last one.
+  # Serves `app` and returns the server. `connect` reaches the last server.
   def serve(app = nil, binds: ["tcp://127.0.0.1:0"], sendfile: [], **options, &block)
     configuration = Thruway::Configuration.new
     options = { threads: 2, environment: "production", **mode }.merge(options)
@@ -126,7 +126,7 @@ module Serving
     connect.request(...)
   end
 
-  # Runs the block and answers with what came on stderr meanwhile.
+  # Runs the block and returns its output on stderr.
   def stderr_of
     original = $stderr
     $stderr = StringIO.new

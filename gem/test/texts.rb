@@ -56,7 +56,7 @@ class Texts
     end
   end
 
-  # As JSON can say it.
+  # Converts an object to one that JSON can express.
   def plain(object)
     case object
     when Array then object.map { |element| plain(element) }

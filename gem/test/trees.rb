@@ -2,14 +2,14 @@
 
 require "fileutils"
 
-# A random tree of features that require each other in all ways, and random edits of it. Some of the
-# features are in several folders of the load path. The same seed makes the same tree and the same
+# A random tree of features that require one another in all ways, and random edits of the tree. Some
+# features are in several folders of the load path. The same seed yields the same tree and the same
 # edits.
 class Trees
   BASES = %w[lib0 lib1 lib2 link].freeze
   FEATURES = %w[a b c d deep/e deep/f deep/er/g h.i].freeze
 
-  # `in_place` says whether files may be edited without their folder showing it.
+  # `in_place` permits edits of files that leave their folder unchanged.
   def initialize(folder, random, in_place:)
     @folder = folder
     @random = random
@@ -21,7 +21,7 @@ class Trees
     write_main
   end
 
-  # One edit, in words.
+  # Makes an edit, and describes it.
   def edit
     change, path = pick(%i[rewrite replace remove add retarget rename resize swap]), any_path
     send(change, path)
@@ -33,7 +33,7 @@ class Trees
   def rand(limit) = @random.rand(limit)
   def pick(list) = list[rand(list.size)]
 
-  # A path in a base that is there: the link may lead nowhere.
+  # Returns a path in an existing base, because the link may lead nowhere.
   def any_path(feature = pick(FEATURES))
     base = pick(BASES.select { |name| File.directory?("#{@folder}/#{name}/deep/er") })
     "#{@folder}/#{base}/#{feature}.rb"
@@ -92,7 +92,7 @@ class Trees
     end
   end
 
-  # A feature that the program makes itself; `main.rb` removes it.
+  # A feature that the program itself creates; `main.rb` removes the feature.
   def made(name)
     path = "\#{$LOAD_PATH.grep(/link|lib\\d/).last}/#{name}.rb"
     "try { require #{name.inspect} }\n" \

@@ -46,7 +46,7 @@ class WebSocketing
     [first].pack("C") + length + mask.pack("C4") + masked.pack("C*")
   end
 
-  # The next frame: its first byte and its payload; nil at the end.
+  # Returns the next frame: its first byte and its payload; nil at the end.
   def frame
     within do
       first, short = @io.read(2)&.unpack("CC")
@@ -59,13 +59,13 @@ class WebSocketing
     nil
   end
 
-  # The payload of the next message that is no ping.
+  # Returns the payload of the next message that is not a ping.
   def message
     first, payload = frame until first && first & 15 != PING
     first & 15 == TEXT ? payload.force_encoding("UTF-8") : payload
   end
 
-  # The code of the close frame that is next.
+  # Returns the code of the next frame, a close frame.
   def close_code
     first, payload = frame
     raise "#{first.inspect} is no close frame" unless first == 0x88

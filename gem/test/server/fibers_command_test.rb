@@ -5,8 +5,8 @@ require_relative "../commands"
 class FibersCommandTest < Minitest::Test
   include Commands
 
-  # The part of Rails that the application uses: the level that its configuration has set by the
-  # end of boot.
+  # The part of Rails that the application uses: the isolation level that its configuration has set
+  # by the end of the boot.
   RAILS = <<~RUBY
     module ActiveSupport
       module IsolatedExecutionState

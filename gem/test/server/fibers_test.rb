@@ -13,7 +13,8 @@ require_relative "../serving"
 class FibersTest < Minitest::Test
   include Serving
 
-  # One thread, unless a test says otherwise: a request that blocks it holds up all others.
+  # Serves in one thread, unless a test sets another number: a request that blocks the thread delays
+  # all others.
   def serve(app = nil, **options, &block)
     super(app, **{ threads: 1, fibers: 64 }.merge(options), &block)
   end
@@ -153,7 +154,7 @@ class FibersTest < Minitest::Test
     assert_equal "[nil, true]", client.response.body
   end
 
-  # As those of standard input and of inherited pipes.
+  # Standard input and inherited pipes are such descriptors.
   def test_descriptors_that_block_do_not_block_the_thread
     pipes = Array.new(4) { IO.pipe }
     pipes.flatten.each { |io| io.nonblock = false }
@@ -227,7 +228,7 @@ class FibersTest < Minitest::Test
     2.times { assert_equal %w[0 1 2 after after after].inspect, get.body }
   end
 
-  # As the async gem does: some versions set their scheduler, and others use the one there is.
+  # The async gem does this: some versions set their scheduler, and others use the existing one.
   def test_another_scheduler_is_refused_and_a_thread_may_have_it
     serve do |env|
       case env["PATH_INFO"]
@@ -281,7 +282,7 @@ class FibersTest < Minitest::Test
   def test_scheduled_fibers_run_beside_their_request
     serve do
       words = Queue.new
-      # Each goes on when the next one is over.
+      # Each fiber continues when the next one is over.
       gates = Array.new(4) { Queue.new }
       3.times do |n|
         Fiber.schedule do
@@ -396,7 +397,7 @@ class FibersTest < Minitest::Test
     waiting = Array.new(5) { ask("/wait") }
     eventually { gate.num_waiting == 5 }
     computing = ask("/compute")
-    # Another thread has the lead once this one is answered.
+    # Another thread takes the lead after this response.
     assert_equal "/go", get("/go").body
     is_over = true
     assert_equal "/compute", computing.response.body

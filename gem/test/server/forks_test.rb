@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-# Processes that an application forks in a request: they are no servers.
+# Processes that an application forks in a request are not servers.
 class ForksTest < Minitest::Test
   include Commands
 

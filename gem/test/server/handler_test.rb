@@ -9,12 +9,12 @@ class HandlerTest < Minitest::Test
   LIBRARY = File.expand_path("../../lib", __dir__)
   EXTENSION = File.dirname(BINARY) + "/gem"
   APP = "->(_) { [200, {}, [Process.pid.to_s]] }"
-  # Rack 3 has left its handlers to a gem of their own.
+  # Rack 3 has moved its handlers to another gem.
   IS_RACK_3 = Gem::Specification.find_all_by_name("rackup", "~> 2.0").any?
   HANDLERS = IS_RACK_3 ? "Rackup::Handler" : "Rack::Handler"
   FEATURE = "#{HANDLERS.downcase.sub("::", "/")}/thruway".freeze
 
-  # Serves by Rack's handler with such options, and waits until it serves.
+  # Serves by Rack's handler with these options, and waits until the server is ready.
   def serve_by_handler(options)
     out, said = IO.pipe
     script = "#{HANDLERS}.get('thruway').run(#{APP}, **#{options})"
@@ -25,7 +25,7 @@ class HandlerTest < Minitest::Test
     @address = line[%r{on ((http|https|unix)://[^ ,]+)}, 1]
   end
 
-  # As Rails gives them: with a port that is not the user's.
+  # The options of Rails, with a port that the user has not set.
   RAILS = { Host: "localhost", Port: 1, environment: "development" }.freeze
 
   def rails(user = {})

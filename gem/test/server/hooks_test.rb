@@ -2,14 +2,13 @@
 
 require_relative "../restarting"
 
-# Blocks of the configuration that are called at certain moments, and what becomes of a server
-# whose blocks raise.
+# Blocks of the configuration that are called at certain moments, and servers whose blocks raise.
 class HooksTest < Minitest::Test
   include Restarting
 
   KINDS = [[], %w[-w 1]].freeze
 
-  # Each way in which a block does not return.
+  # The ways in which a block does not return.
   DEEDS = { "raise" => "raise \"caf\\xE9 is away\"",
             "exception" => "raise Class.new(Exception), 'away'",
             "throw" => "throw :exit, 7", "exit" => "exit 7", "abort" => "abort",
@@ -20,7 +19,7 @@ class HooksTest < Minitest::Test
   OF_WORKERS = %w[before_worker_boot before_worker_shutdown before_thread_start
                   before_thread_exit].freeze
 
-  # Each hook does that, and notes that the next one is called all the same.
+  # Makes each hook misbehave, and record that the next hook is called nevertheless.
   def misbehave(hooks, deed)
     lines = hooks.flat_map do |hook|
       ["#{hook} { |*| #{deed} }", "#{hook} { |*| File.write('called', \"#{hook}\\n\", mode: 'a') }"]

@@ -7,7 +7,7 @@ require "tmpdir"
 
 require_relative "../serving"
 
-# Applications that are asked by HTTP/2, with curl as the client.
+# Applications that curl requests by HTTP/2.
 class Http2Test < Minitest::Test
   include Serving
 
@@ -174,7 +174,7 @@ class Http2Test < Minitest::Test
     [0, fields.bytesize, 1, 5, stream].pack("CnCCN") + fields
   end
 
-  # The streams of the heads that have come so far.
+  # Returns the streams of the heads that have arrived so far.
   def streams_of(bytes)
     streams = []
     until bytes.bytesize < 9
@@ -185,7 +185,7 @@ class Http2Test < Minitest::Test
     streams
   end
 
-  # Short responses wait for each other, but not for a request that takes long.
+  # Short responses wait for each other, but not for a slow request.
   def test_a_response_does_not_wait_while_the_next_request_takes_long
     ways = { "/sleeps" => ->(over) { sleep 0.01 until over.call },
              "/computes" => ->(over) { true until over.call } }

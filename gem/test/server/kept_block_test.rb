@@ -34,7 +34,7 @@ class KeptBlockTest < Minitest::Test
     "#{e.class}: #{e.message}"
   end
 
-  # Keeps the block, and churns memory so that what was freed is used again.
+  # Keeps the block, and allocates so that freed memory is reused.
   def keeping(kept, *pieces)
     lambda do |block|
       pieces.each { |piece| block.call(piece) }
@@ -141,7 +141,7 @@ class KeptBlockTest < Minitest::Test
     assert_equal "other", get("/other").body
   end
 
-  # A client that is gone ends `each`; a thread or a fiber that is not inside it is not unwound.
+  # A client that is gone ends `each`. A thread or fiber outside of `each` is not unwound.
   def test_a_thread_that_writes_to_a_client_that_is_gone_gets_an_error
     makers = { thread: ->(work) { Thread.new(&work).join },
                fiber: ->(work) { Fiber.new(&work).resume } }
@@ -194,8 +194,8 @@ class KeptBlockTest < Minitest::Test
     $VERBOSE = verbose
   end
 
-  # The message to another Ractor that calls the block, or that of Ruby 4.0, which refuses to share
-  # the block.
+  # Returns the message of an error in another Ractor that calls the block, or of Ruby 4.0, which
+  # refuses to share the block.
   def told_by_another_ractor(block)
     other = Ractor.new(Ractor.make_shareable(block)) do |shared|
       shared.call("LATE")
@@ -207,7 +207,7 @@ class KeptBlockTest < Minitest::Test
     e.message
   end
 
-  # Headers that are no Hash have an `each`, too.
+  # Headers that are not a Hash also have an `each`.
   def test_headers_may_keep_their_block
     kept = []
     headers = Body.new do |block|

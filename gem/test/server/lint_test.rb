@@ -5,7 +5,7 @@ require "uri"
 
 require_relative "../serving"
 
-# Whatever Rack's own checker says of a request or an answer would be a 500 here.
+# A complaint of Rack's own checker about a request or a response would cause a 500 here.
 class LintTest < Minitest::Test
   include Serving
 

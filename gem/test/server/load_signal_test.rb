@@ -6,7 +6,7 @@ require_relative "../ports"
 require "json"
 require "thruway/support/load_signal"
 
-# How busy a server says it is.
+# The load that a server reports.
 class LoadSignalTest < Minitest::Test
   include Commands
   include Ports

@@ -8,7 +8,7 @@ require_relative "../commands"
 class MetricsTest < Minitest::Test
   include Commands
 
-  # Reads a page as Prometheus does, with its own library: the samples, as JSON.
+  # Reads a page with Prometheus' own library, and prints the samples as JSON.
   PARSER = <<~PYTHON
     import json, sys
     from prometheus_client.parser import text_string_to_metric_families
@@ -44,7 +44,7 @@ class MetricsTest < Minitest::Test
     JSON.parse(ask("/stats").body)
   end
 
-  # The samples of that name: their labels, and what they are.
+  # Returns the samples with the name: their labels and values.
   def samples
     page = ask("/metrics")
     assert_equal "text/plain; version=0.0.4; charset=utf-8", page["content-type"]
@@ -144,7 +144,8 @@ class MetricsTest < Minitest::Test
     start_with_metrics("-w", "0", "-t", "1")
     before = total("thruway_gc_pause_seconds_count")
     get("/gc")
-    # Before Ruby 3.3 it is counted after the call, which the client does not wait for.
+    # Before Ruby 3.3, a pause is counted after the call, and the client does not wait for the
+    # count.
     eventually { total("thruway_gc_pause_seconds_count") > before }
     started = Time.now
     get("/", "X-Request-Start: t=#{((started.to_f - 2) * 1000).to_i}\r\n")
@@ -217,7 +218,7 @@ class MetricsTest < Minitest::Test
     out, said = IO.pipe
     @pids << spawn(BINARY, "serve", @folder, "-b", address, "--metrics", address, out: said)
     said.close
-    # The server before a restart and the one after it have the same two.
+    # The server before a restart and the server after it have the same two addresses.
     announced = Array.new(2) do |number|
       Process.kill("USR2", @pids.last) if number == 1
       lines = Timeout.timeout(PATIENCE_SECONDS) { Array.new(2) { out.gets } }

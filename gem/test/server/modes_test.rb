@@ -2,12 +2,12 @@
 
 require_relative "../serving"
 
-# The tests of what a server promises to a request, in the modes other than that of threads.
+# The tests of the guarantees for requests, run in all modes besides threads.
 IN_FIBERS = %w[after body early_hints error forks hijack http2 kept_block request_body request_end
                sockets stream_wait upgrade].freeze
 IN_WAITING_THREADS = %w[body hijack request_end stream_wait].freeze
 
-# A response of HTTP/2 does not wait for a fiber that waits, as it does for a thread.
+# A response of HTTP/2 does not wait for a waiting fiber, whereas it does for a waiting thread.
 OF_THREADS = %i[test_a_response_does_not_wait_while_the_next_request_takes_long].freeze
 
 MODES = { "Fibers" => [IN_FIBERS, { fibers: 64 }],

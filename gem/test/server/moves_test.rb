@@ -4,12 +4,12 @@ require "io/wait"
 
 require_relative "../commands"
 
-# Connections that move between workers, whatever becomes of these.
+# Connections move between workers, even when the workers die.
 class MovesTest < Minitest::Test
   include Commands
 
-  # Answers with its process number and what it was sent; a body of `hold` computes until the file
-  # `gate` is there.
+  # Responds with the process number and the request's body. A body of `hold` computes until the
+  # file `gate` exists.
   ECHO = <<~'RUBY'
     gate = File.join(__dir__, "gate")
     run(lambda do |env|
@@ -44,8 +44,8 @@ class MovesTest < Minitest::Test
     ask(nil, body)
   end
 
-  # Sends a client's requests, and more while the test goes on. Answers with how often its
-  # connection changed its worker.
+  # Sends a client's requests, and further ones during the test. Returns the number of times that
+  # the connection changed its worker.
   def run_client(number)
     client = last = nil
     moves = 0
@@ -105,7 +105,7 @@ class MovesTest < Minitest::Test
     refute_includes File.read(@log), "take over"
   end
 
-  # A client of one request, which gets its response and no end before it.
+  # Sends the only request of a client. Returns whether its response arrives before the end.
   def ask_alone(body)
     client = Client.new(TCPSocket.new("127.0.0.1", @address[/\d+\z/].to_i))
     client.send(post(body)).response.body.end_with?(" #{body}")
@@ -169,7 +169,7 @@ class MovesTest < Minitest::Test
     write("gate", "")
   end
 
-  # Keeps one of the workers in Ruby until `gate` is there; its process number.
+  # Keeps a worker in Ruby code until `gate` exists. Returns the worker's process number.
   def hold_a_worker
     @held = connect
     worker = @held.send(post("which")).response.body.to_i

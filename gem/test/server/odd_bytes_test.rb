@@ -26,7 +26,7 @@ class OddBytesTest < Minitest::Test
 
   def log = File.binread(@log)
 
-  # An application's folder with that name, and everything that is named after it.
+  # Creates an application's folder with this name, and the files that are named after it.
   def application(name)
     folder = File.join(@folder.b, name.b)
     FileUtils.mkdir_p(folder)

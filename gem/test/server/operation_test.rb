@@ -18,7 +18,7 @@ class OperationTest < Minitest::Test
     end
   end
 
-  # Waits for a message with that line; what came before is returned too.
+  # Waits for a message with this line. Returns all messages up to it.
   def told(line)
     messages = []
     Timeout.timeout(PATIENCE_SECONDS) do
@@ -33,7 +33,7 @@ class OperationTest < Minitest::Test
     @log = File.join(@folder, "log")
     out, said = IO.pipe
     variables = { "NOTIFY_SOCKET" => File.join(@folder, "notify") }.merge(variables)
-    # Only the process itself knows the number that LISTEN_PID is to be.
+    # Only the process itself knows the number for LISTEN_PID.
     script = 'export LISTEN_PID=$$ WATCHDOG_PID=$$; exec "$0" "$@"'
     descriptors = sockets.values.each_with_index.to_h { |socket, index| [3 + index, socket] }
     unless sockets.empty?
@@ -86,7 +86,7 @@ class OperationTest < Minitest::Test
       2.times { told("WATCHDOG=1") }
       Process.kill("USR2", pid)
       eventually { log.include?("trying the command") }
-      # It is not stopped before it handles signals.
+      # The server must handle signals before it is stopped.
       arguments.empty? ? told("READY=1") : (told("READY=1") until log.include?("hot restart: done"))
       2.times { told("WATCHDOG=1") }
       assert_predicate stop(pid), :success?
@@ -120,7 +120,7 @@ class OperationTest < Minitest::Test
         Process.kill("USR2", pid)
         write("version", "v2")
         eventually { version_and_pid.first == "v2" }
-        # Another worker may still be the old one.
+        # Another worker may still run the old version.
         eventually { connect_by_unix.request.body.start_with?("v2") }
         write("version", "v1")
         eventually { log.include?("done") } unless arguments.empty?
@@ -147,7 +147,7 @@ class OperationTest < Minitest::Test
     assert_includes refusal(@folder, "-b", "systemd://web"), "systemd has passed no socket"
   end
 
-  # Whether the server's response, which has to come, is the connection's last one.
+  # Whether the server's response, which must arrive, is the connection's last.
   def closes?(client)
     response = client.request
     assert_equal 200, response.status
@@ -162,7 +162,7 @@ class OperationTest < Minitest::Test
       assert_equal 200, idle.request("/up").status
       Process.kill("TERM", pid)
       eventually { get("/up").status == 503 }
-      # Of two workers, one may hear later than the other that the server stops.
+      # One of two workers may learn of the stop later than the other.
       eventually { Array.new(10) { closes?(connect) }.all? }
       eventually { closes?(idle) }
       assert_predicate idle, :closed?
@@ -212,7 +212,7 @@ class OperationTest < Minitest::Test
 
   def test_connections_beyond_the_limit_of_descriptors_wait
     write("config.ru", FAILING)
-    # Some that have their response keep their connections.
+    # Some clients with a response keep their connections.
     write("config/puma.rb", "persistent_timeout 1")
     pid = start("-t", "1", by: %w[prlimit --nofile=48:48])
     clients = Array.new(80) { connect }
@@ -239,7 +239,7 @@ class OperationTest < Minitest::Test
     end
   end
 
-  # It takes the interpreter's lock and gives it to no thread.
+  # The request takes the interpreter's lock and never releases it.
   def test_a_worker_that_hangs_is_killed_and_replaced
     skip_without("fiddle")
     write("config/puma.rb", "worker_check_interval 0.1\nworker_timeout 4")

@@ -5,7 +5,7 @@ require "open3"
 require "rbconfig"
 require "tmpdir"
 
-# The gem where its extension has no server: on each system but Linux.
+# The gem on systems other than Linux, where its extension has no server.
 class OtherSystemTest < Minitest::Test
   LIBRARY = File.expand_path("../../lib", __dir__)
 

@@ -2,11 +2,11 @@
 
 require_relative "../commands"
 
-# Plugins of Puma, each as its gem has it in `puma/plugin/NAME.rb`.
+# Plugins of Puma, each in the file `puma/plugin/NAME.rb` of its gem.
 class PluginTest < Minitest::Test
   include Commands
 
-  # In the form of solid_queue's: a child that does the work, and each side watches the other.
+  # A plugin like solid_queue's: a child does the work, and each side watches the other.
   QUEUE = <<~'RUBY'
     require "puma/plugin"
 
@@ -91,7 +91,7 @@ class PluginTest < Minitest::Test
     start(*arguments, **options)
   end
 
-  # The queue's process that has started.
+  # Returns the queue's process after its start.
   def queue(seen = [])
     found = nil
     eventually do
@@ -151,7 +151,7 @@ class PluginTest < Minitest::Test
     assert_equal '[true, 7, 1, "unix://ctl", "{"]', File.read("#{@folder}/stats")
   end
 
-  # Looks at all that a launcher has, and notes the states of the process that serves.
+  # A plugin that reads all attributes of a launcher, and records the states of the serving process.
   OBSERVER = <<~'RUBY'
     class Puma::DSL
       def compress(level) = @options[:level] = level
@@ -203,7 +203,7 @@ class PluginTest < Minitest::Test
     end
   end
 
-  # The states are reported in the processes that serve: in this one, or in each worker.
+  # The states are reported in the serving processes: in this one, or in each worker.
   def assert_states(pid, workers)
     states = Dir["#{@folder}/states-*"].to_h { |path| [path[/\d+\z/].to_i, File.read(path)] }
     assert_equal ["booting running stop done "], states.values.uniq
@@ -211,7 +211,7 @@ class PluginTest < Minitest::Test
     assert_equal workers.zero?, states.key?(pid)
   end
 
-  # Refused at the start: by its own words, those of a plugin, and why.
+  # Plugins that are refused at the start, each with the reason.
   REFUSED = {
     "launcher.binder" => "undefined method `binder' for Puma's launcher in Thruway: " \
                          "Thruway opens its listeners itself",
@@ -257,7 +257,7 @@ class PluginTest < Minitest::Test
     assert_includes refusal(@folder, "-p", "0"), "unknown option @options["
   end
 
-  # With Puma in the bundle, or installed where there is no bundle, its own library is used.
+  # If Puma is in the bundle, or installed where there is no bundle, its own library is used.
   def test_puma_itself_is_not_replaced
     skip "there is no gem puma" if Gem::Specification.find_all_by_name("puma").empty?
     write("lib/puma/plugin/mixed.rb", <<~'RUBY')

@@ -153,7 +153,7 @@ class ProxiesTest < Minitest::Test
     socket&.close
   end
 
-  # Its health check has a head, too.
+  # The proxy's health check also has a head.
   def test_haproxy_names_its_client_in_both_versions
     skip "haproxy is not installed" unless system("haproxy", "-v", out: File::NULL)
     { "send-proxy" => ":v1", "send-proxy-v2" => ":v2" }.each do |option, version|
@@ -162,7 +162,7 @@ class ProxiesTest < Minitest::Test
     end
   end
 
-  # A certificate for this test, and the words that bind an address with it.
+  # Writes a certificate for this test, and returns the directives that bind an address with it.
   def bind_with_tls
     certificate, key = %w[cert.pem key.pem].map { |name| File.join(@folder, name) }
     assert system("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
@@ -178,7 +178,7 @@ class ProxiesTest < Minitest::Test
     raise EOFError
   end
 
-  # In TCP mode it passes the handshake on behind its head.
+  # In TCP mode, HAProxy forwards the handshake after its own head.
   def test_haproxy_names_its_client_before_a_handshake
     skip "haproxy is not installed" unless system("haproxy", "-v", out: File::NULL)
     require "openssl"

@@ -3,9 +3,9 @@
 require_relative "../commands"
 require_relative "../ports"
 
-# Plugins of Puma as their repositories have them. `THRUWAY_PLUGINS` names a folder with checkouts,
-# each under the name of its repository; a plugin that is not there is skipped. Where a plugin needs
-# a library that is not at hand, such as an agent, a recorder takes the place of that library.
+# Plugins of Puma from their repositories. `THRUWAY_PLUGINS` names a folder with checkouts, each
+# under the name of its repository. A missing plugin is skipped. If a plugin needs a missing
+# library, such as an agent, a recorder replaces the library.
 class PublicPluginsTest < Minitest::Test
   include Commands
   include Ports
@@ -14,7 +14,7 @@ class PublicPluginsTest < Minitest::Test
   # Puma's own library. Plugins for later versions do not run with those before 6.
   HAS_PUMA = Gem::Specification.find_all_by_name("puma", ">= 6").any?
 
-  # The datagrams that a plugin sends to `STATSD_HOST`.
+  # Records the datagrams that a plugin sends to `STATSD_HOST`.
   def setup
     super
     @datagrams = UDPSocket.new
@@ -76,7 +76,7 @@ class PublicPluginsTest < Minitest::Test
         Puma::Plugins.find("statsd").class_eval { def sleep(seconds) = super([seconds, 0.1].min) }
       RUBY
       get
-      # The server before this one may have sent some, too.
+      # The previous server may also have sent some.
       expected = "puma.max_threads:#{[workers, 1].max * 3}|g"
       eventually { datagrams == expected }
     end
@@ -314,7 +314,7 @@ class PublicPluginsTest < Minitest::Test
         plugin :appsignal
         Puma::Plugins.find("appsignal").class_eval { def sleep_time = 0.1 }
       RUBY
-      # The server before this one may have sent some, too.
+      # The previous server may also have sent some.
       expected = "puma_threads:#{[workers, 1].max * 3}|g|#type:max"
       eventually { datagrams.start_with?(expected) }
     end

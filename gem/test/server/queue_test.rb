@@ -2,7 +2,7 @@
 
 require_relative "../commands"
 
-# One queue over all workers, whatever each of them is in the middle of.
+# A single queue over all workers, whatever each of them is busy with.
 class QueueTest < Minitest::Test
   include Commands
 
@@ -24,7 +24,7 @@ class QueueTest < Minitest::Test
     write("config.ru", APP)
   end
 
-  # Connections that are spread over all workers, each with a request behind it.
+  # Returns connections that are spread over all workers, each with a finished request.
   def connections(count)
     Array.new(count) { connect.tap { |client| worker_of(client.request) } }
   end
@@ -42,7 +42,7 @@ class QueueTest < Minitest::Test
     Timeout.timeout(PATIENCE_SECONDS) { client.response }
   end
 
-  # Which worker answers each of them.
+  # Sends a request on each connection, and returns the workers that respond.
   def ask_all(clients)
     clients.each { |client| say(client, "/") }
     clients.map { |client| worker_of(answer(client)) }
@@ -57,7 +57,7 @@ class QueueTest < Minitest::Test
       start("-w", "2", "-t", "1")
       first, *others = connections(12)
       say(first, path)
-      # In the first round some may be served before it.
+      # In the first round, some requests may be served before the gate.
       rounds = Array.new(4) { ask_all(others) }
       rounds.drop(1).each { |workers| assert_equal 1, workers.uniq.size }
       open_gate
@@ -70,7 +70,8 @@ class QueueTest < Minitest::Test
     start("-w", "2", "-t", "2")
     clients = connections(12)
     waiting = clients.first(3).each { |client| say(client, "/wait") }
-    # Each asks as soon as the one before has its response: its worker may not be at rest yet.
+    # Each client sends its request after the response to the previous one, whose worker may not be
+    # idle yet.
     (clients.drop(3) * 10).each do |client|
       say(client, "/")
       assert_operator worker_of(answer(client)), :>, 0
@@ -82,7 +83,7 @@ class QueueTest < Minitest::Test
   def test_a_connection_that_ends_makes_room_for_the_next_one
     start("-w", "0", "-t", "2", by: %w[prlimit --nofile=64:64])
     last = connect.send("GET /wait HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-    # As many as may be open have an answer, from the other thread, which waits for events then.
+    # The other thread responds to as many connections as may be open, and then waits for events.
     waiting = connect until waiting && !served?(waiting)
     open_gate
     assert_operator worker_of(answer(last)), :>, 0
@@ -130,7 +131,7 @@ class QueueTest < Minitest::Test
     assert_empty rest
     Process.kill("KILL", pid)
     open_gate
-    # The worker that waited has its client still. Those of the dead one end.
+    # The waiting worker keeps its client. The clients of the dead worker are disconnected.
     assert_operator worker_of(answer(clients.first)), :>, 0
     others.each { |client| assert_predicate client, :closed? }
     assert_operator worker_of(get), :>, 0

@@ -6,7 +6,7 @@ require_relative "../restarting"
 class ReforkTest < Minitest::Test
   include Restarting
 
-  # Answers with the process that was the first to serve, of this worker and its ancestors.
+  # An application that responds with the first serving process among this worker and its ancestors.
   WARMING = <<~'RUBY'
     run ->(env) {
       $first ||= Process.pid
@@ -31,7 +31,7 @@ class ReforkTest < Minitest::Test
   # The responses of the workers, each on a new connection.
   def firsts(count) = Array.new(count) { get.body.split.map(&:to_i) }
 
-  # None is left of a worker that has just ended.
+  # A worker that has just ended has no title.
   def title(worker)
     File.read("/proc/#{worker}/cmdline")
   rescue SystemCallError
@@ -101,8 +101,8 @@ class ReforkTest < Minitest::Test
     assert_predicate stop(pid), :success?
   end
 
-  # Until there are as many others. What a template forked right before its end may be there for a
-  # moment, too.
+  # Waits until as many other workers exist. A worker that the template forked right before its end
+  # may exist for a moment, too.
   def kill_workers(pid, count)
     workers = worker_pids(pid) - [template(pid)]
     workers.each { |worker| Process.kill("KILL", worker) }
@@ -112,7 +112,7 @@ class ReforkTest < Minitest::Test
     end
   end
 
-  # A worker closes the supervisor's sockets once. Its children, which are forked from it, must not
+  # A worker closes the supervisor's sockets once. Children that are forked from the worker must not
   # close other files that have the same descriptors by then.
   def test_a_refork_waits_for_the_first_worker_to_boot
     gate = "before_worker_boot { sleep 0.005 while File.exist?('gate') }"
@@ -215,7 +215,7 @@ class ReforkTest < Minitest::Test
     counts = Array.new(3) do
       client.request
       refork(pid)
-      # The new worker has taken the client over once it has served it.
+      # The new worker owns the client after it has served it once.
       client.request
       worker = worker_pids(pid) - [template(pid)]
       Dir.children("/proc/#{worker.first}/fd").size

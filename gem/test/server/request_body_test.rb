@@ -42,7 +42,7 @@ class RequestBodyTest < Minitest::Test
     eventually { open_spools.empty? }
   end
 
-  # As Puma leaves it: a stream reads its request for as long as it writes its response.
+  # As in Puma, a stream reads its request for as long as it writes its response.
   def test_a_stream_that_goes_on_in_a_thread_reads_a_large_body
     go_on = Queue.new
     serve(threads: 1) do |env|
@@ -62,7 +62,7 @@ class RequestBodyTest < Minitest::Test
     head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: #{body.bytesize}\r\n\r\n"
     client = connect.send(head + body)
     Timeout.timeout(PATIENCE_SECONDS) do
-      # The only thread is back from the call by the time that it answers another one.
+      # The only thread has returned from the call before it responds to another request.
       get
       go_on << true
       assert_equal body, client.response.body
@@ -121,7 +121,8 @@ class RequestBodyTest < Minitest::Test
 
   private
 
-  # The nameless files that this process holds open: a body above the memory limit is one.
+  # Returns the nameless files that this process holds open. A body above the memory limit is such a
+  # file.
   def open_spools
     Dir.each_child("/proc/self/fd").filter_map do |descriptor|
       name = File.readlink("/proc/self/fd/#{descriptor}")

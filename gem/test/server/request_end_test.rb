@@ -2,15 +2,15 @@
 
 require_relative "../serving"
 
-# Handles of a request that outlive it: they reach neither the next request of their connection nor
-# any other one.
+# Handles that outlive their request reach neither the next request of the connection nor any other.
 class RequestEndTest < Minitest::Test
   include Serving
 
   GET = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-  # Serves two pipelined requests of one connection. `first` is called with the stream of the first
-  # one and with two Queues. One says when the second response has begun, and the other ends it.
+  # Serves two pipelined requests of a connection. `first` is called with the stream of the first
+  # request and two Queues: one receives an item when the second response has begun, and the other
+  # ends that response.
   def serve_two(&first)
     begun = Queue.new
     go = Queue.new
@@ -28,7 +28,7 @@ class RequestEndTest < Minitest::Test
     connect.send(GET * 2)
   end
 
-  # An argument of `write` that is done with the stream before it is a String.
+  # An argument of `write` whose conversion to a String ends the use of the stream.
   Late = Struct.new(:block) do
     def to_s
       block.call
@@ -54,7 +54,7 @@ class RequestEndTest < Minitest::Test
     assert_equal [IOError, "closed stream"], [raised.class, raised&.message]
   end
 
-  # The reproduction as it was found, without an order: a few runs of it.
+  # The original reproduction, whose threads run in no fixed order, repeated a few times.
   def test_a_stream_that_another_thread_closes_leaks_nothing
     body = lambda do |stream|
       Thread.new do

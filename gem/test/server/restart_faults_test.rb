@@ -2,11 +2,11 @@
 
 require_relative "../restarting"
 
-# Processes that are killed, and signals that come, in each phase of a restart.
+# Processes that are killed, and signals that arrive, in each phase of a restart.
 class RestartFaultsTest < Minitest::Test
   include Restarting
 
-  # Waits where it is loaded, while a file is there.
+  # Code that waits while it is loaded, as long as a file exists.
   GATED = <<~'RUBY'
     File.write("booting", "#{Process.pid}") if File.exist?("gate")
     sleep 0.01 while File.exist?("gate")
@@ -20,7 +20,7 @@ class RestartFaultsTest < Minitest::Test
     }
   RUBY
 
-  # The same, in a worker that is forked from a warm one.
+  # Code that waits in the same way, in a worker that is forked from a warm worker.
   GATED_REFORK = <<~'RUBY'
     after_refork do
       File.write("booting", "#{Process.pid}") if File.exist?("gate")
@@ -37,7 +37,7 @@ class RestartFaultsTest < Minitest::Test
 
   def path(name) = File.join(@folder, name)
 
-  # The process that waits at the gate.
+  # Returns the process that waits at the gate.
   def booting
     eventually { File.size?(path("booting")) }
     File.read(path("booting")).to_i
@@ -107,7 +107,7 @@ class RestartFaultsTest < Minitest::Test
     eventually { File.exist?(path("held")) }
     old = worker_pids(pid).first
     restart(pid, "USR2", "hot restart", to: "v2")
-    # Until the old worker has handed them on, they would miss it as well.
+    # Until the old worker has handed its connections on, they would miss the new version as well.
     eventually { crowd.responses.all? { |bodies| bodies.last.start_with?("v2") } }
     Process.kill("KILL", old)
     assert_predicate held, :closed?
@@ -151,8 +151,8 @@ class RestartFaultsTest < Minitest::Test
     # The child has no other title yet.
     processes = worker_pids(pid) - [child]
     template = processes.find { |one| worker_title(one).include?("template") }
-    # If the template had no time to tell of the child, that has ended, and another takes its place.
-    # Then the refork may be done before the gate opens.
+    # If the template had no time to report the child, the child has ended, and another takes its
+    # place. In this case, the refork may be done before the gate opens.
     logged("refork: done") do
       logged("the refork template has exited") { Process.kill("KILL", template) }
       File.delete(path("gate"))

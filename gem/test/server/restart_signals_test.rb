@@ -2,15 +2,15 @@
 
 require_relative "../restarting"
 
-# Signals at each moment of a start, of a restart and of a stop. Moments are held by gates: a
-# process says that it is there, and waits until a file goes.
+# Signals at each moment of a start, of a restart and of a stop. A gate holds each moment: a process
+# reports that it has arrived, and waits until a file disappears.
 class RestartSignalsTest < Minitest::Test
   include Restarting
 
   ORDERS = %w[HUP USR1 USR2 PWR TTIN TTOU URG CHLD WINCH CONT].freeze
   KINDS = [[], %w[-w 2]].freeze
 
-  # Ruby has begun, and nothing of the server's but what comes before all else.
+  # Code that runs after Ruby's start and before all other code of the server.
   EARLY = <<~'RUBY'
     # A child of a trial, or of the application, is another process.
     if File.exist?("early") && (!File.exist?("pid") || File.read("pid").to_i == Process.pid)
@@ -19,7 +19,7 @@ class RestartSignalsTest < Minitest::Test
     end
   RUBY
 
-  # The application boots in the process that is the server, not in a trial.
+  # An application that waits while it boots in the server's process, and not in a trial.
   BOOTING = <<~'RUBY'
     if File.exist?("boot") && File.read("pid").to_i == Process.pid
       File.write("at boot", "")
@@ -117,7 +117,7 @@ class RestartSignalsTest < Minitest::Test
       File.rename(path("err"), path("err.1"))
       Process.kill("HUP", pid)
       pass(moment)
-      # The files are opened anew before the refork or after it.
+      # The files are reopened before or after the refork.
       said = -> { File.read(path("err.1")) + log }
       eventually { File.file?(path("err")) && said.call.include?("refork: done") }
       # Two workers, and their template.

@@ -7,7 +7,8 @@ class RestartTest < Minitest::Test
   include Restarting
 
   LAZY = "preload_app! false\n"
-  # How a server is started, its configuration, the signal, and what the log calls it.
+  # The arguments of a server, its configuration, the signal, and the name of the restart in the
+  # log.
   KINDS = [
     [%w[-w 2], "", "USR2", "hot restart"],
     [%w[-w 2], LAZY, "USR1", "phased restart"],
@@ -199,7 +200,7 @@ class RestartTest < Minitest::Test
   def test_a_worker_alone_hands_its_connections_on
     pid = start_version("v1", "-w", "2")
     clients, served = [], []
-    # As many as reach both workers.
+    # Connects until both workers are reached.
     eventually do
       clients << connect
       served << clients.last.request.body.split.last.to_i
@@ -243,7 +244,7 @@ class RestartTest < Minitest::Test
     end
   end
 
-  # Whether USR1 has been sent to a process that has not handled it.
+  # Whether a process has not yet handled a USR1.
   def retirement_pends?(pid)
     pending = File.read("/proc/#{pid}/status")[/^ShdPnd:\s*(\h+)/, 1].to_i(16)
     pending.anybits?(1 << (Signal.list["USR1"] - 1))

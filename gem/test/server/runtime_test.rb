@@ -8,7 +8,7 @@ require "thruway/application/runtime"
 class RuntimeTest < Minitest::Test
   include Commands
 
-  # Stands for a Ruby with YJIT, and for one with Process.warmup: each tells what it was asked for.
+  # A stand-in for a Ruby with YJIT and with Process.warmup. Each records its calls.
   APPLICATION = <<~'RUBY'
     ASKED = []
     if ENV["YJIT"]
@@ -29,7 +29,7 @@ class RuntimeTest < Minitest::Test
     run ->(_) { [200, {}, [ASKED.join(",")]] }
   RUBY
 
-  # The calls that were made before the first request.
+  # Returns the calls before the first request.
   def asked(*arguments, settings: "", **variables)
     write("config.ru", APPLICATION)
     write("config/puma.rb", settings)

@@ -6,7 +6,8 @@ require_relative "../commands"
 class SignalsTest < Minitest::Test
   include Commands
 
-  # Answers with its process, and at /wait when a line comes through the fifo.
+  # An application that responds with its process number, and at /wait when a line comes through the
+  # fifo.
   WAITING = <<~'RUBY'
     run lambda { |env|
       if env["PATH_INFO"] == "/wait"
@@ -18,7 +19,8 @@ class SignalsTest < Minitest::Test
   RUBY
   KINDS = [[], %w[-w 1]].freeze
 
-  # Without a wait: a signal that interrupted the open of the FIFO could have let its reader go.
+  # The open does not wait: a signal that interrupted the reader's open of the FIFO may have ended
+  # the reader.
   def open_gate
     eventually do
       gate = File.join(@folder, "gate")

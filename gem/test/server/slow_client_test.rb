@@ -32,7 +32,7 @@ class SlowClientTest < Minitest::Test
     slow = Array.new(6) { connect.send(GET) }
     eventually { server.engine.requests == 6 }
     Timeout.timeout(PATIENCE_SECONDS) { assert_equal "gone", get("/go").body }
-    # Whatever they take later is whole.
+    # The slow clients receive whole bodies in the end.
     slow.each { |client| assert_equal PIECE * PIECES, client.response.body }
   end
 
@@ -51,7 +51,7 @@ class SlowClientTest < Minitest::Test
     clients.each { |client| assert_equal PIECE * PIECES, client.response.body }
   end
 
-  # An endless body to a client that reads nothing; what its writer met in the end.
+  # Sends an endless body to a client that reads nothing, and records the writer's error.
   def endless(met)
     lambda do |stream|
       Thread.new do

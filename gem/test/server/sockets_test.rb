@@ -6,11 +6,11 @@ require "thruway/application/builder"
 require "tmpdir"
 require "zlib"
 
-# WebSockets and streams of events by `rack.upgrade`, as users of iodine know it.
+# WebSockets and streams of events by `rack.upgrade`, as in iodine.
 class SocketsTest < Minitest::Test
   include Serving
 
-  # Notes what it is told, and sends back what it is sent.
+  # A handler that records events and echoes messages.
   class Echo
     attr_reader :told, :clients
 
@@ -289,8 +289,8 @@ class SocketsTest < Minitest::Test
     assert_equal({ [:open, "/"] => count, [:close, 1006] => count }, told.tally)
   end
 
-  # Answers one ping and not the next one. False if the answer was late, as on a busy machine: then
-  # the client is cut off before the next ping.
+  # Answers one ping and not the next. Returns false if the answer was late, as on a busy machine:
+  # the server then disconnects the client before the next ping.
   def answers_one_ping?
     socket = open
     assert_equal [0x89, ""], socket.frame

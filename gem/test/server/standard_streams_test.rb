@@ -8,7 +8,7 @@ class StandardStreamsTest < Minitest::Test
 
   KINDS = [[], %w[-w 1]].freeze
 
-  # Answers with its process, and when it was booted.
+  # An application that responds with its process number and the time of its boot.
   DATED = <<~'RUBY'
     booted = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
     run ->(_) { [200, {}, ["#{Process.pid} #{booted}"]] }
@@ -32,12 +32,12 @@ class StandardStreamsTest < Minitest::Test
 
   def logs = folders.map { |folder| "#{folder}/log" }
 
-  # Where the standard streams of a process lead.
+  # Returns the targets of a process's standard streams.
   def streams(pid) = (0..2).map { |number| File.readlink("/proc/#{pid}/fd/#{number}") }
 
   def served = get.body.split.first.to_i
 
-  # Starts a server, which may have no stdout to say where it is, and waits until it serves.
+  # Starts a server that may have no stdout for its address, and waits until the server is ready.
   def start_at_socket(*arguments, **streams)
     write("config.ru", DATED) unless File.exist?(path("config.ru"))
     @address = "unix://#{path("app.sock")}"
@@ -54,7 +54,7 @@ class StandardStreamsTest < Minitest::Test
     false
   end
 
-  # Connections from now on have the lowest numbers that are free.
+  # Later connections have the lowest free descriptors.
   def assert_whole_responses
     Array.new(4) { connect }.each do |client|
       assert_match(/\A\d+ \d+\z/, client.request.body)
@@ -66,7 +66,7 @@ class StandardStreamsTest < Minitest::Test
   def lead?(processes, *files)
     processes.all? { |process| streams(process)[1..] == files }
   rescue Errno::ENOENT
-    # The descriptor is closed and opened anew at this moment.
+    # The descriptor is being reopened at this moment.
     false
   end
 
@@ -114,7 +114,7 @@ class StandardStreamsTest < Minitest::Test
     end
   end
 
-  # The application closes one by a `reopen` that fails, and the next connection comes.
+  # The application closes a stream by a `reopen` that fails, and the next connection arrives.
   def test_a_stream_that_the_application_loses_is_no_place_for_a_connection
     { "at boot" => "lose.call", "in a request" => "" }.each do |name, at_boot|
       write("config.ru", <<~RUBY)
@@ -139,7 +139,7 @@ class StandardStreamsTest < Minitest::Test
     end
   end
 
-  # In all processes, and in those of the next server.
+  # This applies to all processes, and to those of the next server.
   def test_streams_that_are_closed_at_the_start_lead_to_nothing
     KINDS.product([[0], [1], [2], [0, 1, 2]]).each do |arguments, closed|
       pid = start_at_socket(*arguments, **streams_without(closed))

@@ -4,7 +4,8 @@ require "rack/body_proxy"
 
 require_relative "../serving"
 
-# Streams of applications that wait: before their response, between its pieces, and all at once.
+# Streams of applications that wait: before their response, between its pieces, and in many requests
+# at the same time.
 class StreamWaitTest < Minitest::Test
   include Serving
 
@@ -35,7 +36,7 @@ class StreamWaitTest < Minitest::Test
       before.pop
       [200, {}, stream_of(gate)]
     end
-    # Often enough that the lead is handed on before each call.
+    # The repetitions suffice for the lead to change before each call.
     10.times do
       client = connect.send(GET)
       sleep 0.01
@@ -79,7 +80,7 @@ class StreamWaitTest < Minitest::Test
     assert_equal "done", busy.response.body
   end
 
-  # As Sinatra's `stream` and ActionController::Live: another thread makes the pieces.
+  # Sinatra's `stream` and ActionController::Live also make the pieces in another thread.
   def test_pieces_that_another_thread_makes_leave_one_by_one
     pieces = Queue.new
     serve(threads: 3) do
@@ -148,7 +149,7 @@ class StreamWaitTest < Minitest::Test
     end
   end
 
-  # A body that may turn into an Array, and counts how often it is asked for something.
+  # A body that may turn into an Array, and counts the calls of its methods.
   class Convertible
     attr_reader :asked
 

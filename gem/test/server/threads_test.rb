@@ -24,7 +24,7 @@ class ThreadsTest < Minitest::Test
     serve(threads: 2) do |env|
       path = env["PATH_INFO"]
       entered << path
-      # For less than what counts as long.
+      # The request computes for less than the limit of a long one.
       nil while computes && path == "/second"
       gates[path]&.pop
       [200, {}, [path]]
@@ -35,11 +35,11 @@ class ThreadsTest < Minitest::Test
     second.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
     entered.pop
     third.send("GET /third HTTP/1.1\r\nHost: a\r\n\r\n")
-    # The standby has seen that it waits, and that no thread is free.
+    # The standby has noticed that the request waits, and that no thread is free.
     sleep 0.1
     gates["/first"] << true
     assert_equal "/first", first.response.body
-    # Its thread follows.
+    # The thread of the request continues.
     sleep 0.1
     computes = false
     assert_equal "/third", Timeout.timeout(PATIENCE_SECONDS) { third.response.body }
@@ -54,7 +54,7 @@ class ThreadsTest < Minitest::Test
     clients
   end
 
-  # Serves, and lets so many requests wait, beside which others are answered.
+  # Serves `count` waiting requests, beside which other requests are answered.
   def assert_waits_leave_the_road(count, mark: nil, **limits)
     entered = Queue.new
     gate = Queue.new
@@ -128,7 +128,7 @@ class ThreadsTest < Minitest::Test
   def test_a_busy_application_is_not_watched_while_nothing_waits
     first = nil
     serve(threads: 2) do
-      # Long enough for the standby to see that this call lasts.
+      # The sleep suffices for the standby to notice that this call lasts.
       sleep 0.1
       first = wake_ups
       1_000_000.times { |number| number.to_s }
@@ -137,7 +137,8 @@ class ThreadsTest < Minitest::Test
     assert_operator Integer(get.body), :<, 5
   end
 
-  # How often the standby of the last server has gone to sleep. Those of earlier ones may be ending.
+  # Returns the number of times that the standby of the last server has gone to sleep. Standbys of
+  # earlier servers may be ending.
   def wake_ups
     tasks = Dir["/proc/self/task/*"].select { |path| standby?(path) }
     task = tasks.max_by { |path| path[/\d+\z/].to_i }
@@ -243,12 +244,12 @@ class ThreadsTest < Minitest::Test
     assert_predicate client, :closed?
   end
 
-  # How often a thread of that name has waited for something.
+  # Returns the number of times that threads with this name have waited.
   def waits_of(name)
     tasks = Dir["/proc/self/task/*"].select do |task|
       File.read("#{task}/comm").chomp == name
     rescue Errno::ENOENT, Errno::ESRCH
-      # It has just ended.
+      # The thread has just ended.
       false
     end
     tasks.sum { |task| File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
@@ -259,7 +260,7 @@ class ThreadsTest < Minitest::Test
     nil until Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) > limit
   end
 
-  # Before Ruby 3.2 the watchdog looks by itself: at a call that computes, seldom.
+  # Before Ruby 3.2, the watchdog itself checks a call that computes, at long intervals.
   def test_a_request_that_computes_is_looked_at_a_few_times
     serve do
       compute(0.2)
@@ -270,7 +271,8 @@ class ThreadsTest < Minitest::Test
     before, began = waits_of("thruway-watch"), Process.clock_gettime(Process::CLOCK_MONOTONIC)
     5.times { client.request }
     milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began) * 1000
-    # A look every eight milliseconds, and not every one, however long the machine takes for it.
+    # The watchdog checks every eight milliseconds and not every millisecond, however long the
+    # machine takes.
     assert_operator waits_of("thruway-watch") - before, :<, milliseconds / 3
   end
 end

@@ -48,7 +48,7 @@ class TlsTest < Minitest::Test
     Client.new(socket)
   end
 
-  # A certificate of `key`, for an hour, that `issuer` is to sign.
+  # Returns a certificate of `key` for an hour, which `issuer` must sign.
   def certificate_of(key, name, issuer)
     certificate = OpenSSL::X509::Certificate.new
     certificate.version = 2
@@ -66,7 +66,7 @@ class TlsTest < Minitest::Test
     certificate.add_extension(extensions.create_extension(name, value, is_critical))
   end
 
-  # A certificate that signs itself, and its key.
+  # Writes a self-signed certificate and its key.
   def write_pair(name, host)
     key = OpenSSL::PKey::EC.generate("prime256v1")
     certificate = certificate_of(key, "/CN=#{host}", nil)
@@ -75,7 +75,7 @@ class TlsTest < Minitest::Test
     File.write(path("#{name}.key.pem"), key.to_pem, perm: 0o600)
   end
 
-  # A certificate of a client, which the authority has signed.
+  # Returns a certificate of a client, signed by the authority, and its key.
   def client_pair
     key = OpenSSL::PKey::EC.generate("prime256v1")
     certificate = certificate_of(key, "/CN=ann", authority.subject)
@@ -150,7 +150,7 @@ class TlsTest < Minitest::Test
       client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
       client.read_head
       assert_raises(OpenSSL::SSL::SSLError, Errno::ECONNRESET) { loop { client.io.readpartial(9) } }
-      # It is said after the connection has been cut off.
+      # The message appears after the connection has been closed.
       eventually { $stderr.string.include?("6") }
     end
   end
@@ -192,11 +192,11 @@ class TlsTest < Minitest::Test
     more_sockets
     client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert_equal "mine", client.io.read
-    # The client's own one is still open.
+    # The client's own socket is still open.
     eventually { more_sockets <= 1 }
   end
 
-  # How many more sockets than when it was asked first.
+  # Returns the number of sockets in excess of the number at the first call.
   def more_sockets
     sockets = Dir["/proc/self/fd/*"].count { |link| File.socket?(link) }
     sockets - (@sockets ||= sockets)

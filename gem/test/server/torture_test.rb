@@ -5,19 +5,19 @@ require "tempfile"
 
 require_relative "../serving"
 
-# An application that does to the server what Ruby allows, while each allocation collects garbage
-# and moves objects. Clients know what each response must be. `cargo x prove torture` goes on.
+# An application that does to the server whatever Ruby permits, while each allocation collects
+# garbage and moves objects. Clients know the right responses. `cargo x prove torture` runs longer.
 class TortureTest < Minitest::Test
   include Serving
 
   CASES = Integer(ENV.fetch("THRUWAY_CASES", "40"))
-  # Each allocation collects all garbage, or what is young alone, which takes less time.
+  # Each allocation collects all garbage, or only young garbage, which takes less time.
   STRESS = ENV["THRUWAY_CASES"] ? true : 1
   SEED = Integer(ENV.fetch("THRUWAY_SEED", "1"))
   CLIENTS = 3
   LARGE = "0123456789" * 20_000
 
-  # Bodies and headers with an `each` that is a block.
+  # Bodies and headers whose `each` is a block.
   class Each
     def initialize(&each)
       @each = each
@@ -28,7 +28,7 @@ class TortureTest < Minitest::Test
     end
   end
 
-  # Header values that change their name while they are made into Strings.
+  # Header values that change their name while they are converted to Strings.
   class Value
     def initialize(name)
       @name = name
@@ -61,7 +61,7 @@ class TortureTest < Minitest::Test
       [200, {}, Each.new { |block| [block.call("first"), @kept << block] }]
     end
 
-    # Calls a block of an earlier body, if there is one.
+    # Calls a block of an earlier body, if one is left.
     def late(_)
       block = @kept.pop(true)
       block.call("LATE")
@@ -138,7 +138,7 @@ class TortureTest < Minitest::Test
     end
   end
 
-  # Each client asks for all of its cases on one connection.
+  # Each client sends all of its requests on a single connection.
   def ask_all
     random = Random.new(SEED)
     all = Application::NAMES
@@ -171,14 +171,14 @@ class TortureTest < Minitest::Test
     TortureTest.auto_compact(compacts)
   end
 
-  # It is not there on every system.
+  # Not every system supports compaction.
   def self.compact
     GC.compact if GC.respond_to?(:compact)
   rescue NotImplementedError
     nil
   end
 
-  # As above.
+  # Not every system supports compaction.
   def self.auto_compact(is_on)
     GC.auto_compact = is_on if GC.respond_to?(:auto_compact=)
   rescue NotImplementedError
