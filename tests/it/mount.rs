@@ -433,14 +433,14 @@ fn changes_through_the_mount_invalidate_nothing() {
     for name in 0..100 {
         assert_eq!(fs::metadata(mounted.target(&format!("folder/{name}"))).unwrap().len(), 4);
     }
-    // Each file was written to since its attributes were told, and so they are asked for once.
+    // Each file was written to after the kernel had read its attributes, so they are requested once.
     let after = asked();
     assert!((100..110).contains(&(after - before)), "{}", after - before);
-    // A change by another program is reported after those, so they have been read then.
+    // The daemon reads a change by another program after the events of these files.
     fs::write(mounted.source("folder/other"), "").unwrap();
     wait_until("it is told", || fs::metadata(mounted.target("folder/other")).is_ok());
-    // The new name and the folder itself, perhaps, but none of the hundred, unless they are asked for again because
-    // it was a while ago.
+    // The new name and the folder itself may be requested, but none of the hundred files, unless the kernel's
+    // attributes have expired in the meantime.
     wait_until("what was told is held", || {
         let before = asked();
         for name in 0..100 {

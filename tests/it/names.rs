@@ -12,7 +12,7 @@ use crate::thruway;
 const HOSTILE: &[u8] = b"x\x1b]0;title\x07\r\n\t\x7f\xc2\x9b31m\xe2\x80\xae\xff";
 /// The name in the form of `ls -b`.
 const SHOWN: &str = r"x\033]0;title\a\r\n\t\177\302\23331m\342\200\256\377";
-/// The same where bytes that are no UTF-8 have been replaced before: in clap's messages, and in recordings.
+/// The name as shown after bytes that are not UTF-8 have been replaced, in clap's messages and in recordings.
 const REPLACED: &str = "x\\033]0;title\\a\\r\\n\\t\\177\\302\\23331m\\342\\200\\256\u{fffd}";
 
 /// Returns a word that contains the hostile name.

@@ -13,8 +13,8 @@ use crate::{stderr, stdout};
 const ALL_INSTALLED: &str =
     "echo once >>\"$(dirname \"$0\")/queries\"; shift 3; printf '%s installed\\n' \"$@\"";
 
-/// Runs `scripts/setup serve` where `dpkg-query` answers as `query` says, for the user `uid`. What
-/// `apt-get` is asked for stands in the folder's file `asked`.
+/// Runs `scripts/setup serve` for the user `uid`, with the script `query` as `dpkg-query`. The folder's file `asked`
+/// contains the requests to `apt-get`.
 fn setup(query: &str, uid: u32) -> (TempDir, Output) {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     setup_of(&checkout, query, uid)

@@ -33,12 +33,12 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// A server of the folder, in four threads.
+    /// Starts a server of the folder, in four threads.
     fn serve(&self, parameters: &str) -> Server {
         self.serve_in("4", parameters)
     }
 
-    /// The same, in so many threads.
+    /// Starts a server of the folder, in this number of threads.
     fn serve_in(&self, threads: &str, parameters: &str) -> Server {
         let bind = format!("ssl://127.0.0.1:0?{parameters}");
         let mut command = thruway();

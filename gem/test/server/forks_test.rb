@@ -6,7 +6,7 @@ require_relative "../commands"
 class ForksTest < Minitest::Test
   include Commands
 
-  # Answers with the exit status of a child.
+  # An application that responds with the exit status of a child.
   APP = <<~'RUBY'
     run(lambda do |env|
       case env["PATH_INFO"]

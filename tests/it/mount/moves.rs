@@ -167,7 +167,7 @@ fn files_move_by_age_with_their_hard_links_and_what_would_be_done_is_shown_first
     assert!(is_there(&mounted.path("fast/folder/new")) && !is_there(&mounted.path("fast/import")));
     let seen = |name: &str| fs::metadata(mounted.target(name)).unwrap();
     assert_eq!((seen("import").ino(), seen("import").nlink()), (seen("folder/old").ino(), 2));
-    // By size, by fill, and a balance.
+    // Files can also be chosen by size, by fill, and for balance.
     for (name, size) in [("large", 3_000_000), ("small", 100)] {
         fs::write(mounted.target(name), vec![1; size]).unwrap();
     }

@@ -161,7 +161,7 @@ fn a_content_is_checked_before_the_open_succeeds() {
     let read = || fs::read_to_string(mounted.target("a"));
     assert_eq!(errno(read()), ACCESS);
     assert_eq!(errno(read()), ACCESS);
-    // The same length, through the mount.
+    // A change through the mount keeps the length.
     fs::write(mounted.target("a"), "# /bin/sh").unwrap();
     assert_eq!(read().unwrap(), "# /bin/sh");
     // The file also changes behind the mount.

@@ -21,7 +21,7 @@ fn run_with(capability: &str, command: &[&str], path: &Path) -> Option<bool> {
     Some(output.status.success())
 }
 
-/// The same in the source and on the mount.
+/// Runs `act` in the source and on the mount, and compares the results.
 fn both(mounted: &Mounted, name: &str, act: impl Fn(&Path) -> Option<bool>) {
     let Some(native) = act(&mounted.source(&format!("{name}-native"))) else { return };
     assert_eq!(act(&mounted.target(&format!("{name}-mounted"))), Some(native), "{name}");

@@ -253,7 +253,7 @@ fn patterns_and_a_file_of_sources_are_evaluated_again() {
     assert_eq!((stdout(&reloaded).lines().count(), mounted.text("in_disk3")), (3, "disk3".into()));
     assert!(mounted.change("remove", &["disk1"]).status.success());
     assert!(!is_there(&mounted.path("target/in_disk1")));
-    // By a signal, from a file.
+    // The list is read from a file, and again on a signal.
     let list = mounted.path("list");
     fs::write(&list, format!("# disks\n{}\n", mounted.path("disk1").display())).unwrap();
     let target = tempfile::tempdir().unwrap();

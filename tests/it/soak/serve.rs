@@ -208,7 +208,8 @@ fn workers(server: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Counts the descriptors of a process, except those of `/proc`: each thread opens one when it first works.
+/// Counts the descriptors of a process, except those into `/proc`, of which each thread opens one when it begins to
+/// work.
 fn descriptors(process: u32) -> usize {
     let is_counted = |entry: &fs::DirEntry| {
         fs::read_link(entry.path()).is_ok_and(|place| !place.starts_with("/proc"))

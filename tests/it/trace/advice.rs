@@ -128,7 +128,7 @@ fn folders_that_python_never_needs_are_named() {
     python.env_remove("PYTHONPATH");
     let (_, after) = advised(&place, &mut python);
     assert!(after + 500 < before, "{before} {after}");
-    // The same folders from elsewhere.
+    // The folders now come from the program, and not from the variable.
     let insert = format!("import sys; sys.path[:0] = {path:?}.split(':')[:-1]; {import}");
     let mut python = Command::new("python3");
     let (advice, _) = advised(&place, python.args(["-c", &insert]));

@@ -1,5 +1,5 @@
-//! Counts are equal to those of `strace -f -c -e trace=%file`, by call and by error, with each back
-//! end: same command, same environment.
+//! The counts of each back end equal those of `strace -f -c -e trace=%file`, by call and by error, for the same command
+//! and environment.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,8 +33,8 @@ fn strace(command: &mut Command) -> Counts {
     parsed(&String::from_utf8_lossy(&log))
 }
 
-/// The rows of a summary: five columns, or six where a call failed. Calls of another ABI stand in a
-/// table of their own, and count together with those of the same name.
+/// Parses the rows of a summary: five columns, or six where a call failed. Calls of another ABI are in a separate
+/// table, and count together with those of the same name.
 fn parsed(log: &str) -> Counts {
     let mut counts = Counts::new();
     let mut all_failed = BTreeMap::<String, u64>::new();

@@ -1,5 +1,5 @@
-//! Programs whose calls the stub notes although they are unlike C: of Go and of musl, and with a stack that
-//! cannot be used. Their counts are strace's, and the tracer notes next to none itself.
+//! Programs whose calls the stub records although they are unlike C's: of Go and of musl, and with an unusable stack.
+//! Their counts are strace's, and the tracer itself records almost none.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

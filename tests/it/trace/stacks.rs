@@ -153,8 +153,8 @@ fn stacks_need_calls_that_stop() {
     assert!(stderr(&output).contains("hint: a stack is read while its call stops"));
 }
 
-/// Asks on lines whose stacks it prints before, as Ruby has them: after code of some thousand instructions, in blocks,
-/// in a second thread, and in code without a file.
+/// A script that asks for files on lines whose stacks it first prints as Ruby has them: after code of some thousand
+/// instructions, in blocks, in a second thread, and in code without a file.
 const SCRIPT: &str = r##"
 def say(frames)
   warn frames.map { |frame| "#{frame.path}:#{frame.lineno} #{frame.label}" }.join(",")

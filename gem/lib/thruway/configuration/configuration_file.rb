@@ -21,7 +21,7 @@ module Thruway
     include ListenDirectives
     include UnsupportedDirectives
 
-    # A constant for configuration files of Puma 3 to 5, which use it by Heroku's guide.
+    # A constant that configuration files for Puma 3 to 5 use, following Heroku's guide.
     DefaultRackup = "config.ru"
 
     # The module that configuration files know as `Puma`.

@@ -78,7 +78,7 @@ module Thruway
       @runner&.stop
     end
 
-    # Tells balancers that the server is about to stop. It may be called from a trap.
+    # Tells balancers that the server is about to stop. May be called from a trap.
     def announce_end = @agent_check&.announce_end
 
     # Returns the application anew, to be loaded from the current release.
