@@ -29,10 +29,12 @@ class WindowsBootTest < Minitest::Test
 
   # Output, errors and exit status, without the carriage returns of a console. Files take output:
   # a service that Wine starts meanwhile may keep a pipe open.
-  def run_in_wine(*words)
+  def run_in_wine(*words, debug: "-all")
     files = %w[out errors].map { |name| "#{@root}/#{name}" }
     streams = { in: File::NULL, out: files.first, err: files.last }
-    wine = Process.detach(Process.spawn("wine", *words, chdir: @folder, pgroup: true, **streams))
+    environment = { "WINEDEBUG" => debug }
+    streams.update(chdir: @folder, pgroup: true)
+    wine = Process.detach(Process.spawn(environment, "wine", *words, **streams))
     await(wine, words)
     said = files.map { |file| File.binread(file).force_encoding(Encoding::UTF_8).delete("\r") }
     [*said, wine.value.exitstatus]
@@ -51,16 +53,16 @@ class WindowsBootTest < Minitest::Test
     end
   end
 
-  def plain(*words)
-    run_in_wine(RUBY, *words)
+  def plain(*words, **options)
+    run_in_wine(RUBY, *words, **options)
   end
 
-  def packed(*words, with: [])
-    thruway("run", "--pack", windows(@pack), *with, "--", "ruby.exe", *words)
+  def packed(*words, with: [], **options)
+    thruway("run", "--pack", windows(@pack), *with, "--", "ruby.exe", *words, **options)
   end
 
-  def thruway(*words)
-    run_in_wine("#{RELEASE}/bin/thruway.exe", *words)
+  def thruway(*words, **options)
+    run_in_wine("#{RELEASE}/bin/thruway.exe", *words, **options)
   end
 
   def windows(path)
@@ -89,9 +91,14 @@ class WindowsBootTest < Minitest::Test
       FIRST = [__FILE__, __dir__, __LINE__]
     RUBY
     write("lib/below/second.rb", "def second\n  raise 'no'\nend\n")
+    write("lib/below/shared.rb", "sleep 0.1\nputs :loaded\n")
     write("main.rb", <<~RUBY)
       $LOAD_PATH.unshift("\#{__dir__}/lib".tr("/", "\\\\"))
       require "first"
+      p Array.new(4) { Thread.new { require "below/shared" } }.map(&:value).count(true)
+      require "stringio"
+      require "json"
+      p JSON.parse("[1]"), StringIO.new("a").read, $LOADED_FEATURES.grep(/stringio|parser/)
       require "FIRST" rescue p $!
       require "nowhere" rescue puts $!.message
       puts FIRST, $LOADED_FEATURES.grep(/lib.(first|below)/i)
@@ -130,6 +137,37 @@ class WindowsBootTest < Minitest::Test
       assert_equal expected.first.lines, said.gsub("/boots/", "/plain/").lines, "seed #{seed}"
       assert_equal expected.drop(1), others
     end
+  end
+
+  # The names that the program's thread looks up between two marks, according to Wine's trace.
+  # Programs that Wine itself starts write to the same file.
+  def lookups(trace)
+    lines = trace.lines.drop_while { |line| !line.include?("begin-mark") }
+    thread = lines.first[/\A\h+:/]
+    lines = lines.take_while { |line| !line.include?("end-mark") }
+    names = lines.grep(/\A#{thread}trace:file:nt_to_unix_file_name_no_root/)
+    names.reject { |line| line.include?("begin-mark") }
+  end
+
+  def test_a_feature_costs_a_lookup_of_its_folder_and_one_of_itself
+    count = 10
+    (0..count).each { |number| write("lib/name_of_feature_#{number}.rb", "") }
+    write("main.rb", <<~RUBY)
+      $LOAD_PATH.unshift("\#{__dir__}/lib")
+      require "name_of_feature_0"
+      File.exist?("Z:/begin-mark")
+      #{count}.times { |number| require "name_of_feature_\#{number + 1}" }
+      File.exist?("Z:/end-mark")
+    RUBY
+    words = ["--disable=gems", "main.rb"]
+    assert_equal plain(*words), packed(*words)
+    _, trace = packed(*words, with: ["--read-only"], debug: "+file")
+    found = lookups(trace).map { |line| line[/ L"(\S+)"/, 1].split("\\").last }
+    assert_equal (1..count).flat_map { |number| ["lib", "name_of_feature_#{number}.rb"] }, found
+    return if IS_QUICK
+
+    _, trace = plain(*words, debug: "+file")
+    assert_operator lookups(trace).size, :>=, 6 * count
   end
 
   def test_verbs_of_linux_say_so

@@ -311,13 +311,23 @@ impl Boot {
         }
     }
 
+    /// Whether calls of libruby are answered while it searches for a feature.
+    #[must_use]
+    pub fn answers_search(&self) -> bool {
+        !self.options.portable || self.options.answers_search
+    }
+
     /// Returns lines on the features that portable mode disables; empty in other modes.
     fn portable_mode(&self) -> String {
         if !self.options.portable {
             return String::new();
         }
-        let mut text =
-            "thruway: in the portable mode: libruby's own calls are not answered\n".to_owned();
+        let mut text = if self.options.answers_search {
+            "thruway: in the portable mode: libruby's calls are answered while it searches\n"
+        } else {
+            "thruway: in the portable mode: libruby's own calls are not answered\n"
+        }
+        .to_owned();
         if self.options.trust == Trust::Digest && !self.may_write {
             text.push_str(
                 "thruway: not frozen: portable mode cannot see what the program changes\n",

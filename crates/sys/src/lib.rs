@@ -18,6 +18,8 @@ pub mod create_process;
 pub mod descriptor;
 #[cfg(target_os = "linux")]
 pub mod epoll;
+#[cfg(windows)]
+pub mod event;
 #[cfg(target_os = "linux")]
 pub mod fanotify;
 #[cfg(target_os = "linux")]
@@ -32,6 +34,9 @@ pub mod handle;
 pub mod imports;
 #[cfg(all(unix, not(all(target_os = "linux", target_pointer_width = "64"))))]
 #[path = "imports/none.rs"]
+pub mod imports;
+#[cfg(windows)]
+#[path = "imports/windows.rs"]
 pub mod imports;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod io_ring;

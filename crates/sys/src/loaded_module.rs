@@ -6,6 +6,7 @@ use std::os::windows::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::ptr;
 
+use windows_sys::Win32::Foundation::HMODULE;
 use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
     GetModuleFileNameW, GetModuleHandleExW,
@@ -19,14 +20,7 @@ const PATH_UNITS_MAX: usize = 32_768;
 /// # Errors
 /// The address belongs to no loaded file.
 pub fn file_of(address: *const ()) -> io::Result<PathBuf> {
-    let mut module = ptr::null_mut();
-    let flags =
-        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
-    // SAFETY: with this flag, the name is any address, and there is room for the result.
-    let is_found = unsafe { GetModuleHandleExW(flags, address.cast(), &raw mut module) };
-    if is_found == 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let module = module_of(address)?;
     let mut path = vec![0; PATH_UNITS_MAX];
     // SAFETY: the module is loaded, and the buffer has the stated length.
     let length =
@@ -35,6 +29,23 @@ pub fn file_of(address: *const ()) -> io::Result<PathBuf> {
         return Err(io::Error::last_os_error());
     }
     Ok(OsString::from_wide(&path[..length]).into())
+}
+
+/// Returns the address at which the file that contains `address` begins in memory.
+pub(crate) fn base_of(address: *const ()) -> io::Result<usize> {
+    module_of(address).map(|module| module as usize)
+}
+
+fn module_of(address: *const ()) -> io::Result<HMODULE> {
+    let mut module = ptr::null_mut();
+    let flags =
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+    // SAFETY: with this flag, the name is any address, and there is room for the result.
+    let is_found = unsafe { GetModuleHandleExW(flags, address.cast(), &raw mut module) };
+    if is_found == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(module)
 }
 
 #[cfg(test)]

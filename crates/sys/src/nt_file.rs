@@ -111,7 +111,11 @@ impl Status {
 fn open(path: &[u16], access: Access, options: u32) -> Result<OwnedHandle, Status> {
     let name = unicode_string(path)?;
     let object = object_attributes(&name);
-    let data = if access == Access::Content { FILE_READ_DATA } else { 0 };
+    // Programs that read a file, as Ruby, do not share it with those that remove it. So the answer is theirs.
+    let (data, sharing) = match access {
+        Access::Content => (FILE_READ_DATA, FILE_SHARE_READ | FILE_SHARE_WRITE),
+        Access::Attributes => (0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE),
+    };
     let mut handle: HANDLE = ptr::null_mut();
     let mut status = MaybeUninit::uninit();
     // SAFETY: the name and its string outlive the call, and there is room for both results.
@@ -121,7 +125,7 @@ fn open(path: &[u16], access: Access, options: u32) -> Result<OwnedHandle, Statu
             data | FILE_READ_ATTRIBUTES | SYNCHRONIZE,
             &raw const object,
             status.as_mut_ptr(),
-            FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+            sharing,
             options | FILE_SYNCHRONOUS_IO_NONALERT | FILE_OPEN_FOR_BACKUP_INTENT,
         )
     };

@@ -12,9 +12,8 @@
     )
 )]
 
-#[cfg_attr(windows, expect(dead_code, reason = "no call of libruby's is answered there"))]
+#[cfg_attr(windows, expect(dead_code, reason = "fewer calls of libruby's are answered there"))]
 mod boot;
-#[cfg(unix)]
 mod interpose;
 mod names;
 #[cfg(target_os = "linux")]

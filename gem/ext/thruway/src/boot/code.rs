@@ -83,7 +83,7 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     preload::begun(gvl, bytes);
     let mark = PathMark::of(bytes);
     let file = match seen {
-        Some((seen, file)) if seen == mark => file,
+        Some((seen, file)) if seen == mark => FoundFile { is_searched: true, ..file },
         _ => match boot.files.look_up(bytes) {
             Lookup::File(file) => FoundFile { is_searched: search.has_seen(mark), ..file },
             Lookup::Missing | Lookup::Undecided => return left(boot, bytes, Reason::NotRegular),

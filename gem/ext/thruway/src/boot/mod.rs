@@ -11,6 +11,9 @@
 mod allocations;
 #[cfg(unix)]
 pub(crate) mod answers;
+#[cfg(windows)]
+#[path = "answers/windows.rs"]
+pub(crate) mod answers;
 mod called_names;
 mod code;
 #[cfg(unix)]

@@ -43,7 +43,7 @@ fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
 
 /// Calls `body` while look-ups of Ruby on this thread are answered. Exceptions propagate.
 pub(super) fn searching(ruby: Protected, body: impl Fn(Protected) -> VALUE) -> VALUE {
-    if answers().is_some_and(|boot| !boot.options.portable) {
+    if answers().is_some_and(Boot::answers_search) {
         search::begin();
     }
     ruby.ensure(body, search::end)
@@ -64,6 +64,10 @@ fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     if let Some(boot) = answers().filter(|boot| boot.options.portable) {
         // Ruby expands its load path next, without a call that could be observed. SAFETY: the closure does nothing.
         unsafe { load_path::current(gvl, boot, |_| ()) };
+    }
+    if cfg!(windows) && plain.is_none() {
+        // Ruby asks such an object for its name, by Ruby code. There, more than a search makes the same calls.
+        search::end();
     }
     let feature = plain.map_or(name, |name| path_of(ruby, name).value());
     let is_new = vm::require(ruby, receiver, feature);

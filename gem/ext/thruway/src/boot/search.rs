@@ -62,6 +62,8 @@ thread_local! {
 
 /// Starts a search of Ruby on this thread.
 pub(super) fn begin() {
+    #[cfg(windows)]
+    super::answers::stop();
     SEARCH.set(IDLE);
     PHASE.set(Phase::Opening);
 }
@@ -74,10 +76,10 @@ pub(super) fn end() {
 
 /// The file that this thread's search saw last. The file is invalid if the boot has learned of any change since: a
 /// search may wait for another thread to load the feature. In the portable mode, the boot learns of no changes, so
-/// there is no file.
+/// there is no file, unless the waits of a search are seen.
 pub(super) fn seen() -> Option<(PathMark, FoundFile)> {
     let (mark, file, epoch) = SEARCH.get().seen?;
-    let counts = |boot: &Boot| !boot.options.portable && boot.files.epoch() == epoch;
+    let counts = |boot: &Boot| boot.answers_search() && boot.files.epoch() == epoch;
     current::boot().is_some_and(counts).then_some((mark, file))
 }
 

@@ -10,6 +10,8 @@ use thruway_resolve::native;
 #[cfg(unix)]
 use thruway_sys::imports::Object;
 
+#[cfg(windows)]
+use super::answers;
 use super::{code, current, documents, feature_path, gems, iseq, require, vm};
 #[cfg(unix)]
 use super::{collector, features};
@@ -41,7 +43,9 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     let identity = identity(gvl);
     let environment = Environment::from_environment(variable);
     let folder = PathBuf::from(native::os_string(folder.to_vec()));
-    options.portable = options.portable || !interpose_libruby();
+    if !options.portable {
+        interpose_libruby(&mut options);
+    }
     let named = options.pack.clone();
     let own = || environment.cache_path(&environment.application(&folder), &identity);
     let (boot, note) = Boot::start(options, &identity, named.or_else(own));
@@ -57,16 +61,17 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     is_first
 }
 
-/// Lets the boot answer libruby's calls. Returns whether that is possible.
+/// Lets the boot answer libruby's calls. Where that is not possible, the boot is in the portable mode.
 #[cfg(unix)]
-fn interpose_libruby() -> bool {
-    calls::interpose_libruby(rb_sys::rb_f_require as *const ()).is_ok()
+fn interpose_libruby(options: &mut Options) {
+    options.portable = calls::interpose_libruby(rb_sys::rb_f_require as *const ()).is_err();
 }
 
-/// Windows is always in the portable mode.
+/// Lets the boot answer libruby's calls in a search, as far as possible. The boot is in the portable mode otherwise.
 #[cfg(windows)]
-fn interpose_libruby() -> bool {
-    false
+fn interpose_libruby(options: &mut Options) {
+    options.portable = true;
+    options.answers_search = answers::begin(address_in_libruby());
 }
 
 /// Limits the report to the Ruby that the user started, excluding those that it starts in turn. The reporting process
@@ -113,6 +118,12 @@ fn identity(gvl: Gvl) -> Vec<u8> {
     identity
 }
 
+/// Returns the address of a constant of libruby's. A function would have that of a stub in this extension.
+#[cfg(windows)]
+fn address_in_libruby() -> *const () {
+    (&raw const rb_sys::ruby_api_version).cast()
+}
+
 /// Returns a text that differs between builds of libruby.
 #[cfg(unix)]
 fn libruby_build() -> String {
@@ -125,7 +136,7 @@ fn libruby_build() -> String {
 /// stand for it.
 #[cfg(windows)]
 fn libruby_build() -> String {
-    let file = thruway_sys::loaded_module::file_of(rb_sys::rb_f_require as *const ());
+    let file = thruway_sys::loaded_module::file_of(address_in_libruby());
     let Ok(file) = file else { return String::new() };
     let metadata = std::fs::metadata(&file).ok();
     let size = metadata.as_ref().map_or(0, std::fs::Metadata::len);

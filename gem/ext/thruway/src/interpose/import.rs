@@ -113,13 +113,21 @@ fn point(object: &Object, slot: Slot, import: &dyn Replaceable) -> io::Result<()
 }
 
 /// The function that the dynamic linker finds by a name; null if there is none.
+#[cfg(unix)]
 fn look_up(name: &CStr) -> *mut c_void {
     // SAFETY: the name ends in NUL.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
+/// Returns null: on Windows, every slot holds its function from the start.
+#[cfg(windows)]
+fn look_up(_: &CStr) -> *mut c_void {
+    null_mut()
+}
+
 /// Points the slots of an object at the original functions again. A slot that cannot be written keeps the
 /// replacement, which goes on handing calls on.
+#[cfg(unix)]
 pub(crate) fn restore(object: &Object, imports: &[&dyn Replaceable]) {
     for import in imports {
         let original = import.original_address().load(Ordering::Acquire);

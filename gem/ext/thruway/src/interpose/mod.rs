@@ -11,8 +11,17 @@
 //! 2. [`arguments`]: arguments of interposed calls, as types that are safe to read.
 //! 3. [`calls`]: the table of all interposed calls of libc, with the observers of each.
 //! 4. [`errno`]: the variable that an observer must leave as it was.
+//!
+//! On Windows, `windows_calls` and `windows_arguments` take the place of the others.
 
+#[cfg(unix)]
 pub(crate) mod arguments;
+#[cfg(unix)]
 pub(crate) mod calls;
+#[cfg(unix)]
 pub(crate) mod errno;
 pub(crate) mod import;
+#[cfg(windows)]
+pub(crate) mod windows_arguments;
+#[cfg(windows)]
+pub(crate) mod windows_calls;
