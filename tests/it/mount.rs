@@ -9,6 +9,8 @@ mod data;
 #[cfg(test)]
 mod differential;
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod flags;

@@ -56,6 +56,8 @@ pub(crate) struct TableEntry {
     /// Whether the mount shows the root of its file system, not a folder below.
     pub(crate) is_whole: bool,
     pub(crate) target: PathBuf,
+    /// The options of the mount itself, such as `ro,noatime`.
+    pub(crate) options: Vec<u8>,
     /// The whole line, to notice changes of options as well.
     text: Vec<u8>,
 }
@@ -93,6 +95,7 @@ impl TableEntry {
             device: fields.get(2)?.to_vec(),
             is_whole: *fields.get(3)? == b"/",
             target: OsString::from_vec(unescape(fields.get(4)?)).into(),
+            options: fields.get(5)?.to_vec(),
             text: text.to_vec(),
         })
     }

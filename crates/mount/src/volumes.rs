@@ -9,7 +9,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use thruway_sys::handle::FileHandle;
 
-use crate::mounts::MountTable;
+use crate::mounts::{MountTable, TableEntry};
 use crate::sources;
 
 /// A file system.
@@ -19,11 +19,25 @@ pub(crate) struct Volume {
     /// A folder on the file system, open without `O_PATH`, through which file handles are opened. `None` after the file
     /// system was unmounted.
     anchor: RwLock<Option<Arc<OwnedFd>>>,
-    /// The mount that leads to the file system: its id in the kernel's table, and its device there. `None` for a
-    /// private copy of a mount that is not followed.
-    mount: RwLock<Option<(u64, Vec<u8>)>>,
+    /// The mount that leads to the file system. `None` for a private copy of a mount that is not followed.
+    mount: RwLock<Option<LeadingMount>>,
     has_handles: bool,
     is_remote: bool,
+}
+
+/// The mount that leads to a file system, as in the kernel's table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LeadingMount {
+    id: u64,
+    device: Vec<u8>,
+    /// A private copy keeps the options that the mount had when it was copied.
+    options: Vec<u8>,
+}
+
+impl LeadingMount {
+    fn of(entry: &TableEntry) -> Self {
+        Self { id: entry.id, device: entry.device.clone(), options: entry.options.clone() }
+    }
 }
 
 /// The facts about a file system that callers need.
@@ -74,7 +88,7 @@ impl Volumes {
 
     /// Returns the ids of the mounts that lead to the file systems.
     pub(crate) fn mounts(&self) -> Vec<u64> {
-        self.all().iter().filter_map(|volume| Some(volume.mount()?.0)).collect()
+        self.all().iter().filter_map(|volume| Some(volume.mount()?.id)).collect()
     }
 
     /// Releases the file systems that were unmounted, and holds the others in the way that the table of mounts
@@ -159,7 +173,7 @@ impl Volume {
         let (mut folder, mut mount) = (folder, None);
         if follows && let Ok(table) = MountTable::read() {
             let number = sources::mount_number(&folder)?;
-            mount = table.get(number).map(|entry| (number, entry.device.clone()));
+            mount = table.get(number).map(LeadingMount::of);
             folder = sources::hold(folder, &table);
         }
         let anchor = open_anchor(&folder)?;
@@ -178,14 +192,17 @@ impl Volume {
         anchor.clone().ok_or(Errno::STALE)
     }
 
-    fn mount(&self) -> Option<(u64, Vec<u8>)> {
+    fn mount(&self) -> Option<LeadingMount> {
         self.mount.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn follow(&self, table: &MountTable) {
-        let Some((number, device)) = self.mount() else { return };
-        let is_mounted = table.get(number).is_some_and(|entry| entry.device == device);
-        if is_mounted && self.is_held_by_copy(number) != table.has_children(number) {
+        let Some(LeadingMount { id: number, device, options }) = self.mount() else { return };
+        let entry = table.get(number).filter(|entry| entry.device == device);
+        let is_mounted = entry.is_some();
+        if entry.is_some_and(|entry| entry.options == options)
+            && self.is_held_by_copy(number) != table.has_children(number)
+        {
             return;
         }
         // The same file system may be mounted elsewhere as well.
@@ -199,14 +216,15 @@ impl Volume {
                 if (stat.stx_dev_major, stat.stx_dev_minor) != self.device {
                     return None;
                 }
-                let number = sources::mount_number(&folder).ok()?;
-                Some((number, open_anchor(&sources::hold(folder, table)).ok()?))
+                let mount = table.get(sources::mount_number(&folder).ok()?)?;
+                let anchor = open_anchor(&sources::hold(folder, table)).ok()?;
+                Some((LeadingMount::of(mount), anchor))
             });
         if is_mounted && other.is_none() {
             return;
         }
         let (mount, anchor) = match other {
-            Some((number, anchor)) => (Some((number, device)), Some(Arc::new(anchor))),
+            Some((mount, anchor)) => (Some(mount), Some(Arc::new(anchor))),
             None => (None, None),
         };
         *self.mount.write().unwrap_or_else(PoisonError::into_inner) = mount;

@@ -36,7 +36,7 @@ fn value(path: &Path, name: &str) -> String {
     String::from_utf8(value[..length].to_vec()).unwrap()
 }
 
-fn move_to(path: &Path, source: &Path) -> Result<(), rustix::io::Errno> {
+pub(super) fn move_to(path: &Path, source: &Path) -> Result<(), rustix::io::Errno> {
     let value = source.to_str().unwrap().as_bytes();
     rustix::fs::setxattr(path, "user.thruway.source", value, XattrFlags::empty())
 }

@@ -47,6 +47,12 @@ impl Disks {
         is_done
     }
 
+    /// Mounts the file system in a file.
+    pub(super) fn mount_file(&mut self, file: &Path, at: &Path) -> bool {
+        self.0.push(at.to_owned());
+        call("mount", &[Path::new("-o"), Path::new("loop"), file, at])
+    }
+
     pub(super) fn bind(&mut self, what: &Path, at: &Path) -> bool {
         self.0.push(at.to_owned());
         call("mount", &[Path::new("--bind"), what, at])

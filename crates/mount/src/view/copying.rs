@@ -7,15 +7,29 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{
-    self, AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, SeekFrom, Statx, StatxTimestamp, Timespec,
-    Timestamps, Uid,
+    self, AtFlags, CWD, Gid, IFlags, Mode, OFlags, RenameFlags, SeekFrom, Statx, StatxTimestamp,
+    Timespec, Timestamps, Uid,
 };
 use rustix::io::{self, Errno};
+
+use thruway_sys::file_flags;
 
 use super::attribute_names::copy_all;
 use super::stat::stat_fd;
 use crate::proc_path::ProcPath;
 
+/// The flags that a copy keeps. Files that cannot be changed (`chattr +i`, `+a`) do not move.
+const KEPT_FLAGS: IFlags = IFlags::SECURE_REMOVAL
+    .union(IFlags::UNRM)
+    .union(IFlags::COMPRESSED)
+    .union(IFlags::SYNC)
+    .union(IFlags::NODUMP)
+    .union(IFlags::NOATIME)
+    .union(IFlags::NOTAIL)
+    .union(IFlags::DIRSYNC)
+    .union(IFlags::TOPDIR)
+    .union(IFlags::NOCOW)
+    .union(IFlags::PROJECT_INHERIT);
 /// The number of bytes that are copied before the copy may be given up.
 const CHUNK_BYTES: u64 = 8 << 20;
 /// The size of the buffer where the kernel does not copy by itself.
@@ -162,6 +176,22 @@ pub(super) fn copy_attributes(from: &OwnedFd, to: &OwnedFd, stat: &Statx) -> Res
     fs::utimensat(to, c"", &times, AtFlags::EMPTY_PATH)
 }
 
+/// Gives a new file the flags of another one that `chattr` sets, as far as the other file system has them.
+pub(super) fn copy_flags(from: &OwnedFd, to: &OwnedFd) {
+    let flags = |fd: &OwnedFd| file_flags::flags(fd.as_fd());
+    let (Ok(wanted), Ok(own)) = (flags(from), flags(to)) else { return };
+    let missing = wanted & KEPT_FLAGS.bits() & !own;
+    if missing == 0 || file_flags::set_flags(to.as_fd(), own | missing).is_ok() {
+        return;
+    }
+    for flag in (0..u32::BITS).map(|bit| 1 << bit).filter(|flag| missing & flag != 0) {
+        // A file system refuses flags that it lacks.
+        if let Ok(own) = flags(to) {
+            let _ = file_flags::set_flags(to.as_fd(), own | flag);
+        }
+    }
+}
+
 /// Returns a folder below a source. Folders that the source lacks are made as they are in the other one.
 pub(super) fn ensure_folders(from: &OwnedFd, to: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -176,6 +206,11 @@ pub(super) fn ensure_folders(from: &OwnedFd, to: &OwnedFd, path: &[u8]) -> Resul
                 fs::mkdirat(&to, name.as_c_str(), Mode::RWXU)?;
                 let made = open(&to, &name)
                     .and_then(|made| copy_attributes(&from, &made, &stat).map(|()| made));
+                if let (Ok(made), Ok(from)) = (&made, readable(&from))
+                    && let Ok(made) = readable(made)
+                {
+                    copy_flags(&from, &made);
+                }
                 made.inspect_err(|_| {
                     // A partial copy would add a folder without its permissions to the view.
                     let _ = fs::unlinkat(&to, name.as_c_str(), AtFlags::REMOVEDIR);
@@ -185,6 +220,11 @@ pub(super) fn ensure_folders(from: &OwnedFd, to: &OwnedFd, path: &[u8]) -> Resul
         };
     }
     Ok(to)
+}
+
+/// Opens a folder again, without `O_PATH`.
+fn readable(folder: &OwnedFd) -> Result<OwnedFd, Errno> {
+    fs::openat(folder, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Returns the file of this name, if it has the attributes and the content of the other one.

@@ -20,7 +20,7 @@ use thruway_sys::handle::FileHandle;
 use thruway_sys::lease::ReadLease;
 
 use super::copying::{
-    NewFile, copy_attributes, copy_data, ensure_folders, link, new_file, open_same,
+    NewFile, copy_attributes, copy_data, copy_flags, ensure_folders, link, new_file, open_same,
 };
 use super::stat::{FILE_TYPE, REGULAR, handle_of, identity, stat_fd, stat_name};
 use super::state::View;
@@ -193,6 +193,8 @@ impl Relocation<'_> {
             }
         }
         let made = new_file(&folders[0].0, Mode::RUSR | Mode::WUSR)?;
+        // Some flags, such as that of btrfs against copying on write, are for empty files only.
+        copy_flags(file, made.fd());
         copy_data(file, made.fd(), stat.stx_size, is_disturbed)?;
         copy_attributes(file, made.fd(), stat)?;
         fs::fsync(made.fd())?;
