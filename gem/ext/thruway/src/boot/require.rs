@@ -44,6 +44,9 @@ fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
 /// Calls `body` while look-ups of Ruby on this thread are answered. Exceptions propagate.
 pub(super) fn searching(ruby: Protected, body: impl Fn(Protected) -> VALUE) -> VALUE {
     if answers().is_some_and(Boot::answers_search) {
+        // The proofs of an earlier search do not count for this one.
+        #[cfg(windows)]
+        super::answers::stop();
         search::begin();
     }
     ruby.ensure(body, search::end)

@@ -62,8 +62,6 @@ thread_local! {
 
 /// Starts a search of Ruby on this thread.
 pub(super) fn begin() {
-    #[cfg(windows)]
-    super::answers::stop();
     SEARCH.set(IDLE);
     PHASE.set(Phase::Opening);
 }
