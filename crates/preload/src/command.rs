@@ -9,7 +9,7 @@ use std::path::Path;
 ///
 /// The program is always included. `bundle exec` and `ruby` wrap another program, whose words are examined in
 /// turn. For `rails` the subcommand counts, for `rake` the tasks. Options that choose an environment count at
-/// any position.
+/// any position, and so does `NAME=VALUE`, which a task of `rails` or `rake` gets as an environment variable.
 #[must_use]
 pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
     let Some((program, rest)) = words.split_first() else { return Vec::new() };
@@ -29,6 +29,7 @@ pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
         b"rails" => {
             fixed.extend(rest.first().filter(|word| !is_option(word)));
             fixed.extend(environment_options(rest));
+            fixed.extend(variables(rest));
         }
         b"rake" => fixed.extend(rest.iter().filter(|word| !is_option(word)).map(|word| task(word))),
         _ => {}
@@ -96,6 +97,22 @@ fn environment_options<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
     options
 }
 
+/// Returns the words `NAME=VALUE` of a task. The arguments of `runner` are code.
+fn variables<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
+    match words.split_first() {
+        Some((subcommand, rest)) if *subcommand != "runner" && *subcommand != "r" => {
+            rest.iter().copied().filter(|word| is_variable(word)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn is_variable(word: &OsStr) -> bool {
+    let name = word.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    name.len() < word.len() && !name.is_empty() && name.iter().all(is_name)
+}
+
 fn is_option(word: &OsStr) -> bool {
     word.as_bytes().starts_with(b"-")
 }
@@ -119,6 +136,8 @@ mod tests {
             ("bin/rails runner -e test 0", "bin/rails runner -e test"),
             ("bin/rails test -etest a --environment=b", "bin/rails test -etest --environment=b"),
             ("bin/rails --version", "bin/rails"),
+            ("bin/rails db:migrate VERSION=3 a.b=c =d", "bin/rails db:migrate VERSION=3"),
+            ("bin/rails runner a=1", "bin/rails runner"),
             ("bin/rake -T", "bin/rake"),
             ("bin/rake RAILS_ENV=test db:x[1] A=b[2] -t", "bin/rake RAILS_ENV=test db:x A=b[2]"),
             ("bundle exec rspec spec/a_spec.rb", "bundle exec rspec"),

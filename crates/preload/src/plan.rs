@@ -10,6 +10,10 @@ use crate::wire;
 /// An environment variable: its name, and its value if set.
 pub type Variable = (Vec<u8>, Option<Vec<u8>>);
 
+/// The state of Rake's application: names of its attributes and options, each with the value as Ruby's `Marshal`
+/// writes it. A boot may depend on the state: Rails before 7.1 sets `RAILS_ENV` by the names of the tasks.
+pub type RakeState = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The start of a file that Ruby loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadStart {
@@ -39,6 +43,8 @@ pub struct Plan {
     pub variables: Vec<Variable>,
     /// The command's arguments at that point.
     pub arguments: Vec<Vec<u8>>,
+    /// The state of Rake's application at that point; empty if there was none.
+    pub rake: RakeState,
 }
 
 /// The record of one run.
@@ -52,6 +58,8 @@ pub struct Run {
     pub variables: Vec<Variable>,
     /// See [`Plan`].
     pub arguments: Vec<Vec<u8>>,
+    /// See [`Plan`].
+    pub rake: RakeState,
 }
 
 /// The kind of feature at which a template stops loading. All later features are the command's own work.
@@ -93,8 +101,12 @@ impl Run {
         if let Some(cut) = self.rails_cut(&completed) {
             let mut features = self.outermost(&completed, cut);
             features.push(self.starts[cut].feature());
-            let (variables, arguments) = (self.variables.clone(), self.arguments.clone());
-            return Plan { features, variables, arguments };
+            return Plan {
+                features,
+                variables: self.variables.clone(),
+                arguments: self.arguments.clone(),
+                rake: self.rake.clone(),
+            };
         }
         let is_own = |start: &LoadStart| is_below(&start.path, application);
         let cut = self.starts.iter().position(is_own).unwrap_or(self.starts.len());
@@ -143,6 +155,16 @@ impl Run {
         }
         features
     }
+}
+
+/// Returns names and values that follow each other as pairs; `None` for an odd number of fields.
+fn pairs(fields: Vec<Vec<u8>>) -> Option<RakeState> {
+    let mut fields = fields.into_iter();
+    let mut pairs = Vec::new();
+    while let Some(name) = fields.next() {
+        pairs.push((name, fields.next()?));
+    }
+    Some(pairs)
 }
 
 impl LoadStart {
@@ -215,14 +237,16 @@ impl Plan {
         });
         let features: Vec<_> = features.collect();
         let arguments = wire::encoded(&self.arguments);
-        wire::encoded(&[wire::encoded(&features), wire::encoded(&variables), arguments])
+        let rake = self.rake.iter().flat_map(|(name, value)| [name.clone(), value.clone()]);
+        let rake = wire::encoded(&rake.collect::<Vec<_>>());
+        wire::encoded(&[wire::encoded(&features), wire::encoded(&variables), arguments, rake])
     }
 
     /// Decodes the output of [`encoded`](Self::encoded); `None` for any other bytes.
     #[must_use]
     pub fn decoded(bytes: &[u8]) -> Option<Self> {
-        let [features, variables, arguments] =
-            <[Vec<u8>; 3]>::try_from(wire::decoded(bytes)?).ok()?;
+        let [features, variables, arguments, rake] =
+            <[Vec<u8>; 4]>::try_from(wire::decoded(bytes)?).ok()?;
         let variable = |bytes: Vec<u8>| {
             let mut fields = wire::decoded(&bytes)?.into_iter();
             Some((fields.next()?, fields.next()))
@@ -238,6 +262,7 @@ impl Plan {
             features: features.collect::<Option<_>>()?,
             variables: variables.collect::<Option<_>>()?,
             arguments: wire::decoded(&arguments)?,
+            rake: pairs(wire::decoded(&rake)?)?,
         })
     }
 
@@ -262,6 +287,7 @@ impl Plan {
         known.features.truncate(same.count());
         known.variables.clear();
         known.arguments.clear();
+        known.rake.clear();
         if known.features.is_empty() { self } else { known }
     }
 }
@@ -388,6 +414,7 @@ mod tests {
             ],
             variables: vec![(b"A".to_vec(), Some(b"1".to_vec())), (b"B".to_vec(), None)],
             arguments: paths(&["x", ""]),
+            rake: vec![(b"top_level_tasks".to_vec(), b"\x04\x08[\0".to_vec())],
         };
         assert_eq!(Plan::decoded(&plan.encoded()), Some(plan));
         assert_eq!(Plan::decoded(b"1"), None);

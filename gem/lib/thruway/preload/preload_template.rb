@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-%w[../support/fork_safety boot_state entry_script environment_watcher
+%w[../support/fork_safety boot_state entry_script environment_watcher rake_state
    watched_arguments].each do |name|
   load("#{__dir__}/#{name}.rb", Module.nesting.first)
 end
@@ -54,8 +54,9 @@ class PreloadTemplate
 
   # Returns nil, or the reason why this process cannot be a template.
   def boot
-    features, variables, @arguments = @native.plan
+    features, variables, @arguments, rake = @native.plan
     refuse("its features are not known") unless features
+    @rake = RakeState.new(rake)
     @prefix = prefix
     check_options
     @surroundings = surroundings
@@ -139,8 +140,9 @@ class PreloadTemplate
     ARGV.replace(@arguments = arguments(@arguments)) if @native.of_words? && count < features.size
     features.drop(count).each do |path, *folders|
       before = compared(ENV.to_h)
-      made = changes { load_feature(path, *folders) }
-      path.end_with?(*OF_RAILS) ? @parts[path] = [before, last = made] : last.update(made)
+      rake = nil
+      made = changes { rake = @rake.while_booting { load_feature(path, *folders) } }
+      path.end_with?(*OF_RAILS) ? @parts[path] = [before, last = made, rake] : last.update(made)
     end
     add_nested
   end
@@ -254,7 +256,7 @@ class PreloadTemplate
   end
 
   def check_state
-    objection = @native.objection || @native.open_files_objection
+    objection = @native.objection || @native.open_files_objection || @rake.objection
     refuse(objection) if objection
     changed = surroundings.find { |name, value| @surroundings[name] != value }
     refuse("it changes #{changed.first}") if changed
@@ -405,13 +407,21 @@ class PreloadTemplate
 
   def compare_part(part)
     @parts.delete_if { |_, other| other.equal?(part) }
-    before, made = part
+    before, made, rake = part
     now = compared(ENV.to_h)
     differs = (now.keys | before.keys).find { |name| now[name] != before[name] }
     boot_after_all("the variable #{differs} differs") if differs
     boot_after_all("Coverage is running") if coverage?
     compare_arguments if @native.of_words?
+    compare_rake(*rake)
     set(made)
+  end
+
+  # Compares what Rake is to do, if the boot has looked at that.
+  def compare_rake(state, application)
+    boot_after_all("Rake's tasks or options differ") if state && state != RakeState.now
+    is_same = application.nil? || RakeState.application.equal?(application)
+    boot_after_all("the tasks that it defines are another application's of Rake") unless is_same
   end
 
   # Compares the arguments as the command has left them by now: the boot has seen what the first

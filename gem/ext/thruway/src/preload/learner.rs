@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use thruway_boot::Environment;
-use thruway_preload::plan::{Cut, Folders, LoadStart, Plan, Run, Variable};
+use thruway_preload::plan::{Cut, Folders, LoadStart, Plan, RakeState, Run, Variable};
 use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 
-use super::post;
+use super::{post, rake};
 use crate::ruby::constants::global;
 use crate::ruby::{Gvl, RArray};
 
@@ -21,6 +21,8 @@ struct LearnerState {
     variables: OnceLock<Vec<Variable>>,
     /// The command's arguments at that time.
     arguments: OnceLock<Vec<Vec<u8>>>,
+    /// The state of Rake's application at that time.
+    rake: OnceLock<RakeState>,
     /// The load path before the command changes it.
     start_load_path: OnceLock<Vec<Vec<u8>>>,
     /// The last load path, as objects, and the folders that were new in it.
@@ -31,6 +33,7 @@ static STATE: LearnerState = LearnerState {
     begun: Mutex::new(Vec::new()),
     variables: OnceLock::new(),
     arguments: OnceLock::new(),
+    rake: OnceLock::new(),
     start_load_path: OnceLock::new(),
     last_load_path: Mutex::new((Vec::new(), None)),
 };
@@ -50,6 +53,7 @@ pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
     if Cut::of(path) > Cut::Gem {
         STATE.variables.get_or_init(post::changed_variables);
         STATE.arguments.get_or_init(|| strings(gvl, c"$*"));
+        STATE.rake.get_or_init(|| rake::state(gvl));
     }
     let complete = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
     let complete = complete.map_or(0, |features| features.len(gvl));
@@ -82,6 +86,7 @@ pub(crate) fn learn() {
         features: strings(gvl, c"$LOADED_FEATURES"),
         variables: STATE.variables.get().cloned().unwrap_or_default(),
         arguments: STATE.arguments.get().cloned().unwrap_or_default(),
+        rake: STATE.rake.get().cloned().unwrap_or_default(),
     };
     let environment = Environment::from_environment(|name| std::env::var_os(name));
     let Ok(folder) = std::env::current_dir() else { return };

@@ -4,7 +4,7 @@
 //! Reading order:
 //!
 //! 1. [`post`]: the role of this Ruby.
-//! 2. [`learner`]: observes a command to plan a template.
+//! 2. [`learner`] and [`rake`]: observe a command to plan a template.
 //! 3. [`noted`], [`questions`] and [`notes`]: the questions to the disk on which a template's boot depends.
 //! 4. [`acts`]: ends a template that is about to act.
 //! 5. [`native`]: the native methods of `preload_template.rb`.
@@ -18,6 +18,7 @@ pub(crate) mod noted;
 pub(crate) mod notes;
 mod post;
 mod questions;
+mod rake;
 
 use crate::interpose::calls;
 use crate::ruby::{Gvl, Protected, RModule};

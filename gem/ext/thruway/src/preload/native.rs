@@ -82,8 +82,9 @@ fn place() -> Option<(TemplateFolder, u128)> {
     Some((TemplateFolder::at(&post.folder).ok()?, post.key))
 }
 
-/// `[[[path, folders, folders], …], [[name, value or nil], …], arguments]`. The two lists of a feature are the
-/// folders that come first and last in the load path.
+/// `[[[path, folders, folders], …], [[name, value or nil], …], arguments, [[name, marshalled value], …]]`. The two
+/// lists of a feature are the folders that come first and last in the load path. The last list is the state of Rake's
+/// application.
 fn plan(ruby: Protected, _: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, KeyFile::Plan)?));
@@ -96,7 +97,11 @@ fn plan(ruby: Protected, _: VALUE) -> VALUE {
         let folders = [&folders.first, &folders.last].map(|folders| strings(gvl, folders));
         array(gvl, [&[RString::new(gvl, path).value()][..], &folders].concat())
     });
-    array(gvl, [array(gvl, features), array(gvl, variables), strings(gvl, &plan.arguments)])
+    let rake = plan.rake.iter().map(|(name, value)| {
+        array(gvl, [RString::new(gvl, name).value(), RString::new(gvl, value).value()])
+    });
+    let arguments = strings(gvl, &plan.arguments);
+    array(gvl, [array(gvl, features), array(gvl, variables), arguments, array(gvl, rake)])
 }
 
 /// The words of the command for which the template was made.
