@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to its developer")]
 
 mod aarch64;
+mod applications;
 mod bench;
 mod check;
 mod command;
@@ -78,6 +79,7 @@ enum Task {
     Layers,
     Text(text::Text),
     Units(units::Units),
+    Applications(applications::Applications),
     Instructions(instructions::Instructions),
     /// Show circles of imports, and functions that are too long
     Rooms,
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Task::XfsTests(tests) => tests.run(&root()),
         Task::Text(text) => text.run(&root()),
         Task::Units(units) => units.run(&root()),
+        Task::Applications(applications) => applications.run(&root()),
         Task::Rooms => rooms::check(&root()).map_err(|breaches| breaches.join("\n")),
         Task::Instructions(instructions) => instructions.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
