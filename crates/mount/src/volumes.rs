@@ -216,9 +216,11 @@ impl Volume {
                 if (stat.stx_dev_major, stat.stx_dev_minor) != self.device {
                     return None;
                 }
-                let mount = table.get(sources::mount_number(&folder).ok()?)?;
-                let anchor = open_anchor(&sources::hold(folder, table)).ok()?;
-                Some((LeadingMount::of(mount), anchor))
+                let id = sources::mount_number(&folder).ok()?;
+                // A mount that is newer than the table has the options of the one that it is on, until the next change.
+                let options = table.get(id).unwrap_or(entry).options.clone();
+                let mount = LeadingMount { id, device: device.clone(), options };
+                Some((mount, open_anchor(&sources::hold(folder, table)).ok()?))
             });
         if is_mounted && other.is_none() {
             return;
