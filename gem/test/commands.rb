@@ -43,13 +43,20 @@ module Commands
   def start(*arguments, target: @folder, port: %w[-p 0], by: [])
     @log = File.join(@folder, "log")
     out, said = IO.pipe
-    pid = spawn(*by, BINARY, "serve", target, *port, *arguments, out: said, err: @log)
+    pid = spawn(*by, BINARY, "serve", target, *port, *mode_words, *arguments, out: said, err: @log)
     said.close
     @pids << pid
     line = Timeout.timeout(PATIENCE_SECONDS) { out.gets } or flunk(File.read(@log))
     assert_match(/\Aserving .* on .* \(ready in \d+ ms\)$/, line)
     @address = line[%r{on ((http|unix)://[^ ,]+)}, 1]
     pid
+  end
+
+  # The options of the command for the mode in which requests run.
+  def mode_words
+    mode.slice(:fibers, :waiting_threads).flat_map do |name, count|
+      ["--#{name.to_s.tr("_", "-")}", count.to_s]
+    end
   end
 
   def stop(pid, signal = "TERM")

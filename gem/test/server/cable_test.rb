@@ -72,7 +72,7 @@ class CableTest < Minitest::Test
   end
 
   def setup
-    self.class.events.clear
+    CableTest.events.clear
     config = ActionCable.server.config
     config.cable = { "adapter" => "async" }
     config.connection_class = -> { Connection }
@@ -118,7 +118,7 @@ class CableTest < Minitest::Test
     identifier
   end
 
-  def pop = Timeout.timeout(PATIENCE_SECONDS) { self.class.events.pop }
+  def pop = Timeout.timeout(PATIENCE_SECONDS) { CableTest.events.pop }
 
   def test_what_one_says_reaches_all_in_the_room_and_no_other
     ann, ben, cid = %w[ann ben cid].map { |name| open(name) }

@@ -6,7 +6,8 @@ require "tempfile"
 require_relative "../serving"
 
 # An application that does to the server whatever Ruby permits, while each allocation collects
-# garbage and moves objects. Clients know the right responses. `cargo x prove torture` runs longer.
+# garbage and moves objects. Clients know the right responses. `cargo x prove torture` runs longer,
+# in each mode.
 class TortureTest < Minitest::Test
   include Serving
 
@@ -183,5 +184,15 @@ class TortureTest < Minitest::Test
     GC.auto_compact = is_on if GC.respond_to?(:auto_compact=)
   rescue NotImplementedError
     nil
+  end
+end
+
+if ENV["THRUWAY_CASES"]
+  class TortureInFibersTest < TortureTest
+    def mode = { fibers: 8 }
+  end
+
+  class TortureInWaitingThreadsTest < TortureTest
+    def mode = { waiting_threads: 8 }
   end
 end

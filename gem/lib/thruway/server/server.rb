@@ -204,7 +204,14 @@ module Thruway
     # Returns a fiber that runs requests of the thread with the given number. The fiber inherits no
     # storage.
     def fiber(number)
-      Fiber.new(**FIBER_OPTIONS) { @engine.run_fiber(number) }
+      Fiber.new(**FIBER_OPTIONS) do
+        @engine.run_fiber(number)
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        # In a fork of this process, this fiber is the root, with whose exceptions Ruby ends the
+        # process without a word.
+        say(e.full_message(highlight: false).chomp) if Process.pid != @pid && !e.is_a?(SystemExit)
+        raise
+      end
     end
 
     # Sets the body of a request, and returns the object that the engine closes after the request.

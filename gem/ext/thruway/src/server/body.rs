@@ -116,6 +116,7 @@ impl Responder<'_> {
         context.stage.set(Stage::Gathering);
         let block = BodyBlock::new(self.engine, context);
         call_with_block(self.ruby, body, self.engine.names.each, block);
+        self.engine.check_fork(self.ruby);
         match context.stage.get() {
             Stage::Gathering => {
                 // SAFETY: no Ruby code runs while the bytes are used.

@@ -54,6 +54,7 @@ impl Block for BodyBlock {
 
 impl Responder<'_> {
     fn take_piece(self, piece: VALUE, caller: Caller) -> ControlFlow<()> {
+        self.engine.check_fork(self.ruby);
         let Some(piece) = RString::of(self.ruby.gvl(), piece) else {
             self.raise_bad_body("a body consists of Strings");
         };

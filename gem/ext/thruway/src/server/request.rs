@@ -23,6 +23,15 @@ pub(super) fn end_fork(ruby: Protected) -> ! {
     raise::runtime_error(ruby, RString::binary(ruby.gvl(), RETURNED.as_bytes()))
 }
 
+impl RackEngine {
+    /// Ends a process that the application has forked during a request, before it writes to the client of its parent.
+    pub(super) fn check_fork(&self, ruby: Protected) {
+        if self.home.is_left() {
+            end_fork(ruby);
+        }
+    }
+}
+
 /// One call of the application, in one thread.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
@@ -47,9 +56,7 @@ impl<'a> Request<'a> {
             }
             let (app, names) = (self.engine.app.get(), &self.engine.names);
             let returned = call(ruby, app, names.call, &[self.context.env.get()]);
-            if self.engine.home.is_left() {
-                end_fork(ruby);
-            }
+            self.engine.check_fork(ruby);
             if self.context.stage.get() == Stage::Unsent {
                 Responder::new(self.engine, self.context, ruby).respond(returned);
             } else {

@@ -260,6 +260,7 @@ fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
 /// nothing was sent.
 fn inform(ruby: Protected, this: VALUE, request: VALUE, head: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
+    engine.check_fork(ruby);
     let head = RString::convert(ruby, head);
     let Some(context) = context_of(ruby.gvl(), engine, request) else { return NIL };
     // A client of HTTP/1.0 would mistake an interim response for the final one.
@@ -286,6 +287,7 @@ fn context_of(gvl: Gvl, engine: &RackEngine, request: VALUE) -> Option<&Context>
 /// `engine.write(ticket, string)`: returns true if the client is still connected.
 fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
+    engine.check_fork(ruby);
     let ticket = ticket_of(ruby, ticket);
     let string = RString::convert(ruby, string);
     let shared = &*engine.engine;
@@ -298,9 +300,12 @@ fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     boolean(sender::wait_for_client(ruby, &engine.engine, ticket, written))
 }
 
-/// `engine.finish(ticket)`: completes the stream.
+/// `engine.finish(ticket)`: completes the stream. A forked process leaves it to its parent.
 fn finish(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
+    if engine.home.is_left() {
+        return NIL;
+    }
     let ticket = ticket_of(ruby, ticket);
     let missing = engine.engine.lock().response(ticket).finish();
     // The leader may be waiting, with the connection's next request already read.
@@ -311,9 +316,12 @@ fn finish(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     NIL
 }
 
-/// `engine.abort(ticket)`: ends the stream incomplete.
+/// `engine.abort(ticket)`: ends the stream incomplete. A forked process leaves it to its parent.
 fn abort(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
+    if engine.home.is_left() {
+        return NIL;
+    }
     let ticket = ticket_of(ruby, ticket);
     engine.engine.lock().response(ticket).abort();
     NIL
