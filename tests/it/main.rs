@@ -12,6 +12,8 @@ mod completion;
 #[cfg(target_os = "linux")]
 mod doctor;
 #[cfg(target_os = "linux")]
+mod documents;
+#[cfg(target_os = "linux")]
 mod examples;
 mod expand;
 #[cfg(target_os = "linux")]

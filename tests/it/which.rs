@@ -176,9 +176,9 @@ mod linux {
         let tool = format!("{path}/tool");
         let expected = serde_json::json!([
             { "name": "tool", "found": [tool], "denied": [], "refused": null, "without_interpreter": [],
-              "lookups": 1 },
+              "lookups": 1, "version": 1 },
             { "name": "nothing", "found": [], "denied": [], "refused": null, "without_interpreter": [],
-              "lookups": 1 },
+              "lookups": 1, "version": 1 },
         ]);
         assert_eq!(parsed, expected);
     }

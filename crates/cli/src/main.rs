@@ -7,6 +7,7 @@
 mod command;
 mod gem;
 mod output;
+mod quantities;
 #[cfg(target_os = "linux")]
 mod replacement;
 #[cfg(target_os = "linux")]

@@ -180,7 +180,7 @@ class ConfigurationTest < Minitest::Test
     ["threads", "\nPuma::Const::NONE", "workers 'many'", "supported_http_methods []",
      "bind_to_activated_sockets(", "force_shutdown_after :never", "app 1",
      "immutable_assets 'assets'", "socket_message_limit -1", "socket_ping_interval 1e18",
-     "head_timeout Float::NAN"].each do |text|
+     "head_timeout Float::NAN", "head_timeout '1x'", "head_limit '1X'"].each do |text|
       path = write("config/puma.rb", text)
       said = refusal(@folder, "-p", "0")
       place = %r{\Athruway: cannot read #{File.realpath(path)}: .*#{File.realpath(path)}:\d}
@@ -345,7 +345,7 @@ class ConfigurationTest < Minitest::Test
 
   def test_limits_of_heads_have_names
     write("config.ru", HELLO)
-    write("config/puma.rb", "request_line_limit 50\nhead_limit 200\nhead_fields_limit 3")
+    write("config/puma.rb", "request_line_limit '50'\nhead_limit '0.2K'\nhead_fields_limit 3")
     start
     assert_equal 200, get("/#{"x" * 20}").status
     assert_equal 414, get("/#{"x" * 50}").status

@@ -249,6 +249,7 @@ impl InspectionReport {
         });
         let stale = pack.stale.iter().map(|name| String::from_utf8_lossy(name));
         let document = json!({
+            "version": 1,
             "identity": pack.identity,
             "bytes": pack.bytes,
             "written_ns": pack.written_ns,

@@ -14,6 +14,7 @@ use super::preload;
 use crate::command::of_words;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure, print_error};
+use crate::quantities::megabytes;
 
 /// Exit statuses of a command that cannot be run, and of a command that does not exist: as
 /// shells and env(1) have them.
@@ -70,8 +71,9 @@ pub(crate) struct BootOptions {
     /// Leave a part to Ruby
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = parts())]
     without: Vec<String>,
-    /// Put off garbage collection until Ruby has allocated this much memory: faster, but takes that memory
-    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Put off garbage collection until Ruby has allocated this much memory, in MB or such as 64M: faster, but takes
+    /// that memory
+    #[arg(long, value_name = "SIZE", value_parser = megabytes)]
     gc_after: Option<u32>,
     /// Report at the end what came from the pack, what did not, and why
     #[arg(long)]

@@ -249,6 +249,7 @@ impl Outcome {
     fn json(&self) -> serde_json::Value {
         let texts = |paths: &[Vec<u8>]| paths.iter().map(|path| text(path)).collect::<Vec<_>>();
         json!({
+            "version": 1,
             "name": text(&self.name),
             "found": texts(&self.found),
             "denied": texts(&self.denied),

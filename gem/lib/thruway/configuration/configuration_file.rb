@@ -8,6 +8,7 @@ require_relative "configuration"
 require_relative "listen_directives"
 require_relative "puma_names"
 require_relative "puma_options"
+require_relative "quantities"
 require_relative "thruster_variables"
 require_relative "unsupported_directives"
 
@@ -144,7 +145,7 @@ module Thruway
 
     NUMBERS.each do |word, option|
       define_method(word) do |value|
-        number = value.is_a?(Integer) ? value : Float(value)
+        number = quantity(option, value)
         raise ArgumentError, "#{word} must be 0 to #{NUMBER_MAX}, not #{number}" unless
           (0..NUMBER_MAX).cover?(number)
 
@@ -267,12 +268,12 @@ module Thruway
 
     def force_shutdown_after(seconds = :forever)
       words = { forever: nil, immediately: 0 }
-      @settings[:drain_seconds] = words.fetch(seconds) { Float(seconds) }
+      @settings[:drain_seconds] = words.fetch(seconds) { Float(Quantities.seconds(seconds)) }
     end
 
     # `nil` removes the limit, as in Puma.
     def http_content_length_limit(bytes)
-      @settings[:body_bytes_max] = bytes ? Integer(bytes) : Configuration::NO_LIMIT
+      @settings[:body_bytes_max] = bytes ? Quantities.bytes(bytes) : Configuration::NO_LIMIT
     end
 
     def stdout_redirect(stdout = nil, stderr = nil, append = false)
@@ -396,6 +397,15 @@ module Thruway
       raise
     rescue ScriptError, StandardError => e
       raise Failure, "cannot run the #{kind} block: #{e.message.lines.first&.chomp}"
+    end
+
+    # A number, a time or a size, by the unit in the option's name.
+    def quantity(option, value)
+      case option
+      when /_seconds(_max)?\z/ then Quantities.seconds(value)
+      when /_bytes_/ then value.is_a?(String) ? Quantities.bytes(value) : Quantities.number(value)
+      else Quantities.number(value)
+      end
     end
 
     # Wraps a hook so that the hook also gets the Hash of its key.

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "configuration"
+require_relative "quantities"
 
 module Thruway
   # The directives of a configuration file for the addresses of a server, of its control application
@@ -66,7 +67,7 @@ module Thruway
     # Makes browsers use only HTTPS for this host during the given number of seconds: a year by
     # default.
     def hsts(seconds = 31_536_000)
-      @settings[:hsts_seconds] = seconds && Integer(seconds)
+      @settings[:hsts_seconds] = seconds && Integer(Quantities.seconds(seconds))
     end
 
     def clear_binds!

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::quantities::time_in;
+
 /// Parses a whole number in `range`.
 pub(super) fn whole<N: FromStr + PartialOrd + Display>(
     text: &str,
@@ -27,16 +29,6 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
     whole(text, 1..=1000)
 }
 
-/// The units of a time, in seconds.
-const UNITS: [(&str, f64); 7] = [
-    ("ns", 1e-9),
-    ("us", 1e-6),
-    ("µs", 1e-6),
-    ("ms", 1e-3),
-    ("s", 1.0),
-    ("m", 60.0),
-    ("h", 3600.0),
-];
 /// The longest time. A longer time is probably a mistake.
 const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -44,6 +36,7 @@ const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match time_in(text, 1.0)? {
         time if time.is_zero() => Err("must be more than 0 seconds".to_owned()),
+        time if time > TIME_MAX => Err("must be at most a year".to_owned()),
         time => Ok(time),
     }
 }
@@ -56,29 +49,6 @@ pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
         return Err("must be at most a day".to_owned());
     }
     Ok(time)
-}
-
-/// Adds up numbers with units. A number without a unit must stand alone, and counts in units of `bare` seconds.
-fn time_in(text: &str, bare: f64) -> Result<Duration, String> {
-    let refused = || format!("{text:?} is not a time: write it as in 500ms, 10s or 1m");
-    let is_unit = |letter: char| !(letter.is_ascii_digit() || letter == '.');
-    let (mut seconds, mut rest) = (0.0, text);
-    while !rest.is_empty() {
-        let at = rest.find(is_unit).unwrap_or(rest.len());
-        let (number, after) = rest.split_at(at);
-        let end = after.find(|letter| !is_unit(letter)).unwrap_or(after.len());
-        let (unit, next) = after.split_at(end);
-        let size = match unit {
-            "" if number.len() == text.len() => bare,
-            _ => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refused)?.1,
-        };
-        let number: f64 = number.parse().map_err(|_| refused())?;
-        seconds += number * size;
-        rest = next;
-    }
-    let time = Duration::try_from_secs_f64(seconds).ok().filter(|_| !text.is_empty());
-    let time = time.ok_or_else(refused)?;
-    if time > TIME_MAX { Err("must be at most a year".to_owned()) } else { Ok(time) }
 }
 
 /// Parses a share of all requests: `0.1%`, or `0.001`.

@@ -26,6 +26,7 @@ use thruway_mount::{
 use thruway_sys::printable;
 
 use crate::output::{Answer, Failure};
+use crate::quantities::seconds;
 
 /// Show folders at another place, with data moved by the kernel
 ///
@@ -91,7 +92,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     missing: MissingSource,
     /// How long to wait for missing sources
-    #[arg(long, value_name = "SECONDS", default_value = "90", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "90", value_parser = seconds)]
     missing_timeout: Duration,
     /// Treat a source as missing unless it is a mount point, so that nothing is written below an absent disk
     #[arg(long)]
@@ -150,10 +151,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "HOW", default_value = "told")]
     changes: ChangeDetection,
     /// How long the kernel may cache names
-    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "3600", value_parser = seconds)]
     entry_timeout: Duration,
     /// How long the kernel may cache attributes
-    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "3600", value_parser = seconds)]
     attribute_timeout: Duration,
     /// Where the daemon logs to: stderr, journal, or a file [default: stderr with --foreground,
     /// else the journal where there is one]
@@ -384,11 +385,6 @@ fn followed_links(text: &str) -> Result<FollowLinks, String> {
         )),
         _ => Err("one of never and regular".into()),
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn log_target(text: &str) -> Result<LogTarget, String> {

@@ -11,6 +11,7 @@ use thruway_sys::printable;
 
 use super::failure::failure;
 use crate::output::{Answer, Failure, print, print_report};
+use crate::quantities::days;
 
 /// Show in which sources files are
 ///
@@ -42,7 +43,7 @@ pub(super) struct Move {
     #[arg(long, value_name = "SOURCE")]
     to: Vec<PathBuf>,
     /// Only files that were not modified for so many days
-    #[arg(long, value_name = "DAYS", value_parser = days)]
+    #[arg(long, value_name = "TIME", value_parser = days)]
     older_than: Option<Duration>,
     /// Only files that take more space
     #[arg(long, value_name = "BYTES", value_parser = thruway_mount::parse_bytes)]
@@ -68,7 +69,7 @@ impl Where {
             let text = match self.json {
                 true => {
                     let copies: Vec<_> = copies.iter().map(|copy| copy.to_string_lossy()).collect();
-                    let line = serde_json::json!({ "path": path, "copies": copies });
+                    let line = serde_json::json!({ "version": 1, "path": path, "copies": copies });
                     format!("{line}\n")
                 }
                 false => copies.iter().map(|copy| format!("{}\n", printable::path(copy))).collect(),
@@ -146,11 +147,6 @@ fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         Ok(spec.path)
     };
     paths.iter().map(one).collect()
-}
-
-fn days(text: &str) -> Result<Duration, String> {
-    let days: f64 = text.parse().map_err(|_| "not a number of days".to_owned())?;
-    Duration::try_from_secs_f64(days * 86_400.0).map_err(|error| error.to_string())
 }
 
 fn percent(text: &str) -> Result<f64, String> {

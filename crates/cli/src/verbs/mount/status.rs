@@ -44,10 +44,15 @@ fn json(mounts: &[MountStatus]) -> String {
         Ok(status) => {
             let mut line = serde_json::json!(status);
             // `sources` contains the same as text.
-            line.as_object_mut().map(|fields| fields.remove("source_specs"));
+            if let Some(fields) = line.as_object_mut() {
+                fields.remove("source_specs");
+                fields.insert("version".to_owned(), 1.into());
+            }
             line
         }
-        Err(error) => serde_json::json!({ "target": mount.target, "error": error }),
+        Err(error) => {
+            serde_json::json!({ "version": 1, "target": mount.target, "error": error })
+        }
     };
     mounts.iter().map(|mount| format!("{}\n", line(mount))).collect()
 }

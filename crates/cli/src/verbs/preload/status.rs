@@ -104,7 +104,11 @@ fn report(fields: &[Vec<u8>]) -> Report {
 fn status(place: &TemplateFolder, json: bool) -> Answer {
     let reports: Vec<_> = reports(place).into_iter().map(|(_, report)| report).collect();
     if json {
-        let reports = reports.into_iter().map(Value::Object).collect();
+        let versioned = |mut report: Report| {
+            report.insert("version".to_owned(), 1.into());
+            Value::Object(report)
+        };
+        let reports = reports.into_iter().map(versioned).collect();
         print(format!("{:#}\n", Value::Array(reports)).as_bytes())?;
     } else {
         print_report(&reports.iter().map(line).collect::<String>())?;

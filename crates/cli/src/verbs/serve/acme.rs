@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::output::Failure;
+use crate::quantities::seconds;
 
 /// The verb of the agent's process.
 pub(crate) const AGENT_VERB: &str = "certificate-agent";
@@ -61,10 +62,14 @@ pub(crate) struct AcmeOptions {
     /// The port to redirect plain HTTP to, or off [default: the port for HTTPS]
     #[arg(long, value_name = "PORT", help_heading = "Certificates")]
     pub(crate) https_redirect: Option<HttpsRedirect>,
-    /// Ask browsers to use nothing but HTTPS for this host, for so many seconds
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+    /// Ask browsers to use nothing but HTTPS for this host, for so long: seconds, or a time such as 180d
+    #[arg(long, value_name = "TIME", value_parser = hsts_seconds, num_args = 0..=1, require_equals = true,
           default_missing_value = HSTS_S, help_heading = "Certificates")]
     pub(super) hsts: Option<u64>,
+}
+
+fn hsts_seconds(text: &str) -> Result<u64, String> {
+    seconds(text).map(|time| time.as_secs())
 }
 
 /// Whether and where plain HTTP is redirected.

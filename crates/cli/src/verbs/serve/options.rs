@@ -9,6 +9,7 @@ use thruway_sys::printable;
 
 use super::acme::AcmeOptions;
 use crate::output::Failure;
+use crate::quantities::{bytes, bytes_of_limit};
 
 /// Serve a folder or a Rack application
 ///
@@ -42,11 +43,11 @@ pub(crate) struct Serve {
     /// Speak only HTTP/1.1, and do not offer HTTP/2
     #[arg(long)]
     pub(super) no_http2: bool,
-    /// The longest request line, in bytes [default: 8192]
-    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    /// The longest request line [default: 8K]
+    #[arg(long, value_name = "SIZE", value_parser = bytes_of_limit, help_heading = "Limits")]
     pub(super) request_line_limit: Option<u32>,
-    /// The largest head of a request, in bytes [default: 32768]
-    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    /// The largest head of a request [default: 32K]
+    #[arg(long, value_name = "SIZE", value_parser = bytes_of_limit, help_heading = "Limits")]
     pub(super) head_limit: Option<u32>,
     /// The most header fields of a request [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
@@ -145,7 +146,7 @@ impl Serve {
     }
 }
 
-/// A size in bytes: a number, which may end in K, M or G.
+/// A size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size(pub(super) u64);
 
@@ -153,17 +154,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let letters = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
-        let digits = &text[..text.len() - letters.len()];
-        let shift = match letters.to_ascii_uppercase().as_str() {
-            "" => Some(0),
-            "K" | "KB" | "KIB" => Some(10),
-            "M" | "MB" | "MIB" => Some(20),
-            "G" | "GB" | "GIB" => Some(30),
-            _ => None,
-        };
-        let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
-        bytes.map(Self).ok_or_else(|| "must be a size, such as 64M or 1048576".into())
+        bytes(text).map(Self)
     }
 }
 
