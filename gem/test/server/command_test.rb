@@ -211,6 +211,25 @@ class CommandTest < Minitest::Test
     assert_equal "", said, "it ends: no worker has it open any more"
   end
 
+  def test_workers_that_are_stopped_while_they_boot_end_at_once
+    write("config.ru", <<~RUBY)
+      begin
+        File.write("booting-\#{Process.pid}", "")
+        sleep
+      rescue SignalException => e
+        puts e
+      end
+    RUBY
+    write("thruway.rb", "preload_app! false")
+    out, said = IO.pipe
+    options = %w[-p 0 -w 2 -C thruway.rb]
+    @pids << spawn(BINARY, "serve", ".", *options, out: said, err: said, chdir: @folder)
+    said.close
+    eventually { Dir[File.join(@folder, "booting-*")].size == 2 }
+    assert_predicate stop(@pids.last), :success?
+    assert_equal "", Timeout.timeout(PATIENCE_SECONDS) { out.read }
+  end
+
   def test_an_upload_that_cannot_be_kept_is_a_507_and_the_server_goes_on
     write("config.ru", "run ->(env) { [200, {}, [env['rack.input'].read.size.to_s]] }")
     ENV["TMPDIR"] = File.join(@folder, "none")

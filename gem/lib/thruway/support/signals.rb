@@ -44,8 +44,11 @@ module Thruway
     end
 
     # Removes the supervisor's handlers in a forked process, which installs its own handlers later.
+    # Until then, a stop ends the process at once. Ruby's own handlers would raise at any place:
+    # within `require`, RubyGems turns their exception into an error.
     def restore
-      [*STOPS, "CHLD"].each { |name| Signal.trap(name, "DEFAULT") }
+      STOPS.each { |name| Signal.trap(name, "SYSTEM_DEFAULT") }
+      Signal.trap("CHLD", "DEFAULT")
       disregard(ORDERS.keys - ["HUP"])
     end
 
