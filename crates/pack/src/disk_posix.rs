@@ -25,7 +25,10 @@ pub(crate) fn open_trusted(path: &Path) -> Result<(File, Inode), Error> {
         .map_err(|errno| Error::system(path, "open", errno))?;
     let stat = fs::fstat(&file).map_err(|errno| Error::system(path, "stat", errno))?;
     trust(&stat).map_err(|kind| Error::new(path, kind))?;
-    #[expect(clippy::useless_conversion, reason = "macOS has a signed type of 32 bits")]
+    #[cfg_attr(
+        not(target_os = "macos"),
+        expect(clippy::useless_conversion, reason = "macOS has a signed type of 32 bits")
+    )]
     let device = stat.st_dev.try_into().unwrap_or(u64::MAX);
     Ok((File::from(file), (device, stat.st_ino)))
 }
