@@ -75,6 +75,36 @@ class Http2Test < Minitest::Test
     assert_equal "no events|2 200", curl("/")
   end
 
+  # The client has closed its half of the stream with the request.
+  def test_a_stream_of_events_stays_open_until_a_side_ends_it
+    clients, ended = 2.times.map { Thread::Queue.new }
+    handler = Class.new do
+      define_method(:on_open) { |client| clients << client.tap { client.write("one") } }
+      define_method(:on_close) { |_| ended << 1 }
+    end
+    serve do |env|
+      env["rack.upgrade"] = handler.new if env["rack.upgrade?"] == :sse
+      [200, {}, []]
+    end
+    command = ["curl", "-sSN", "--noproxy", "*", "--http2-prior-knowledge", "--max-time",
+               PATIENCE_SECONDS.to_s, "-H", "accept: text/event-stream", "http://#{@address[/[^\/]+\z/]}/"]
+    [true, false].each do |is_server|
+      out, said = IO.pipe
+      pid = spawn(*command, out: said)
+      said.close
+      assert_equal "data: one\n", Timeout.timeout(PATIENCE_SECONDS) { out.gets }
+      client = clients.pop
+      8.times { curl("/") }
+      assert_empty ended
+      is_server ? client.tap { client.write("two") }.close : Process.kill("KILL", pid)
+      Timeout.timeout(PATIENCE_SECONDS) do
+        assert_equal is_server, Process.wait2(pid).last.to_i.zero?
+        assert_equal is_server ? "\ndata: two\n\n" : "\n", out.read
+        ended.pop
+      end
+    end
+  end
+
   def test_a_response_that_ends_with_an_interim_status_is_a_500
     hijack = { "rack.hijack" => lambda(&:close) }
     answers = [[103, {}, []], [100, {}, ["a"].each], [101, {}, lambda(&:close)], [103, hijack, []]]

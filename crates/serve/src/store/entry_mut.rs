@@ -16,7 +16,7 @@ use thruway_websocket::CloseCode;
 use crate::entry::cache_role::CacheRole;
 use crate::entry::carrier::{Carrier, StreamLink};
 use crate::entry::multiplexer::Multiplexer;
-use crate::entry::socket_state::SocketState;
+use crate::entry::socket_state::{SocketState, UpgradedSocket};
 use crate::entry::ticket::Ticket;
 use crate::entry::upload::Upload;
 use crate::entry::{self, Entry, State, stream_of};
@@ -142,7 +142,12 @@ impl Store {
         let mut closed = self.slab.remove(id)?;
         let streams = closed.multiplexer().map_or(Vec::new(), Multiplexer::streams);
         for stream in streams {
-            self.close(stream);
+            // A stream that is over already stays until its owner is notified, in its next turn.
+            let is_over =
+                |entry: &Entry| entry::upgraded(entry).is_some_and(UpgradedSocket::is_over);
+            if !self.slab.get(stream).is_some_and(is_over) {
+                self.close(stream);
+            }
         }
         if let Some(link) = closed.carrier.stream_mut() {
             self.leave_parent(link);

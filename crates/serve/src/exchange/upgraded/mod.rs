@@ -175,12 +175,22 @@ pub(crate) fn send<'a>(mut guard: EntryMut<'a>, frames: &[u8]) -> Option<EntryMu
 }
 
 /// Handles a client that sends nothing more.
-fn hear_end(socket: EntryMut<'_>) {
+fn hear_end(mut socket: EntryMut<'_>) {
+    if has_ended_its_half(&mut socket) {
+        return;
+    }
     let code = match entry::upgraded(&socket).map(|state| state.state) {
         Some(SocketState::Flushing(code) | SocketState::Broken(code)) => code,
         _ => CloseCode::ABNORMAL,
     };
     socket.finish_upgraded(code);
+}
+
+/// Whether the end is that of the request, with which a client of events has closed its half of an HTTP/2 stream.
+fn has_ended_its_half(socket: &mut EntryMut<'_>) -> bool {
+    let is_events = |state: &UpgradedSocket| matches!(state.protocol, Protocol::Events);
+    entry::upgraded(socket).is_some_and(is_events)
+        && socket.carrier.stream_mut().is_some_and(|link| !link.stream.is_gone())
 }
 
 /// Handles an expired deadline: a planned close or a ping is due, or the client was silent for too long.
