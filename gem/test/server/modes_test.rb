@@ -7,11 +7,9 @@ MODES = { "Fibers" => { fibers: 64 },
           "WaitingThreads" => { threads: 2, waiting_threads: 16 } }.freeze
 
 # Files of which all tests run in each mode.
-FILES = %w[after body claimed_chunks content_length early_hints error forks hijack kept_block lint
-           request_body request_end sendfile stream_wait tls upgrade].freeze
-
-# Files of which all tests run in fibers.
-IN_FIBERS = %w[http2 slow_client sockets].freeze
+FILES = %w[after body claimed_chunks content_length early_hints error forks hijack http2 kept_block
+           lint request_body request_end sendfile slow_client sockets stream_wait tls
+           upgrade].freeze
 
 # Files of which some tests do: the others do not concern requests, or take long.
 SOME = {
@@ -37,11 +35,9 @@ def suites_of(name)
   suites.select { |suite| suite.include?(Serving) }
 end
 
-(FILES + IN_FIBERS + SOME.keys).each do |name|
+(FILES + SOME.keys).each do |name|
   suites_of(name).each do |suite|
     MODES.each do |mode, options|
-      next if IN_FIBERS.include?(name) && mode != "Fibers"
-
       in_mode = Class.new(suite) { define_method(:mode) { options } }
       tests = in_mode.public_instance_methods.grep(/\Atest_/)
       left_out = SOME.key?(name) ? tests - SOME.fetch(name) : tests & OF_THREADS
