@@ -13,7 +13,7 @@ const RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/boot/rai
 /// How many features the second program has more than the first.
 const MORE: i64 = 100;
 
-/// What Ruby asks for a feature at least: it opens the file, looks at each folder above it, and opens it
+/// The fewest calls that Ruby makes for a feature: it opens the file, looks at each folder above it, and opens it
 /// again. It looks at the folders once from 3.3 on, twice before.
 const PLAIN_MIN: i64 = 15;
 
@@ -56,7 +56,7 @@ fn program(name: &str, shape: Shape, features: i64) -> TempDir {
     folder
 }
 
-/// What was written a moment ago is not learned.
+/// Waits until files are old enough to be learned.
 fn age() {
     std::thread::sleep(Duration::from_millis(40));
 }

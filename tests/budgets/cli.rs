@@ -23,7 +23,7 @@ fn the_version_is_said_after_a_few_calls() {
     let calls = calls_after_the_loader("--version");
     // Other C libraries make a few more than the 22 of Debian 12.
     assert!(calls.len() <= 25, "{calls:#?}");
-    // What the command itself asks comes after Rust's runtime has set up its handlers of signals.
+    // The calls of the command itself come after Rust's runtime has set up its handlers of signals.
     let runtime = calls.iter().rposition(|call| call.starts_with("rt_sigaction(SIGBUS, {"));
     let own = &calls[runtime.expect("Rust's runtime handles SIGBUS") + 1..];
     let names: Vec<_> = own.iter().filter_map(|call| call.split('(').next()).collect();

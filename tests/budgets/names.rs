@@ -46,7 +46,7 @@ impl Folders {
         program(&self.base.path().join(format!("d{folder:03}")).join(format!("{name}{SUFFIX}")));
     }
 
-    /// What the search for each of the three names asks of `lister`.
+    /// The queries that the search for each of the three names makes to `lister`.
     fn lookups(&self, rules: &Rules, lister: &mut impl Lister) -> [u64; 3] {
         [("first", Some(0)), ("deep", Some(DEEP)), ("miss", None)].map(|(name, expected)| {
             let places = Places { path: &self.path, before: &[] };

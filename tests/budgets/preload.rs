@@ -25,7 +25,7 @@ fn application(features: usize) -> TempDir {
         .expect("it is written");
     fs::write(folder.join("config/application.rb"), "").expect("it is written");
     fs::write(folder.join("config.ru"), "").expect("it is written");
-    // What was written a moment ago makes a template stale.
+    // A file that was written a moment ago makes a template stale.
     std::thread::sleep(Duration::from_millis(60));
     around
 }

@@ -40,7 +40,7 @@ fn summary(report: &[u8]) -> [u64; 3] {
     ["stops", "traced", "calls"].map(|sum| sums[sum].as_u64().expect("a count"))
 }
 
-/// What so many calls more cost.
+/// The cost of so many more calls.
 fn more(backend: &str, count: u64) -> [u64; 3] {
     let (few, many) = (cost(backend, 100), cost(backend, 100 + count));
     [0, 1, 2].map(|index| many[index] - few[index])

@@ -31,7 +31,7 @@ struct Session {
     varies: Varies,
 }
 
-/// What may be other than it is shown.
+/// Text that may differ from the page.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Varies {
     #[default]
@@ -56,7 +56,7 @@ struct Shell {
     jobs: Vec<Lines<BufReader<File>>>,
     /// Where their output goes.
     folder: TempDir,
-    /// What port 9292 stands for.
+    /// The port in the place of 9292.
     port: String,
 }
 
@@ -170,7 +170,7 @@ impl Session {
         self.exchanges.iter().any(|exchange| exchange.command.starts_with("thruway mount "))
     }
 
-    /// What was printed and is not shown, or the other way round: a text for each command.
+    /// The differences between page and output: a text for each command.
     fn run(&self, page: &Path, shell: &mut Shell) -> Vec<String> {
         let port = shell.port.clone();
         let mut differences = Vec::new();

@@ -28,7 +28,7 @@ pub(crate) const RUBY_VERSION: &str = "3.1";
 /// The Ruby that runs the build's scripts, of the same version.
 const BASE_RUBY: &str = "/usr/bin/ruby3.1";
 
-/// What the build needs, each by one of its files, with its package.
+/// The tools that the build needs: a file of each, and its package.
 const NEEDED: [(&str, &str); 6] = [
     ("/usr/bin/x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
     (BASE_RUBY, "ruby3.1"),
@@ -117,7 +117,7 @@ impl WindowsRuby {
         }
         let work = self.folder.join("work");
         let failed = |error| format!("{}: {error}", work.display());
-        // What an interrupted build has left might be incomplete anywhere.
+        // The leftovers of an interrupted build might be incomplete anywhere.
         remove(&work).map_err(failed)?;
         fs::create_dir_all(work.join("build")).map_err(failed)?;
         println!("windows-ruby: building {PACKAGE} {VERSION} in {}", self.folder.display());

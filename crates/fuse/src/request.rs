@@ -46,7 +46,7 @@ pub struct Request<'a> {
     pub inode: u64,
     /// The process that a request comes from.
     pub caller: Caller,
-    /// What the kernel asks for.
+    /// The operation that the kernel asks for.
     pub operation: Operation<'a>,
 }
 

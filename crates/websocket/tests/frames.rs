@@ -25,7 +25,7 @@ const FRAMES: [&[u8]; 9] = [
 const PIECES: [&[u8]; 8] =
     [b"\0", b"\xff", b"\x80", b"\x81", b"\x7f", b"\xfe\xff\xff", b"\xff\0\0\0\0\0\0\xff", b"\xc3"];
 
-/// What bytes bring that come in such pieces, and the code if they break a rule.
+/// Decodes bytes that come in such pieces. Returns the messages, and the code if the bytes break a rule.
 fn decode(pieces: &[&[u8]], deflates: bool) -> (Vec<Input>, Option<CloseCode>) {
     let limits = Limits { message_bytes_max: 1000, ..Limits::default() };
     let mut deflater = deflates.then(Deflater::default);

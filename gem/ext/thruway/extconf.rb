@@ -11,7 +11,7 @@ end
 
 # One call builds the command and the extension: what they share is compiled once.
 # `thruway run` meets Rubies of all versions, and looks in a folder of their number.
-# What cargo leaves behind takes a hundred times the room of what is installed.
+# The files that cargo leaves behind take a hundred times the room of what is installed.
 version = RUBY_VERSION[/\A\d+\.\d+/]
 name = "thruway.#{RbConfig::CONFIG.fetch("DLEXT")}"
 File.write("Makefile", <<~MAKEFILE)

@@ -58,7 +58,7 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
         return None;
     }
     let end = if slash < ROOT_BYTES { ROOT_BYTES } else { slash };
-    // What does not begin with a drive has no folder here; each step upwards makes a path shorter.
+    // A path that does not begin with a drive has no folder here; each step upwards makes a path shorter.
     let folder = path.get(..end).filter(|folder| folder.get(1) == Some(&b':'))?;
     Some((folder, name))
 }

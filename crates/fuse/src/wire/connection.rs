@@ -84,7 +84,7 @@ structures! {
     ExtensionHeader {
         /// Length of the extension with this header in bytes.
         size: u32,
-        /// What it is: see [`EXTENSION_GROUPS`](super::EXTENSION_GROUPS).
+        /// The kind of the extension: see [`EXTENSION_GROUPS`](super::EXTENSION_GROUPS).
         kind: u32,
     }
     /// Tells the kernel to forget attributes, and data from `offset` on.

@@ -8,7 +8,7 @@ module Thruway
   # no connection waits for one, and raises after some seconds. Nothing here loads a library or
   # opens a connection.
   class DatabasePools
-    # What to change so that the pool of each library is larger.
+    # The settings that make the pool of each library larger.
     CURES = { "Active Record" => "set `pool` in config/database.yml",
               "Sequel" => "set `max_connections` where the application connects" }.freeze
 

@@ -24,8 +24,8 @@ impl Leadership {
         &self.roles
     }
 
-    /// What thread `me` is to do: it leads if no thread does, or if the leader is blocked or computes for long. None if
-    /// other threads ran meanwhile: it asks again.
+    /// Returns the role of thread `me`: the thread leads if no other does, or if the leader is blocked or computes for
+    /// long. None if other threads ran meanwhile, after which the thread asks again.
     ///
     /// # Errors
     /// Those of `leader_is_blocked`.
