@@ -21,7 +21,7 @@ use crate::websocket::WebSocket;
 const RECONNECT_NS: u64 = 100_000_000;
 /// The delay before a new connection if the last one broke without any response.
 const RETRY_NS: u64 = 10_000_000;
-/// How often is asked whether a server that has closed acknowledged the requests.
+/// The interval at which a client asks whether a server that has closed acknowledged the requests.
 const REFUSAL_NS: u64 = 1_000_000;
 
 /// A client with its counts. Times are nanoseconds since the start of the run.
@@ -402,10 +402,10 @@ impl Client {
     /// Handles the end of the connection. It can overtake the server's refusal of requests.
     fn end(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         let is_refusable = self.is_stale() && !self.conversation.is_empty();
-        match self.socket.delivery() {
-            Delivery::Refused if is_refusable => self.reopen(now_ns, context),
-            Delivery::Pending if is_refusable => self.await_refusal(now_ns, context),
-            _ => {
+        match is_refusable.then(|| self.socket.delivery()) {
+            Some(Delivery::Refused) => self.reopen(now_ns, context),
+            Some(Delivery::Pending) => self.await_refusal(now_ns, context),
+            Some(Delivery::Acknowledged) | None => {
                 let is_usable = self.closed(now_ns, context);
                 self.go_on(is_usable, now_ns, context);
             }

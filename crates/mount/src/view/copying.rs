@@ -30,6 +30,7 @@ const KEPT_FLAGS: IFlags = IFlags::SECURE_REMOVAL
     .union(IFlags::TOPDIR)
     .union(IFlags::NOCOW)
     .union(IFlags::PROJECT_INHERIT);
+
 /// The number of bytes that are copied before the copy may be given up.
 const CHUNK_BYTES: u64 = 8 << 20;
 /// The size of the buffer where the kernel does not copy by itself.
