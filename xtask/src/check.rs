@@ -1,16 +1,17 @@
 //! `cargo x check`: the lints, then every test, with as many steps at once as the machine has room for.
 //!
-//! `plan` has the steps, `schedule` decides which may run side by side, `step` runs one, `screen` shows their output,
-//! and `report` collects the final lines.
+//! `plan` has the steps, `schedule` decides which may run side by side, `step` runs one, `screen` shows their output
+//! above the line of `progress`, and `report` collects the final lines.
 
 mod plan;
+mod progress;
 mod report;
 pub(crate) mod runners;
 mod schedule;
 mod screen;
 mod step;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -20,6 +21,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::durations::Durations;
+use progress::StepProgress;
 use report::Report;
 use schedule::Schedule;
 use screen::Screen;
@@ -91,7 +93,7 @@ impl<'a> Run<'a> {
         Self {
             steps,
             schedule: Schedule::new(steps, processors),
-            screen: Screen::new(io::stdout()),
+            screen: Screen::new(io::stdout(), io::stdout().is_terminal()),
             report: Report::default(),
             durations: Durations::read(root.join("target/check-durations.tsv")),
             starts: vec![None; steps.len()],
@@ -157,16 +159,43 @@ impl<'a> Run<'a> {
         self.schedule.running().map(told).collect::<Vec<_>>().join(", ")
     }
 
+    /// Shows how far the check is: in the line of progress on a terminal, in a line of its own elsewhere.
     fn tell_that_it_runs(&mut self) {
+        if self.screen.has_progress() {
+            return self.draw_progress();
+        }
         let line = format!(".. {}", self.running());
         self.screen.note(&line);
     }
 
-    fn end(self) -> Result<(), String> {
+    fn draw_progress(&mut self) {
+        let progress = |number: usize| match self.starts[number] {
+            Some(start) => StepProgress::Running { seconds: start.elapsed().as_secs() },
+            None if self.schedule.has_ended(number) => StepProgress::Ended,
+            None => StepProgress::Waiting,
+        };
+        let steps = || self.steps.iter().enumerate();
+        let expected =
+            |(number, step): (usize, &Step)| (self.durations.of(step.title), progress(number));
+        let percent = progress::percent(steps().map(expected));
+        let ended = steps().filter(|(number, _)| self.schedule.has_ended(*number)).count();
+        let columns = terminal_columns();
+        let line = progress::line(percent, ended, self.steps.len(), &self.running(), columns);
+        self.screen.set_progress(line);
+    }
+
+    fn end(mut self) -> Result<(), String> {
+        self.screen.erase_progress();
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         self.report.lines().iter().for_each(|line| println!("{line}"));
         Ok(())
     }
+}
+
+/// Returns the columns of the terminal that standard output is.
+fn terminal_columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    size.map_or(80, |size| usize::from(size.ws_col))
 }

@@ -61,6 +61,10 @@ impl<'a> Schedule<'a> {
         self.is_stopped = true;
     }
 
+    pub(super) fn has_ended(&self, number: usize) -> bool {
+        self.states[number] == State::Ended
+    }
+
     pub(super) fn running(&self) -> impl Iterator<Item = usize> + '_ {
         let states = self.states.iter().enumerate();
         states.filter(|(_, state)| **state == State::Running).map(|(number, _)| number)

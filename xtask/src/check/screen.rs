@@ -1,4 +1,4 @@
-//! The output of steps that run side by side, shown step by step.
+//! The output of steps that run side by side, shown step by step, above a line of progress on a terminal.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -7,6 +7,12 @@ use std::time::{Duration, Instant};
 /// The longest time without a line.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// The time after which the line of progress is drawn again.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
+
+/// Returns to the first column and erases the line.
+const ERASE_LINE: &str = "\r\x1b[K";
+
 /// Shows the lines of one step as they arrive, and keeps those of the others until the step has
 /// ended.
 pub(super) struct Screen<W> {
@@ -14,6 +20,9 @@ pub(super) struct Screen<W> {
     /// The first step is the one that is shown.
     steps: VecDeque<ShownStep>,
     last_line: Instant,
+    /// The line of progress below all other lines; `None` if the output is no terminal.
+    progress: Option<String>,
+    last_progress: Instant,
 }
 
 struct ShownStep {
@@ -24,8 +33,37 @@ struct ShownStep {
 }
 
 impl<W: Write> Screen<W> {
-    pub(super) fn new(output: W) -> Self {
-        Self { output, steps: VecDeque::new(), last_line: Instant::now() }
+    pub(super) fn new(output: W, is_terminal: bool) -> Self {
+        let progress = is_terminal.then(String::new);
+        let (steps, now) = (VecDeque::new(), Instant::now());
+        Self { output, steps, last_line: now, progress, last_progress: now }
+    }
+
+    /// Whether the screen has a line of progress.
+    pub(super) fn has_progress(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    /// Replaces the line of progress.
+    pub(super) fn set_progress(&mut self, line: String) {
+        self.erase_progress();
+        self.progress = Some(line);
+        self.draw_progress();
+        self.last_progress = Instant::now();
+    }
+
+    /// Removes the line of progress until the next line is written.
+    pub(super) fn erase_progress(&mut self) {
+        if self.progress.is_some() {
+            let _ = write!(self.output, "{ERASE_LINE}");
+        }
+    }
+
+    fn draw_progress(&mut self) {
+        if let Some(line) = &self.progress {
+            let _ = write!(self.output, "{line}");
+        }
+        let _ = self.output.flush();
     }
 
     /// Adds a step that has started, with its heading.
@@ -65,6 +103,7 @@ impl<W: Write> Screen<W> {
     /// Writes all output that can be shown now. A failed write does not end the check: no reader
     /// may be left.
     fn show(&mut self) {
+        self.erase_progress();
         while let Some(step) = self.steps.front_mut() {
             for line in step.lines.drain(..) {
                 let _ = writeln!(self.output, "{line}");
@@ -75,19 +114,23 @@ impl<W: Write> Screen<W> {
             }
             self.steps.pop_front();
         }
-        let _ = self.output.flush();
+        self.draw_progress();
     }
 
-    /// The time left until some line must be shown.
+    /// Returns the time left until some line must be shown.
     pub(super) fn silence_left(&self) -> Duration {
-        SILENCE_MAX.saturating_sub(self.last_line.elapsed())
+        match self.has_progress() {
+            true => PROGRESS_PERIOD.saturating_sub(self.last_progress.elapsed()),
+            false => SILENCE_MAX.saturating_sub(self.last_line.elapsed()),
+        }
     }
 
     /// Shows a line that belongs to no step.
     pub(super) fn note(&mut self, line: &str) {
+        self.erase_progress();
         let _ = writeln!(self.output, "{line}");
-        let _ = self.output.flush();
         self.last_line = Instant::now();
+        self.draw_progress();
     }
 }
 
@@ -98,7 +141,7 @@ mod tests {
     #[test]
     fn a_failure_is_shown_at_once() {
         let mut output = Vec::new();
-        let mut screen = Screen::new(&mut output);
+        let mut screen = Screen::new(&mut output, false);
         screen.start(1, "== a".into());
         screen.start(2, "== b".into());
         screen.line(2, "b 1".into());
@@ -109,9 +152,22 @@ mod tests {
     }
 
     #[test]
+    fn the_line_of_progress_stays_below_all_others() {
+        let mut output = Vec::new();
+        let mut screen = Screen::new(&mut output, true);
+        screen.set_progress("10 %".into());
+        screen.note("a note");
+        screen.set_progress("20 %".into());
+        screen.erase_progress();
+        let text = String::from_utf8(output).expect("text");
+        let lines = ["", "10 %", "a note\n10 %", "20 %", ""];
+        assert_eq!(text, lines.join(ERASE_LINE));
+    }
+
+    #[test]
     fn the_output_of_each_step_stays_in_one_piece() {
         let mut output = Vec::new();
-        let mut screen = Screen::new(&mut output);
+        let mut screen = Screen::new(&mut output, false);
         screen.start(4, "== a".into());
         screen.start(7, "== b".into());
         screen.line(7, "b 1".into());
