@@ -24,7 +24,7 @@ Gem::Specification.new do |spec|
   rubies = ENV.fetch("THRUWAY_RUBIES", "").split
   spec.required_ruby_version = [">= #{rubies.first}", "< #{rubies.last.succ}.dev"] if rubies.any?
   spec.files = Dir.chdir(__dir__) do
-    crates = "{crates/*,xtask,gem/ext/thruway}"
+    crates = "{benches,crates/*,xtask,gem/ext/thruway}"
     paths = Dir["#{crates}/{Cargo.toml,README.md,build.rs,extconf.rb,src/**/*}", "gem/exe/thruway",
                 "gem/lib/**/*", "Cargo.{toml,lock}", "{README,CHANGELOG}.md", "LICENSE"]
     paths.reject! { |path| path.start_with?("Cargo") } if platform

@@ -4,27 +4,27 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// A profile of `Cargo.toml`: slightly optimised, with the checks of a test build.
-pub(crate) const PROOF_PROFILE: &str = "proof";
+pub const PROOF_PROFILE: &str = "proof";
 
 /// The cargo that started the current task.
-pub(crate) fn cargo() -> PathBuf {
+pub fn cargo() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
 }
 
 /// The program of the current task, for tasks that it starts. The program starts at once, while `cargo x` would wait
 /// for other builds.
-pub(crate) fn own_program() -> PathBuf {
+pub fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "target/debug/xtask".into())
 }
 
 /// Runs a command that must succeed.
-pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
+pub fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }
 
 /// Returns the standard output of a command that must succeed.
-pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+pub fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

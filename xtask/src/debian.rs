@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// The tools and sources that build the standard library for a target that the current toolchain lacks: one file of
 /// each package, and the package.
-pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
+pub const LIBRARY_SOURCES: [(&str, &str); 4] = [
     ("/usr/bin/rustc", "rustc-web"),
     (CARGO, "cargo-web"),
     ("/usr/bin/cargo-clippy", "rust-web-clippy"),
@@ -14,13 +14,13 @@ pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
 ];
 
 /// Debian's own cargo.
-pub(crate) const CARGO: &str = "/usr/bin/cargo";
+pub const CARGO: &str = "/usr/bin/cargo";
 
 /// The option by which cargo builds the standard library for a target that the toolchain lacks.
-pub(crate) const BUILD_LIBRARY: &str = "-Zbuild-std=std,panic_unwind";
+pub const BUILD_LIBRARY: &str = "-Zbuild-std=std,panic_unwind";
 
 /// The packages whose files in `needed` are missing.
-pub(crate) fn missing(needed: &[(&str, &str)]) -> Option<String> {
+pub fn missing(needed: &[(&str, &str)]) -> Option<String> {
     let missing = needed.iter().filter(|(file, _)| !Path::new(file).is_file());
     let packages: Vec<_> = missing.map(|(_, package)| *package).collect();
     (!packages.is_empty()).then(|| packages.join(" "))
@@ -28,12 +28,12 @@ pub(crate) fn missing(needed: &[(&str, &str)]) -> Option<String> {
 
 /// The target folder of all builds by Debian's Rust. Systems share it, so that build scripts and macros, which run on
 /// this machine, are compiled once for all of them.
-pub(crate) fn target(root: &Path) -> PathBuf {
+pub fn target(root: &Path) -> PathBuf {
     root.join("target/systems")
 }
 
 /// A command of Debian's cargo, independent of the toolchain that started the task, with unstable options allowed.
-pub(crate) fn cargo(root: &Path) -> Command {
+pub fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(CARGO);
     let mut with_debian_first = OsString::from("/usr/bin:");
     with_debian_first.push(std::env::var_os("PATH").unwrap_or_default());

@@ -36,7 +36,9 @@ fn read(path: &Path) -> Result<String, Vec<String>> {
 
 /// The manifests of all members, whose folders hold a Cargo.toml.
 fn manifests(root: &Path) -> Vec<std::path::PathBuf> {
-    let mut found = vec![root.join("xtask/Cargo.toml"), root.join("gem/ext/thruway/Cargo.toml")];
+    let mut found = ["benches", "xtask", "gem/ext/thruway"]
+        .map(|member| root.join(member).join("Cargo.toml"))
+        .to_vec();
     let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
     found.extend(crates.map(|entry| entry.path().join("Cargo.toml")));
     found.retain(|manifest| manifest.is_file());
@@ -76,11 +78,10 @@ fn breaches_of(manifest: &str, layers: &Imports, held: &Imports) -> Vec<String> 
     };
     let mut breaches = Vec::new();
     for dependency in dependencies(&manifest) {
-        match dependency.strip_prefix("thruway-") {
-            Some(sibling) if !allowed.contains(sibling) => {
-                breaches.push(format!("{own} imports its sibling {sibling}"));
-            }
-            _ => {}
+        let sibling = dependency.strip_prefix("thruway-").unwrap_or(&dependency);
+        let is_sibling = sibling != dependency || layers.contains_key(sibling);
+        if is_sibling && !allowed.contains(sibling) {
+            breaches.push(format!("{own} imports its sibling {sibling}"));
         }
         if held.get(&dependency).is_some_and(|holders| !holders.contains(own)) {
             breaches.push(format!("{own} imports {dependency}, which is held by others"));
@@ -150,6 +151,12 @@ mod tests {
         let expected =
             ["sys imports fuser, which is held by others", "sys imports its sibling serve"];
         assert_eq!(breaches(manifest), expected);
+    }
+
+    #[test]
+    fn a_sibling_without_the_prefix_is_one_too() {
+        let manifest = "[package]\nname = \"thruway-sys\"\n[dependencies]\nserve = { path = \"\" }";
+        assert_eq!(breaches(manifest), ["sys imports its sibling serve"]);
     }
 
     #[test]

@@ -6,8 +6,6 @@ mod aarch64;
 mod applications;
 mod bench;
 mod check;
-mod command;
-mod debian;
 mod debootstrap;
 mod dist;
 mod durations;
@@ -34,13 +32,13 @@ mod units;
 mod windows;
 mod windows_boot;
 mod windows_ruby;
-mod wine;
 mod xfstests;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use xtask::{command, debian, root, wine};
 
 /// The project's own tasks
 #[derive(Debug, Parser)]
@@ -121,12 +119,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The folder of the workspace in which cargo runs the task. The task may have been compiled in another: a checkout
-/// that is copied together with its `target` is not compiled again.
-fn root() -> PathBuf {
-    let here = std::env::var_os("CARGO_MANIFEST_DIR");
-    let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    here.parent().map(PathBuf::from).unwrap_or(here)
 }

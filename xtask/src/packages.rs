@@ -8,8 +8,8 @@ use std::process::Command;
 use clap::Args;
 use serde_json::Value;
 
-/// The packages that are not published: the tasks, and the gem's extension, which is part of the gem.
-const PRIVATE: [&str; 2] = ["xtask", "thruway-gem-ext"];
+/// The packages that are not published: the benchmarks, the tasks, and the gem's extension, which is part of the gem.
+const PRIVATE: [&str; 3] = ["benches", "xtask", "thruway-gem-ext"];
 
 /// Compile every public crate from its package
 #[derive(Debug, Args)]

@@ -31,6 +31,7 @@ pub(crate) fn folders(root: &Path) -> Vec<(String, std::path::PathBuf)> {
         .collect();
     found.push(("gem-ext".into(), root.join("gem/ext/thruway/src")));
     found.push(("xtask".into(), root.join("xtask/src")));
+    found.push(("benches".into(), root.join("benches/src")));
     found.sort();
     found
 }

@@ -32,8 +32,6 @@ pub(crate) enum Look {
     Widths,
     /// Figures that differ from the tables
     Figures,
-    /// The first table of docs/benchmarks.md, if it differs from the others
-    Summary,
 }
 
 impl Text {
@@ -55,14 +53,7 @@ pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
         Look::Links => links::breaches(root, &pages),
         Look::Widths => widths::breaches(&pages),
         Look::Figures => figures::breaches(root, &pages),
-        Look::Summary => summary(root),
     }
-}
-
-fn summary(root: &Path) -> Vec<Breach> {
-    let breach = |what| Breach { path: "docs/benchmarks.md".into(), line: 1, what };
-    let checks = [crate::bench::summary::check(root), crate::bench::plots::check(root)];
-    checks.into_iter().filter_map(Result::err).map(breach).collect()
 }
 
 fn told(breaches: &[Breach]) -> String {
@@ -90,11 +81,6 @@ mod tests {
     #[test]
     fn every_marked_figure_is_that_of_its_table() {
         assert_eq!(told(&breaches(&crate::root(), Look::Figures)), "");
-    }
-
-    #[test]
-    fn the_benchmarks_open_with_what_their_tables_say() {
-        assert_eq!(told(&breaches(&crate::root(), Look::Summary)), "");
     }
 
     #[test]

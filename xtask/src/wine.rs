@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 use crate::debian;
 
-pub(crate) const TARGET: &str = "x86_64-win7-windows-gnu";
+/// The target of all builds for Windows.
+pub const TARGET: &str = "x86_64-win7-windows-gnu";
 
 /// The tools that the tests need, each by one of its files, with its package.
 const NEEDED: [(&str, &str); 5] = [
@@ -22,18 +23,18 @@ const NEEDED: [(&str, &str); 5] = [
 ];
 
 /// Wine with a folder of its own; its server ends with this value.
-pub(crate) struct Wine {
+pub struct Wine {
     root: PathBuf,
 }
 
 impl Wine {
     /// Wine for commands that only build.
-    pub(crate) fn of(root: &Path) -> Self {
+    pub fn of(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
     /// Sets the folder up if it is not there.
-    pub(crate) fn start(root: &Path) -> Result<Self, String> {
+    pub fn start(root: &Path) -> Result<Self, String> {
         let wine = Self { root: root.to_owned() };
         if !wine.prefix().join("system.reg").is_file() {
             println!("windows: setting up Wine in target/wineprefix");
@@ -45,7 +46,7 @@ impl Wine {
     }
 
     /// Wine, unless this machine lacks it.
-    pub(crate) fn installed(root: &Path) -> Result<Option<Self>, String> {
+    pub fn installed(root: &Path) -> Result<Option<Self>, String> {
         if missing().is_some() { Ok(None) } else { Self::start(root).map(Some) }
     }
 
@@ -54,26 +55,26 @@ impl Wine {
     }
 
     /// A command that finds Wine's folder.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         self.settle(command.current_dir(&self.root));
         command
     }
 
     /// Lets whatever a command starts run in Wine's folder.
-    pub(crate) fn settle(&self, command: &mut Command) {
+    pub fn settle(&self, command: &mut Command) {
         command.env("WINEPREFIX", self.prefix()).env("WINEDEBUG", "-all");
     }
 
     /// Ends Wine's server, with all that still runs under it. A server that has ended already is as good.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         for order in ["--kill", "--wait"] {
             let _ = self.command("wineserver").arg(order).stderr(Stdio::null()).status();
         }
     }
 
     /// Debian's cargo for Windows; programs that it starts run under Wine.
-    pub(crate) fn cargo(
+    pub fn cargo(
         &self,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Command, String> {
@@ -96,6 +97,6 @@ impl Drop for Wine {
 }
 
 /// The packages that are not there.
-pub(crate) fn missing() -> Option<String> {
+pub fn missing() -> Option<String> {
     debian::missing(&NEEDED)
 }

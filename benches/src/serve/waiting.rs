@@ -1,0 +1,185 @@
+//! Requests that wait: streams and long waits beside short requests, and many short waits at once.
+
+use super::arena::{Arena, Scenario, ServerRuns, median_of};
+use super::contender::Contender;
+use super::load::{Run, load};
+use super::server::{App, Program, Server};
+use crate::context::BenchContext;
+use crate::table::{Table, at_least, at_most, ratio};
+
+/// Requests that are begun at once, of each kind, and answered one after the other on each connection.
+const STREAMS: u32 = 50;
+const WAITS: u32 = 50;
+/// Short requests per second, on ten connections.
+const SHORT_RATE: u32 = 20;
+/// The duration of the mix as a multiple of the context's seconds: a single stream takes five seconds.
+const MIX_TIMES: f64 = 3.0;
+
+static FIBERS: Server = Server::for_rack(
+    "thruway, `--fibers`",
+    Program::Ours,
+    "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production --fibers 1000",
+    "",
+);
+
+static WAITING_THREADS: Server = Server::for_rack(
+    "thruway, `--waiting-threads`",
+    Program::Ours,
+    "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production \
+     --waiting-threads 128",
+    "",
+);
+
+static IO_THREADS: Server = Server::for_rack(
+    "Puma, `max_io_threads`",
+    Program::Installed("puma"),
+    "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production -C {run}/config \
+     {app}/config.ru",
+    "max_io_threads 128\n",
+);
+
+/// All Rack servers as they are, and those with modes for waiting requests once more in each mode.
+fn contenders<'a>(arena: &'a Arena<'_>, modes: &'a [Contender]) -> Vec<&'a Contender> {
+    modes.iter().chain(arena.servers(App::Waiting)).collect()
+}
+
+fn modes(context: &BenchContext) -> Vec<Contender> {
+    Contender::in_all_systems(context, &[&FIBERS, &WAITING_THREADS, &IO_THREADS])
+}
+
+/// Measures fifty streams and fifty waits of two seconds, which leave no thread free, beside short requests.
+pub(crate) fn mix(context: &BenchContext) -> Result<String, String> {
+    let (arena, modes) = (Arena::new(context)?, modes(context));
+    let seconds = arena.seconds(MIX_TIMES);
+    let classes = [
+        format!("greedy={STREAMS},url=1"),
+        format!("greedy={WAITS},url=2"),
+        format!("scheduled=10,rate={SHORT_RATE},url=3"),
+    ];
+    let options = classes.iter().flat_map(|class| ["--class", class]).chain(["-d", &seconds]);
+    let options: Vec<_> = options.collect();
+    let scenario = Scenario { app: App::Waiting, threads: 5, ..Scenario::rack("/", &options) };
+    let all = rounds(&arena, &contenders(&arena, &modes), scenario, &["/stream", "/wait", "/"])?;
+    let title = format!(
+        "{STREAMS} streams of 5 s and {WAITS} waits of 2 s at any time, beside {SHORT_RATE} short \
+         requests/s, `-w 2 -t 5`"
+    );
+    let columns = [
+        "server",
+        "streams",
+        "waits",
+        "short",
+        "short, not answered",
+        "short p50 ms",
+        "short p99 ms",
+    ];
+    let mut table = Table::new(&title, &columns);
+    for measured in &all {
+        let number = |path, pointer| measured.median(|run| run.class_of(path, pointer));
+        let answered = ["/stream", "/wait", "/"].map(|path| number(path, "/requests"));
+        let lost = number("/", "/failed") + number("/", "/fairness/pending");
+        let times = ["/latency/p50_ns", "/latency/p99_ns"].map(|pointer| number("/", pointer));
+        let counts = answered.into_iter().chain([lost]).map(|count| format!("{count:.0}"));
+        // Without a response there is no time.
+        let shown = |ns: f64| if ns > 0.0 { format!("{:.1}", ns / 1e6) } else { "–".to_owned() };
+        let times = times.map(shown);
+        table.row(measured.name, &counts.chain(times).collect::<Vec<_>>());
+    }
+    let p99_ms = |run: &Run| run.class_of("/", "/latency/p99_ns") / 1e6;
+    for system in systems(&all) {
+        let of = |name: &str| median_of(&all, &format!("{name}{system}"), p99_ms);
+        for mode in [&FIBERS, &WAITING_THREADS] {
+            let ours = at_most(of(mode.name), 10.0);
+            table.target(&format!("{}{system}: short p99 ≤ 10 ms", mode.name), ours);
+        }
+        let against = at_most(ratio(of(FIBERS.name), of("Falcon")), 1.0);
+        table.target(&format!("fibers{system}: short p99 ≤ Falcon's"), against);
+    }
+    Ok(table.text())
+}
+
+/// Measures a response that waits for 50 ms, for 20 and for 1,000 clients.
+pub(crate) fn naps(context: &BenchContext) -> Result<String, String> {
+    let (arena, modes) = (Arena::new(context)?, modes(context));
+    let (few, many) = (Clients::new(20, 1.0, 1.0), Clients::new(1000, 1.3, 0.7));
+    let tables = [few, many].map(|clients| nap(&arena, &contenders(&arena, &modes), clients));
+    Ok(tables.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n\n"))
+}
+
+/// The number of clients, and the targets relative to Falcon.
+struct Clients {
+    count: u32,
+    speed_min: f64,
+    p99_max: f64,
+}
+
+impl Clients {
+    fn new(count: u32, speed_min: f64, p99_max: f64) -> Self {
+        Self { count, speed_min, p99_max }
+    }
+}
+
+fn nap(arena: &Arena<'_>, servers: &[&Contender], clients: Clients) -> Result<String, String> {
+    let (count, seconds) = (clients.count.to_string(), arena.seconds(1.0));
+    let options = ["-c", &count, "-d", &seconds];
+    let scenario = Scenario { app: App::Waiting, threads: 5, ..Scenario::rack("/nap", &options) };
+    let all = rounds(arena, servers, scenario, &["/nap"])?;
+    let title = format!("A wait of 50 ms, {count} clients, `-w 2 -t 5`");
+    let columns = ["server", "requests/s", "±", "p99 ms", "Jain", "starved", "CPU µs a request"];
+    let mut table = Table::new(&title, &columns);
+    for measured in &all {
+        let speed = measured.series(Run::requests_per_second);
+        let cells = [
+            format!("{:.0}", speed.median()),
+            format!("{:.0} %", speed.spread() * 100.0),
+            format!("{:.1}", measured.median(p99_ms)),
+            format!("{:.3}", measured.median(Run::jain)),
+            format!("{:.0}", measured.median(Run::starved)),
+            format!("{:.0}", measured.median(Run::cpu_us)),
+        ];
+        table.row(measured.name, &cells);
+    }
+    let Clients { speed_min, p99_max, .. } = clients;
+    for system in systems(&all) {
+        let of = |name: &str, number| median_of(&all, &format!("{name}{system}"), number);
+        let against =
+            |number: fn(&Run) -> f64| ratio(of(FIBERS.name, number), of("Falcon", number));
+        let mut target =
+            |what: &str, reached| table.target(&format!("fibers{system}: {what}"), reached);
+        let speed = at_least(against(Run::requests_per_second), speed_min);
+        target(&format!("requests/s ≥ {speed_min} × Falcon"), speed);
+        target(&format!("p99 ≤ {p99_max} × Falcon"), at_most(against(p99_ms), p99_max));
+        target("Jain's index ≥ 0.99", at_least(of(FIBERS.name, Run::jain), 0.99));
+        target("CPU ≤ 0.6 × Falcon's", at_most(against(Run::cpu_us), 0.6));
+    }
+    Ok(table.text())
+}
+
+/// The suffixes of names that identify the systems, each once.
+fn systems(all: &[ServerRuns]) -> Vec<&'static str> {
+    all.iter().filter_map(|measured| measured.name.strip_prefix(FIBERS.name)).collect()
+}
+
+fn p99_ms(run: &Run) -> f64 {
+    run.total("/latency/p99_ns") / 1e6
+}
+
+/// Starts each server once a round, and loads it at `paths`.
+fn rounds(
+    arena: &Arena<'_>,
+    servers: &[&Contender],
+    scenario: Scenario<'_>,
+    paths: &[&str],
+) -> Result<Vec<ServerRuns>, String> {
+    let mut all: Vec<_> =
+        servers.iter().map(|one| ServerRuns { name: one.name, runs: Vec::new() }).collect();
+    for _ in 0..arena.context.rounds {
+        for (contender, measured) in servers.iter().zip(&mut all) {
+            if let Some(running) = arena.start(contender, scenario)? {
+                measured.runs.push(load(&arena.context.root, &running, paths, scenario.options)?);
+            }
+        }
+    }
+    all.retain(|measured| !measured.runs.is_empty());
+    Ok(all)
+}
