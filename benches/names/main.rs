@@ -224,15 +224,15 @@ impl Work {
         for _ in 0..SPAWNS {
             let start = Instant::now();
             let started = match technique {
-                "cold" => ours.spawn().ok().map(Started::Ours),
-                "validated" => ours.spawn_by(&mut self.validated).ok().map(Started::Ours),
-                "watched" => ours.spawn_by(&mut self.watched).ok().map(Started::Ours),
+                "cold" => ours.spawn().ok().map(RunningProgram::Ours),
+                "validated" => ours.spawn_by(&mut self.validated).ok().map(RunningProgram::Ours),
+                "watched" => ours.spawn_by(&mut self.watched).ok().map(RunningProgram::Ours),
                 #[cfg(target_os = "linux")]
-                "posix_spawnp" => posix.spawn().ok().map(Started::Posix),
-                _ => theirs.spawn().ok().map(Started::Theirs),
+                "posix_spawnp" => posix.spawn().ok().map(RunningProgram::Posix),
+                _ => theirs.spawn().ok().map(RunningProgram::Theirs),
             };
             let until_it_runs = start.elapsed();
-            let ran = started.is_some_and(Started::succeeds);
+            let ran = started.is_some_and(RunningProgram::succeeds);
             time += if work == "start" { until_it_runs } else { start.elapsed() };
             if ran == place.ends_with("miss") {
                 return Err(format!("{technique}: {place} ran: {ran}").into());
@@ -243,14 +243,14 @@ impl Work {
 }
 
 /// A program that runs.
-enum Started {
+enum RunningProgram {
     Ours(thruway_spawn::Child),
     Theirs(process::Child),
     #[cfg(target_os = "linux")]
     Posix(nix::unistd::Pid),
 }
 
-impl Started {
+impl RunningProgram {
     fn succeeds(self) -> bool {
         let status = match self {
             Self::Ours(mut child) => child.wait(),

@@ -55,8 +55,8 @@ pub use location::locate;
 pub use log::{Level, Log, LogTarget};
 pub use owners::{IdRange, ModeRule, OwnerIds, Owners};
 pub use plan::{
-    AccessTimes, Changes, CreateOrder, CreatePolicy, CreateReach, FollowLinks, Missing, Mode,
-    OnFull, Plan, Presence, Transport,
+    AccessTimes, Changes, CreateOrder, CreatePolicy, CreateReach, FollowLinks, Mode, OnFull,
+    OnMissing, Plan, Presence, Transport,
 };
 pub use policy::PolicyFile;
 pub use process::{INNER_VERB, SourceChange, run_inner, start};

@@ -69,7 +69,7 @@ pub struct CreatePolicy {
 
 /// The reaction to a source that is missing as the mount is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Missing {
+pub enum OnMissing {
     /// The mount fails.
     Fail,
     /// The mount waits for the source; after this time, it fails.
@@ -164,7 +164,7 @@ pub struct Plan {
     /// A file with further sources, which is read again on SIGHUP.
     pub sources_file: Option<PathBuf>,
     /// The reaction to a source that is missing as the mount is made.
-    pub missing: Missing,
+    pub missing: OnMissing,
     /// The conditions under which a source counts as present.
     pub presence: Presence,
     /// The folder where they are shown, as an absolute path.
@@ -303,7 +303,7 @@ pub(crate) mod tests {
         Plan {
             sources: vec![SourceSpec::parse(OsStr::new("/source")).unwrap()],
             sources_file: None,
-            missing: Missing::Fail,
+            missing: OnMissing::Fail,
             presence: Presence::default(),
             target: "/target".into(),
             mode: Mode::Live,

@@ -22,7 +22,7 @@ use thruway_sys::mount_copy;
 use thruway_sys::printable;
 
 use crate::mounts::MountTable;
-use crate::plan::{Missing, Presence};
+use crate::plan::{OnMissing, Presence};
 use crate::proc_path::ProcPath;
 use crate::source_spec::{SourceSpec, read_sources};
 use crate::{Error, Log, Plan};
@@ -199,8 +199,8 @@ pub(crate) fn open(
     is_cancelled: impl Fn() -> bool,
 ) -> Result<OpenedSources, Error> {
     let give_up = match plan.missing {
-        Missing::Wait(time) => Some(Instant::now() + time),
-        Missing::Fail | Missing::Skip => None,
+        OnMissing::Wait(time) => Some(Instant::now() + time),
+        OnMissing::Fail | OnMissing::Skip => None,
     };
     let mut is_reported = false;
     loop {
@@ -258,7 +258,7 @@ fn open_now(plan: &Plan, log: &Log) -> Result<OpenedSources, Failure> {
     let mut places: Vec<Place> = Vec::new();
     for spec in named(plan)? {
         let (folder, is_followed) = match open_one(plan, &spec.path) {
-            Err(Failure { error, is_missing: true }) if plan.missing == Missing::Skip => {
+            Err(Failure { error, is_missing: true }) if plan.missing == OnMissing::Skip => {
                 log.warn(format_args!("beginning without a source: {error}"));
                 opened.sources.push((spec, Some(Place::missing())));
                 continue;

@@ -62,7 +62,7 @@ pub(super) struct Application {
 
 /// A command that has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct CommandOutcome {
     pub(super) is_success: bool,
     pub(super) output: String,
     pub(super) errors: String,
@@ -173,12 +173,12 @@ impl Application {
         way: Way,
         environment: &str,
         words: &[String],
-    ) -> Result<Ended, String> {
+    ) -> Result<CommandOutcome, String> {
         let mut command = self.command(way, environment, words);
         let output = command.stdin(Stdio::null()).output();
         let output = output.map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Ended {
+        Ok(CommandOutcome {
             is_success: output.status.success(),
             output: text(&output.stdout),
             errors: text(&output.stderr),

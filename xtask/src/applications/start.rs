@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::application::{Application, Ended};
+use super::application::{Application, CommandOutcome};
 use super::way::Way;
 
 /// The number of starts, a second apart, after which no fork is expected any more.
@@ -24,7 +24,7 @@ pub(super) fn start(
     application: &Application,
     environment: &str,
     words: &[String],
-    mut look: impl FnMut(&Ended) -> Result<(), String>,
+    mut look: impl FnMut(&CommandOutcome) -> Result<(), String>,
 ) -> Result<Start, String> {
     let mut last = None;
     for _ in 0..starts_max(way) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thruway_sys::printable;
 
-use crate::plan::Missing;
+use crate::plan::OnMissing;
 use crate::source_spec::SourceSpec;
 use crate::source_table::SourceTable;
 use crate::{Error, Log, Mode, Plan, sources};
@@ -129,7 +129,7 @@ fn add(plan: &mut Plan, added: Vec<SourceSpec>, first: bool) -> Result<(), Error
 
 fn check_new(plan: &Plan, spec: &SourceSpec) -> Result<(), Error> {
     let expanded = spec.expand()?;
-    let may_be_missing = plan.missing == Missing::Skip || spec.is_pattern();
+    let may_be_missing = plan.missing == OnMissing::Skip || spec.is_pattern();
     let is_around = |path: &Path, other: &Path| path.starts_with(other) || other.starts_with(path);
     if let Some(found) = expanded.iter().find(|found| is_around(&found.path, &plan.target)) {
         return Err(Error::plain(format_args!(

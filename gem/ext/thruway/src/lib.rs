@@ -29,13 +29,13 @@ mod ruby;
 #[cfg(target_os = "linux")]
 mod server;
 
-use ruby::{Protected, RModule, define, raise};
+use ruby::{ProtectedCall, RModule, define, raise};
 
 /// Called by Ruby when the extension is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_thruway() {
     // SAFETY: `require` calls the function with the lock held, and catches exceptions.
-    let ruby = unsafe { Protected::assume() };
+    let ruby = unsafe { ProtectedCall::assume() };
     require_own_version(ruby);
     let Some(thruway) = RModule::of(ruby.gvl(), define::module(ruby, c"Thruway")) else { return };
     preload::define(ruby, thruway);
@@ -47,7 +47,7 @@ pub extern "C" fn Init_thruway() {
 
 /// Raises LoadError in a version of Ruby for which this extension was not built. Nothing else prevents such a load,
 /// and the layout of objects differs between versions.
-fn require_own_version(ruby: Protected) {
+fn require_own_version(ruby: ProtectedCall) {
     let built_for = [rb_sys::RUBY_API_VERSION_MAJOR, rb_sys::RUBY_API_VERSION_MINOR];
     // SAFETY: the value is a constant of libruby's.
     let [major, minor, _] = unsafe { rb_sys::ruby_api_version };

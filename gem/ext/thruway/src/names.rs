@@ -10,7 +10,7 @@ use thruway_resolve::{Error, Flavour, native};
 use crate::ruby::call::call;
 use crate::ruby::define::{self, Method};
 use crate::ruby::encoding::Encoding;
-use crate::ruby::{Gvl, NIL, Protected, RString, Symbol, raise, read_all};
+use crate::ruby::{Gvl, NIL, ProtectedCall, RString, Symbol, raise, read_all};
 
 pub(crate) fn define(gvl: Gvl, thruway: VALUE) {
     define::singleton_method(gvl, thruway, c"expand_posix", Method::of_2(expand_posix));
@@ -18,7 +18,7 @@ pub(crate) fn define(gvl: Gvl, thruway: VALUE) {
 }
 
 /// `expand_posix(path, base)`, where the base may be nil.
-fn expand_posix(ruby: Protected, _thruway: VALUE, name: VALUE, base: VALUE) -> VALUE {
+fn expand_posix(ruby: ProtectedCall, _thruway: VALUE, name: VALUE, base: VALUE) -> VALUE {
     let name = RString::from_path(ruby, name);
     let base = (base != NIL).then(|| RString::from_path(ruby, base));
     posix(ruby, name, base).value()
@@ -26,7 +26,7 @@ fn expand_posix(ruby: Protected, _thruway: VALUE, name: VALUE, base: VALUE) -> V
 
 /// `expand_windows(path, base)` for UTF-8 Strings, on a host without Windows folders: relative names without a base
 /// start at `C:\`.
-fn expand_windows(ruby: Protected, _thruway: VALUE, name: VALUE, base: VALUE) -> VALUE {
+fn expand_windows(ruby: ProtectedCall, _thruway: VALUE, name: VALUE, base: VALUE) -> VALUE {
     let name = RString::from_argument(ruby, name);
     let base = (base != NIL).then(|| RString::from_argument(ruby, base));
     let expanded = windows(ruby.gvl(), name, base);
@@ -45,7 +45,7 @@ fn windows(gvl: Gvl, name: RString, base: Option<RString>) -> Result<RString, RS
     answer.map(|expanded| RString::new(gvl, &expanded)).map_err(|error| message(gvl, &error))
 }
 
-fn posix(ruby: Protected, name: RString, base: Option<RString>) -> RString {
+fn posix(ruby: ProtectedCall, name: RString, base: Option<RString>) -> RString {
     let gvl = ruby.gvl();
     let start = start_of(ruby, name, base);
     let encoding = if first_byte(gvl, name) == Some(b'~') {
@@ -72,7 +72,7 @@ fn expand_from(start: &[u8], name: &[u8], is_given: bool) -> Result<Vec<u8>, Err
 }
 
 /// The folder from which a name is expanded. An absolute name needs none, and is returned itself.
-fn start_of(ruby: Protected, name: RString, base: Option<RString>) -> RString {
+fn start_of(ruby: ProtectedCall, name: RString, base: Option<RString>) -> RString {
     let gvl = ruby.gvl();
     match (first_byte(gvl, name), base) {
         (Some(b'/'), _) => name,
@@ -91,13 +91,13 @@ fn first_byte(gvl: Gvl, string: RString) -> Option<u8> {
 }
 
 /// `Dir.pwd`, even if a program has redefined the method.
-fn working_folder(ruby: Protected) -> RString {
+fn working_folder(ruby: ProtectedCall) -> RString {
     // SAFETY: exceptions are caught further up.
     RString::from_argument(ruby, unsafe { rb_sys::rb_dir_getwd() })
 }
 
 /// The home with which a name begins: `~` or `~user`.
-fn home(ruby: Protected, name: RString) -> RString {
+fn home(ruby: ProtectedCall, name: RString) -> RString {
     let gvl = ruby.gvl();
     let user = name.read(gvl, |name| {
         let user = name.get(1..).and_then(|rest| rest.split(|byte| *byte == b'/').next());
@@ -117,7 +117,7 @@ fn own_home(gvl: Gvl) -> Option<RString> {
 }
 
 /// `Dir.home`: the home of a user according to the system. Raises Ruby's own errors.
-fn dir_home(ruby: Protected, arguments: &[VALUE]) -> RString {
+fn dir_home(ruby: ProtectedCall, arguments: &[VALUE]) -> RString {
     // SAFETY: the value is set when Ruby starts, and never changes.
     let dir = unsafe { rb_sys::rb_cDir };
     let home = call(ruby, dir, Symbol::new(ruby.gvl(), c"home"), arguments);
@@ -126,7 +126,7 @@ fn dir_home(ruby: Protected, arguments: &[VALUE]) -> RString {
 }
 
 /// The common encoding of two Strings. Raises if there is none. US-ASCII yields to the other encoding.
-fn common_encoding(ruby: Protected, one: RString, other: RString) -> Encoding {
+fn common_encoding(ruby: ProtectedCall, one: RString, other: RString) -> Encoding {
     let gvl = ruby.gvl();
     let (first, second) = (Encoding::of(gvl, one), Encoding::of(gvl, other));
     if first == second {
@@ -146,7 +146,7 @@ fn message(gvl: Gvl, error: &Error) -> RString {
 }
 
 /// Returns the String, or raises ArgumentError with the message.
-fn give(ruby: Protected, answer: Result<RString, RString>) -> RString {
+fn give(ruby: ProtectedCall, answer: Result<RString, RString>) -> RString {
     match answer {
         Ok(string) => string,
         Err(message) => raise::argument_error(ruby, message),

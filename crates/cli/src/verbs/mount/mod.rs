@@ -20,7 +20,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use failure::failure;
 use helper::Remount;
 use thruway_mount::{
-    AccessTimes, Changes, CreatePolicy, FollowLinks, LogTarget, Manner, Missing, Mode, OnFull,
+    AccessTimes, Changes, CreatePolicy, FollowLinks, LogTarget, Manner, Mode, OnFull, OnMissing,
     Plan, PolicyFile, Presence, Transport,
 };
 use thruway_sys::printable;
@@ -254,9 +254,9 @@ impl Options {
             sources: sources?,
             sources_file: self.sources.as_deref().map(absolute).transpose()?,
             missing: match self.missing {
-                MissingSource::Fail => Missing::Fail,
-                MissingSource::Wait => Missing::Wait(self.missing_timeout),
-                MissingSource::Skip => Missing::Skip,
+                MissingSource::Fail => OnMissing::Fail,
+                MissingSource::Wait => OnMissing::Wait(self.missing_timeout),
+                MissingSource::Skip => OnMissing::Skip,
             },
             presence: Presence {
                 mount_point: self.require_mount_point,

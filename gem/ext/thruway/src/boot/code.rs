@@ -19,7 +19,7 @@ use super::{current, iseq};
 use crate::preload;
 use crate::ruby::call::call;
 use crate::ruby::define::Method;
-use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RString, Symbol, is_true, read_all};
+use crate::ruby::{Gvl, NIL, PinnedObject, ProtectedCall, RString, Symbol, is_true, read_all};
 
 /// The state of code loading in this process. Each value is independent of the others; the atomics are caches of
 /// Ruby's settings, written with the interpreter lock held.
@@ -68,7 +68,7 @@ pub(super) fn install(gvl: Gvl) {
 }
 
 /// Called by Ruby for each file that it is about to compile.
-fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
+fn load_iseq(ruby: ProtectedCall, _class: VALUE, path: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let (seen, search) = (search::seen(), search::current());
     search::end();
@@ -124,7 +124,7 @@ fn observer() -> Option<PinnedObject> {
 
 /// Calls the observer with the event, the path, and the reason why the code is not from the pack. Exceptions that the
 /// observer raises propagate.
-fn tell(ruby: Protected, observer: PinnedObject, reason: Option<Reason>, path: RString) {
+fn tell(ruby: ProtectedCall, observer: PinnedObject, reason: Option<Reason>, path: RString) {
     let gvl = ruby.gvl();
     let event = match reason {
         None => c"hit",

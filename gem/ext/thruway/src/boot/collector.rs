@@ -11,7 +11,7 @@ use rb_sys::VALUE;
 
 use super::allocations;
 use crate::ruby::define::{Method, quietly, singleton_method};
-use crate::ruby::{FALSE, Gvl, Protected, RModule, is_true};
+use crate::ruby::{FALSE, Gvl, ProtectedCall, RModule, is_true};
 
 /// The wait for the first collection. Any thread may allocate memory, and the thread that clears `is_waiting` ends
 /// the wait.
@@ -68,7 +68,7 @@ fn stop() -> bool {
 }
 
 /// `GC.enable`: returns whether the program had disabled the collector.
-fn enable(_ruby: Protected, _collector: VALUE) -> VALUE {
+fn enable(_ruby: ProtectedCall, _collector: VALUE) -> VALUE {
     let was_waiting = stop();
     // SAFETY: the lock is held.
     let was_off = unsafe { rb_sys::rb_gc_enable() };
@@ -76,7 +76,7 @@ fn enable(_ruby: Protected, _collector: VALUE) -> VALUE {
 }
 
 /// `GC.disable`: returns whether the program had disabled the collector before.
-fn disable(_ruby: Protected, _collector: VALUE) -> VALUE {
+fn disable(_ruby: ProtectedCall, _collector: VALUE) -> VALUE {
     let was_waiting = stop();
     // SAFETY: as above.
     let was_off = unsafe { rb_sys::rb_gc_disable() };

@@ -12,7 +12,7 @@ use rb_sys::VALUE;
 use super::{current, writes};
 use crate::ruby::call::{call_super, send};
 use crate::ruby::define::{Method, quietly, singleton_method};
-use crate::ruby::{Gvl, Protected, RModule, Symbol};
+use crate::ruby::{Gvl, ProtectedCall, RModule, Symbol};
 
 const WARN: &CStr = c"warn";
 
@@ -67,7 +67,7 @@ fn warning(gvl: Gvl) -> RModule {
 }
 
 /// Precedes Ruby's own `warn`, which `Warning` inherits from a module.
-fn warn(ruby: Protected, _warning: VALUE, arguments: &[VALUE]) -> VALUE {
+fn warn(ruby: ProtectedCall, _warning: VALUE, arguments: &[VALUE]) -> VALUE {
     COUNTS.warnings.fetch_add(1, Ordering::Relaxed);
     call_super(ruby, arguments)
 }

@@ -17,7 +17,7 @@ use super::{current, json_files, values, vm};
 use crate::ruby::call::{ask, has_keywords, send};
 use crate::ruby::constants::constant_at;
 use crate::ruby::define::Method;
-use crate::ruby::{FALSE, Gvl, NIL, Protected, RHash, RModule, RString, Symbol, read_all};
+use crate::ruby::{FALSE, Gvl, NIL, ProtectedCall, RHash, RModule, RString, Symbol, read_all};
 
 /// Shorter texts are parsed faster than they are looked up.
 const JSON_BYTES_MIN: usize = 1024;
@@ -57,19 +57,19 @@ fn is_original(gvl: Gvl, boot: &Boot, part: Part, library: &LibrarySlot) -> bool
     }
 }
 
-fn load_file(ruby: Protected, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+fn load_file(ruby: ProtectedCall, psych: VALUE, arguments: &[VALUE]) -> VALUE {
     load(ruby, c"load_file", psych, arguments)
 }
 
-fn safe_load_file(ruby: Protected, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+fn safe_load_file(ruby: ProtectedCall, psych: VALUE, arguments: &[VALUE]) -> VALUE {
     load(ruby, c"safe_load_file", psych, arguments)
 }
 
-fn unsafe_load_file(ruby: Protected, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+fn unsafe_load_file(ruby: ProtectedCall, psych: VALUE, arguments: &[VALUE]) -> VALUE {
     load(ruby, c"unsafe_load_file", psych, arguments)
 }
 
-fn load(ruby: Protected, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+fn load(ruby: ProtectedCall, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VALUE {
     let gvl = ruby.gvl();
     let load_by_library = || PSYCH.call(ruby, method, psych, arguments);
     let Some((boot, path, variant)) = yaml_request(ruby, method, arguments) else {
@@ -97,7 +97,7 @@ fn load(ruby: Protected, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VA
 
 /// The boot, the file's path, and all other inputs on which the result depends.
 fn yaml_request(
-    ruby: Protected,
+    ruby: ProtectedCall,
     method: &CStr,
     arguments: &[VALUE],
 ) -> Option<(&'static Boot, RString, RString)> {
@@ -146,7 +146,7 @@ fn is_plain_yaml(text: &[u8]) -> bool {
 }
 
 /// `JSON.parse(source, opts = {})`
-fn parse(ruby: Protected, json: VALUE, arguments: &[VALUE]) -> VALUE {
+fn parse(ruby: ProtectedCall, json: VALUE, arguments: &[VALUE]) -> VALUE {
     let gvl = ruby.gvl();
     let parse_by_library = || JSON_LIBRARY.call(ruby, c"parse", json, arguments);
     let Some((boot, source, options)) = json_request(gvl, arguments) else {

@@ -13,7 +13,7 @@ use crate::ruby::call::call_method;
 use crate::ruby::constants::global;
 use crate::ruby::define::{self, Method};
 use crate::ruby::ractor;
-use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RString};
+use crate::ruby::{Gvl, NIL, PinnedObject, ProtectedCall, RString};
 
 const NAME: &CStr = c"resolve_feature_path";
 
@@ -32,7 +32,7 @@ pub(super) fn install(gvl: Gvl) {
     }
 }
 
-fn resolve(ruby: Protected, _load_path: VALUE, name: VALUE) -> VALUE {
+fn resolve(ruby: ProtectedCall, _load_path: VALUE, name: VALUE) -> VALUE {
     // Raises the exceptions of Ruby's own method, but from here, so that a backtrace shows one method of this name.
     let name = RString::from_path(ruby, name);
     if !ractor::is_main(ruby.gvl()) {
@@ -41,6 +41,6 @@ fn resolve(ruby: Protected, _load_path: VALUE, name: VALUE) -> VALUE {
     require::searching(ruby, |ruby| call_own(ruby, require::path_in_load_path(ruby.gvl(), name)))
 }
 
-fn call_own(ruby: Protected, name: RString) -> VALUE {
+fn call_own(ruby: ProtectedCall, name: RString) -> VALUE {
     OWN.get().map_or(NIL, |own| call_method(ruby, own.value(), &[name.value()]))
 }

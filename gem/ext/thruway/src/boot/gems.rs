@@ -19,7 +19,7 @@ use crate::ruby::call::{ask, call, call_super, send};
 use crate::ruby::constants::module_at;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{
-    FALSE, Gvl, NIL, PinnedObject, Protected, RArray, RModule, RString, Symbol, read_all,
+    FALSE, Gvl, NIL, PinnedObject, ProtectedCall, RArray, RModule, RString, Symbol, read_all,
 };
 
 /// The first lines of a gemspec that RubyGems itself has written. Other gemspecs may do anything, such as asking for
@@ -75,7 +75,7 @@ fn is_of_rubygems(gvl: Gvl, method: VALUE) -> bool {
 }
 
 /// `have_file?(name, suffixes)`: RubyGems calls this method of every gem for a feature that is not in the load path.
-fn have_file(ruby: Protected, gem: VALUE, name: VALUE, suffixes: VALUE) -> VALUE {
+fn have_file(ruby: ProtectedCall, gem: VALUE, name: VALUE, suffixes: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     if !may_have_file(gvl, gem, name, suffixes).unwrap_or(true) {
         return FALSE;
@@ -163,7 +163,7 @@ fn folders_of(gvl: Gvl, gem: VALUE) -> Option<Vec<Vec<u8>>> {
     Some(folders)
 }
 
-fn eval(ruby: Protected, _class: VALUE, arguments: &[VALUE]) -> VALUE {
+fn eval(ruby: ProtectedCall, _class: VALUE, arguments: &[VALUE]) -> VALUE {
     let gvl = ruby.gvl();
     if !is_evaluated_by_ruby(gvl) {
         return call_super(ruby, arguments);

@@ -12,7 +12,9 @@ use super::vm::is_at_least;
 use crate::ruby::call::{ask, call, call_method, send};
 use crate::ruby::constants::{constant, global};
 use crate::ruby::define::{Method, quietly, singleton_method};
-use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RArray, RModule, RString, Symbol, is_true};
+use crate::ruby::{
+    Gvl, NIL, PinnedObject, ProtectedCall, RArray, RModule, RString, Symbol, is_true,
+};
 
 /// A hook that Ruby calls for a trace point.
 pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
@@ -159,7 +161,7 @@ pub(super) fn refers_to_self(gvl: Gvl, code: VALUE) -> bool {
 }
 
 /// Runs code at the top level, and returns its value. Exceptions propagate.
-pub(super) fn evaluate(ruby: Protected, code: VALUE) -> VALUE {
+pub(super) fn evaluate(ruby: ProtectedCall, code: VALUE) -> VALUE {
     call(ruby, code, Symbol::new(ruby.gvl(), c"eval"), &[])
 }
 
@@ -291,15 +293,20 @@ pub(super) fn compile_options(gvl: Gvl) -> Option<RString> {
     RString::of(gvl, send(gvl, options, c"inspect", &[])?)
 }
 
-fn set_compile_option(ruby: Protected, _class: VALUE, options: VALUE) -> VALUE {
+fn set_compile_option(ruby: ProtectedCall, _class: VALUE, options: VALUE) -> VALUE {
     STATE.compile_option.call(ruby, &[options])
 }
 
-fn set_kept_lines(ruby: Protected, _class: VALUE, is_on: VALUE) -> VALUE {
+fn set_kept_lines(ruby: ProtectedCall, _class: VALUE, is_on: VALUE) -> VALUE {
     STATE.kept_lines.call(ruby, &[is_on])
 }
 
-fn set_warning_category(ruby: Protected, _class: VALUE, category: VALUE, is_on: VALUE) -> VALUE {
+fn set_warning_category(
+    ruby: ProtectedCall,
+    _class: VALUE,
+    category: VALUE,
+    is_on: VALUE,
+) -> VALUE {
     STATE.warning_category.call(ruby, &[category, is_on])
 }
 
@@ -316,7 +323,7 @@ impl ObservedSetter {
     }
 
     /// Calls the original setter, and then the function that reports the change.
-    fn call(&self, ruby: Protected, arguments: &[VALUE]) -> VALUE {
+    fn call(&self, ruby: ProtectedCall, arguments: &[VALUE]) -> VALUE {
         let (Some(setter), Some(report)) = (self.setter.get(), self.report.get()) else {
             return NIL;
         };

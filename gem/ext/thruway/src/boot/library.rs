@@ -14,7 +14,7 @@ use super::vm;
 use crate::ruby::call::forward_to_method;
 use crate::ruby::constants::constant_at;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, PinnedObject, Protected};
+use crate::ruby::{Gvl, NIL, PinnedObject, ProtectedCall};
 
 /// The original methods, and the dependencies of their results.
 struct Library {
@@ -67,7 +67,7 @@ impl LibrarySlot {
     /// Calls the library's original method with the arguments that ours received. Exceptions propagate.
     pub(super) fn call(
         &self,
-        ruby: Protected,
+        ruby: ProtectedCall,
         name: &CStr,
         receiver: VALUE,
         arguments: &[VALUE],

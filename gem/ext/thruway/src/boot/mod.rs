@@ -48,9 +48,9 @@ use thruway_boot::Boot;
 use thruway_resolve::native;
 
 use crate::ruby::define::{self, Method};
-use crate::ruby::{NIL, PinnedObject, Protected, RModule, RString, boolean};
+use crate::ruby::{NIL, PinnedObject, ProtectedCall, RModule, RString, boolean};
 
-pub(crate) fn define(ruby: Protected, thruway: RModule) {
+pub(crate) fn define(ruby: ProtectedCall, thruway: RModule) {
     let gvl = ruby.gvl();
     // Another copy of this extension may have started the boot. Then the boot belongs to that copy.
     if let Some(module) = iseq::started(gvl) {
@@ -68,14 +68,14 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
 
 /// `Thruway::Boot.start(folder)`: starts the boot of the application that is found from `folder` upwards. Returns
 /// `true` the first time.
-fn start(ruby: Protected, module: VALUE, folder: VALUE) -> VALUE {
+fn start(ruby: ProtectedCall, module: VALUE, folder: VALUE) -> VALUE {
     let folder = RString::from_argument(ruby, folder);
     boolean(start::start_in(ruby.gvl(), module, &folder.to_vec(ruby.gvl())))
 }
 
 /// `Thruway::Boot.take_over(clean)`: starts the boot, and keeps the Proc that removes our files from
 /// `$LOADED_FEATURES`. Returns whether this is the first call.
-fn take_over(ruby: Protected, module: VALUE, clean: VALUE) -> VALUE {
+fn take_over(ruby: ProtectedCall, module: VALUE, clean: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let Some(folder) = vm::current_folder(gvl) else { return boolean(false) };
     start::start_in(gvl, module, &folder.to_vec(gvl));
@@ -84,7 +84,7 @@ fn take_over(ruby: Protected, module: VALUE, clean: VALUE) -> VALUE {
 
 /// `Thruway::Boot.save`: writes everything learned so far to the pack, in any process. A server has booted long
 /// before it ends, and its workers may be killed.
-fn save(_ruby: Protected, _module: VALUE) -> VALUE {
+fn save(_ruby: ProtectedCall, _module: VALUE) -> VALUE {
     if let Some(boot) = current::boot() {
         start::write_pack(boot);
     }
@@ -92,25 +92,25 @@ fn save(_ruby: Protected, _module: VALUE) -> VALUE {
 }
 
 /// `Thruway::Boot.see_first`: learns compiled code before any TracePoint that exists now is called.
-fn see_first(ruby: Protected, _module: VALUE) -> VALUE {
+fn see_first(ruby: ProtectedCall, _module: VALUE) -> VALUE {
     code::see_first(ruby.gvl());
     NIL
 }
 
 /// `Thruway::Boot.observe(callable)`: calls it with `:hit`, `:stale` or `:miss`, a path and a reason for each file of
 /// code; nil removes the observer.
-fn observe(ruby: Protected, _module: VALUE, callable: VALUE) -> VALUE {
+fn observe(ruby: ProtectedCall, _module: VALUE, callable: VALUE) -> VALUE {
     code::observe(ruby.gvl(), callable);
     NIL
 }
 
 /// `Thruway::Boot.running?`
-fn is_running(_ruby: Protected, _module: VALUE) -> VALUE {
+fn is_running(_ruby: ProtectedCall, _module: VALUE) -> VALUE {
     boolean(current::boot().is_some())
 }
 
 /// `Thruway::Boot.pack`: returns the path of the pack, whether the file exists or not.
-fn pack(ruby: Protected, _module: VALUE) -> VALUE {
+fn pack(ruby: ProtectedCall, _module: VALUE) -> VALUE {
     match current::boot().and_then(Boot::pack_path) {
         Some(path) => {
             let mut path = native::bytes(path.as_os_str()).into_owned();

@@ -14,7 +14,9 @@ use rb_sys::VALUE;
 
 use crate::ruby::call::{self, method_of, send};
 use crate::ruby::constants::{global, module_at};
-use crate::ruby::{Gvl, NIL, PinnedObject, Protected, RArray, RModule, RString, Symbol, is_true};
+use crate::ruby::{
+    Gvl, NIL, PinnedObject, ProtectedCall, RArray, RModule, RString, Symbol, is_true,
+};
 
 /// The first bytes of the file name of a core method that is written in Ruby.
 const WRITTEN_IN_RUBY: &[u8] = b"<internal:";
@@ -196,7 +198,7 @@ impl Originals {
     /// Compares the method at index `place`, all further methods, and all constants. May raise.
     fn has_same(
         &self,
-        ruby: Protected,
+        ruby: ProtectedCall,
         objects: &[VALUE],
         values: &[VALUE],
         place: &mut usize,
@@ -293,7 +295,7 @@ pub(super) fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
 }
 
 /// Raises NameError if there is no such method.
-pub(super) fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
+pub(super) fn method(ruby: ProtectedCall, class: VALUE, side: Side, name: Symbol) -> VALUE {
     match side {
         Side::Own => method_of(ruby, class, name),
         Side::Instances => {

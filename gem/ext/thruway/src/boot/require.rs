@@ -9,7 +9,7 @@ use crate::preload;
 use crate::ruby::constants::global;
 use crate::ruby::define::{self, Method};
 use crate::ruby::ractor;
-use crate::ruby::{Gvl, Protected, RArray, RString, TRUE, raise};
+use crate::ruby::{Gvl, ProtectedCall, RArray, RString, TRUE, raise};
 
 /// Length of the longest path that is passed to Ruby. Linux opens no longer path.
 const PATH_BYTES_MAX: usize = 4096;
@@ -24,7 +24,7 @@ pub(super) fn install(gvl: Gvl) {
 }
 
 /// `Kernel#require`: the work is done by Ruby's own function.
-fn require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
+fn require(ruby: ProtectedCall, receiver: VALUE, name: VALUE) -> VALUE {
     if ractor::is_main(ruby.gvl()) {
         searching(ruby, |ruby| find_and_require(ruby, receiver, name))
     } else {
@@ -33,7 +33,7 @@ fn require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
 }
 
 /// `Kernel#require_relative`: the name is relative to the real path of the calling file.
-fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
+fn require_relative(ruby: ProtectedCall, receiver: VALUE, name: VALUE) -> VALUE {
     let Some(file) = vm::calling_file(ruby.gvl()) else {
         raise::load_error(ruby, c"cannot infer basepath");
     };
@@ -42,7 +42,7 @@ fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
 }
 
 /// Calls `body` while look-ups of Ruby on this thread are answered. Exceptions propagate.
-pub(super) fn searching(ruby: Protected, body: impl Fn(Protected) -> VALUE) -> VALUE {
+pub(super) fn searching(ruby: ProtectedCall, body: impl Fn(ProtectedCall) -> VALUE) -> VALUE {
     if answers().is_some_and(Boot::answers_search) {
         // The proofs of an earlier search do not count for this one.
         #[cfg(windows)]
@@ -57,7 +57,7 @@ fn answers() -> Option<&'static Boot> {
     current::boot().filter(|boot| boot.options.has(Part::Lookups))
 }
 
-fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
+fn find_and_require(ruby: ProtectedCall, receiver: VALUE, name: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let plain = RString::plain(gvl, name);
     if plain.is_some_and(|name| name.read(gvl, take_over::is_awaited)) {
@@ -106,7 +106,7 @@ fn loaded(gvl: Gvl) {
 }
 
 /// The path of the feature's file, if the boot knows it; otherwise the name unchanged.
-fn path_of(ruby: Protected, name: RString) -> RString {
+fn path_of(ruby: ProtectedCall, name: RString) -> RString {
     let gvl = ruby.gvl();
     let Some(boot) = searched(gvl, name) else { return name };
     // Ruby itself finds features that are loaded or being loaded. Under this name, that may be another file than the

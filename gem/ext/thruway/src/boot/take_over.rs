@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use rb_sys::VALUE;
 
 use crate::ruby::call::call;
-use crate::ruby::{Gvl, PinnedObject, Protected, RString, Symbol, TRUE};
+use crate::ruby::{Gvl, PinnedObject, ProtectedCall, RString, Symbol, TRUE};
 
 /// The Proc that removes our files from `$LOADED_FEATURES`.
 static CLEAN: OnceLock<PinnedObject> = OnceLock::new();
@@ -29,7 +29,7 @@ pub(super) fn is_in_the_place_of_rubygems(gvl: Gvl, feature: VALUE) -> bool {
 }
 
 /// Cleans Ruby's features when Ruby requires our file again: they become those of a start without Thruway.
-pub(super) fn finish(ruby: Protected) -> VALUE {
+pub(super) fn finish(ruby: ProtectedCall) -> VALUE {
     if let Some(clean) = CLEAN.get() {
         call(ruby, clean.value(), Symbol::new(ruby.gvl(), c"call"), &[]);
     }

@@ -6,10 +6,10 @@ use rb_sys::VALUE;
 
 use crate::ruby::call::{ask, call, call_super, send};
 use crate::ruby::constants::{constant, constant_at};
-use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Symbol};
+use crate::ruby::{Gvl, NIL, ProtectedCall, RModule, RString, Symbol};
 
 /// Ruby's own `require`. Exceptions propagate.
-pub(super) fn require(_: Protected, receiver: VALUE, name: VALUE) -> VALUE {
+pub(super) fn require(_: ProtectedCall, receiver: VALUE, name: VALUE) -> VALUE {
     // SAFETY: the method passes the same arguments; exceptions are caught further up.
     unsafe { rb_sys::rb_f_require(receiver, name) }
 }
@@ -22,7 +22,7 @@ pub(super) fn require_as_program(gvl: Gvl, feature: &'static CStr) -> Option<VAL
 
 /// Whether Ruby has loaded, or is loading, a feature of that name. The name contains no NUL. May expand the load
 /// path.
-pub(super) fn is_provided(_: Protected, name: RString) -> bool {
+pub(super) fn is_provided(_: ProtectedCall, name: RString) -> bool {
     let mut name = name.value();
     // SAFETY: the name is a String; exceptions are caught further up.
     let start = unsafe { rb_sys::rb_string_value_cstr(&raw mut name) };
@@ -60,19 +60,19 @@ fn file_of_frame(gvl: Gvl, frame: VALUE) -> Option<Option<RString>> {
 }
 
 /// `File.dirname(path)`.
-pub(super) fn dirname(_: Protected, path: RString) -> VALUE {
+pub(super) fn dirname(_: ProtectedCall, path: RString) -> VALUE {
     // SAFETY: the path is a String; exceptions are caught further up.
     unsafe { rb_sys::rb_file_dirname(path.value()) }
 }
 
 /// `File.absolute_path(name, folder)`; raises TypeError as Ruby's method does.
-pub(super) fn absolute_path(_: Protected, name: VALUE, folder: VALUE) -> VALUE {
+pub(super) fn absolute_path(_: ProtectedCall, name: VALUE, folder: VALUE) -> VALUE {
     // SAFETY: exceptions are caught further up.
     unsafe { rb_sys::rb_file_absolute_path(name, folder) }
 }
 
 /// `Kernel#eval`, even if a class has a method of that name. Exceptions propagate.
-pub(super) fn eval(ruby: Protected, arguments: &[VALUE]) -> VALUE {
+pub(super) fn eval(ruby: ProtectedCall, arguments: &[VALUE]) -> VALUE {
     match *arguments {
         // `binding.eval(source, …)` is `eval(source, binding, …)`.
         [source, binding, ref rest @ ..] if binding != NIL && rest.len() < 3 => {
@@ -86,7 +86,7 @@ pub(super) fn eval(ruby: Protected, arguments: &[VALUE]) -> VALUE {
 }
 
 /// A Method of another receiver, bound to `receiver`. May raise.
-pub(super) fn bound(ruby: Protected, method: VALUE, receiver: VALUE) -> VALUE {
+pub(super) fn bound(ruby: ProtectedCall, method: VALUE, receiver: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let unbound = call(ruby, method, Symbol::new(gvl, c"unbind"), &[]);
     call(ruby, unbound, Symbol::new(gvl, c"bind"), &[receiver])

@@ -54,7 +54,7 @@ impl InformationArgument {
 
 /// How a file is opened: the arguments of `CreateFileW` but the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Opening {
+pub(crate) struct OpenArguments {
     pub(crate) access: u32,
     pub(crate) sharing: u32,
     pub(crate) has_security: bool,

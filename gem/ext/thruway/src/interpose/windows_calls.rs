@@ -7,7 +7,7 @@ use std::io;
 use thruway_sys::imports::Object;
 
 use super::import::{imports, replace};
-use super::windows_arguments::{Handle, InformationArgument, Opening, WideArgument};
+use super::windows_arguments::{Handle, InformationArgument, OpenArguments, WideArgument};
 use crate::boot::answers;
 
 imports! { CALLS:
@@ -69,7 +69,7 @@ unsafe extern "system" fn create_file(
     template: *const c_void,
 ) -> Handle {
     let (has_security, has_template) = (!security.is_null(), !template.is_null());
-    let opening = Opening { access, sharing, has_security, disposition, flags, has_template };
+    let opening = OpenArguments { access, sharing, has_security, disposition, flags, has_template };
     if let Some(handle) = answers::opened(path, opening) {
         return handle;
     }

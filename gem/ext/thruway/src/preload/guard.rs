@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::ruby::call::call;
-use crate::ruby::{FALSE, Gvl, NIL, PinnedObject, Protected, RString, Symbol};
+use crate::ruby::{FALSE, Gvl, NIL, PinnedObject, ProtectedCall, RString, Symbol};
 
 /// The guard of a child, set once before it is armed.
 struct GuardState {
@@ -26,7 +26,7 @@ pub(super) fn arm(gvl: Gvl, paths: Vec<Vec<u8>>, compare: rb_sys::VALUE) {
 }
 
 /// Compares the variables if `name` is one of the guarded files. May raise, and may not return.
-pub(crate) fn check(ruby: Protected, name: rb_sys::VALUE) {
+pub(crate) fn check(ruby: ProtectedCall, name: rb_sys::VALUE) {
     if !STATE.is_armed.load(Ordering::Relaxed) {
         return;
     }

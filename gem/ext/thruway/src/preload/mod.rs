@@ -21,14 +21,14 @@ mod questions;
 mod rake;
 
 use crate::interpose::calls;
-use crate::ruby::{Gvl, Protected, RModule};
+use crate::ruby::{Gvl, ProtectedCall, RModule};
 use thruway_boot::Boot;
 
 pub(crate) use guard::check as check_guard;
 pub(crate) use learner::{begun, learn};
 
 /// Defines the methods of a template, in a template only.
-pub(crate) fn define(ruby: Protected, thruway: RModule) {
+pub(crate) fn define(ruby: ProtectedCall, thruway: RModule) {
     post::take(ruby.gvl());
     learner::begin(ruby.gvl());
     if post::is_template() {

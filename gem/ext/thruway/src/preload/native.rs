@@ -20,7 +20,9 @@ use thruway_sys::descriptor;
 
 use super::{acts, guard, notes, post};
 use crate::ruby::define::{self, Method};
-use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean, number};
+use crate::ruby::{
+    FALSE, Gvl, NIL, ProtectedCall, RArray, RModule, RString, TRUE, boolean, number,
+};
 
 /// The state of this template, used by the thread that runs `preload_template.rb`. Where two mutexes are locked,
 /// `template` is first and `request` second.
@@ -42,7 +44,7 @@ static STATE: TemplateState = TemplateState {
     request: Mutex::new(None),
 };
 
-pub(super) fn define(ruby: Protected, thruway: RModule) {
+pub(super) fn define(ruby: ProtectedCall, thruway: RModule) {
     let gvl = ruby.gvl();
     let module = define::module_under(ruby, thruway.value(), c"Template");
     define::singleton_method(gvl, module, c"plan", Method::of_0(plan));
@@ -85,7 +87,7 @@ fn place() -> Option<(TemplateFolder, u128)> {
 /// `[[[path, folders, folders], …], [[name, value or nil], …], arguments, [[name, marshalled value], …]]`. The two
 /// lists of a feature are the folders that come first and last in the load path. The last list is the state of Rake's
 /// application.
-fn plan(ruby: Protected, _: VALUE) -> VALUE {
+fn plan(ruby: ProtectedCall, _: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, KeyFile::Plan)?));
     let Some(plan) = plan else { return NIL };
@@ -105,48 +107,48 @@ fn plan(ruby: Protected, _: VALUE) -> VALUE {
 }
 
 /// The words of the command for which the template was made.
-fn words(ruby: Protected, _: VALUE) -> VALUE {
+fn words(ruby: ProtectedCall, _: VALUE) -> VALUE {
     let words = place().and_then(|(place, key)| wire::decoded(&place.read(key, KeyFile::Command)?));
     strings(ruby.gvl(), &words.unwrap_or_default())
 }
 
 /// The reason why this boot cannot become a template; nil if there is none.
-fn objection(ruby: Protected, _: VALUE) -> VALUE {
+fn objection(ruby: ProtectedCall, _: VALUE) -> VALUE {
     text(ruby, notes::objection())
 }
 
 /// The reason why a file that the boot has left open cannot be passed to each child; nil if there is none.
-fn open_files_objection(ruby: Protected, _: VALUE) -> VALUE {
+fn open_files_objection(ruby: ProtectedCall, _: VALUE) -> VALUE {
     text(ruby, open_files::objection(notes::known_descriptors()))
 }
 
-fn text(ruby: Protected, text: Option<String>) -> VALUE {
+fn text(ruby: ProtectedCall, text: Option<String>) -> VALUE {
     text.map_or(NIL, |text| RString::new(ruby.gvl(), text.as_bytes()).value())
 }
 
 /// `refuse(reason)`: records why there is no template.
-fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
+fn refuse(ruby: ProtectedCall, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     acts::refuse(&reason.to_vec(ruby.gvl()));
     NIL
 }
 
 /// `loads(file)`: a file is loaded that must not act; nil: no such file any more.
-fn loads(ruby: Protected, _: VALUE, file: VALUE) -> VALUE {
+fn loads(ruby: ProtectedCall, _: VALUE, file: VALUE) -> VALUE {
     let file = (file != NIL).then(|| RString::from_argument(ruby, file).to_vec(ruby.gvl()));
     acts::load(file);
     NIL
 }
 
 /// `same_words(count)`: commands that begin with other words are not forked from this template.
-fn same_words(_: Protected, _: VALUE, count: VALUE) -> VALUE {
+fn same_words(_: ProtectedCall, _: VALUE, count: VALUE) -> VALUE {
     STATE.same_words.store(number::small_count(count), Ordering::Relaxed);
     NIL
 }
 
 /// `script(path)`: notes the script. Ruby has read at least its beginning, and each child runs the text that was
 /// read.
-fn script(ruby: Protected, _: VALUE, path: VALUE) -> VALUE {
+fn script(ruby: ProtectedCall, _: VALUE, path: VALUE) -> VALUE {
     let path = RString::from_argument(ruby, path);
     // The command file is written right before Ruby is started.
     let began_ns = place().and_then(|(place, key)| place.written_ns(key, KeyFile::Command));
@@ -156,12 +158,12 @@ fn script(ruby: Protected, _: VALUE, path: VALUE) -> VALUE {
 
 /// `of_words?`: whether commands with other arguments are not forked from this template, since its boot reads its
 /// arguments.
-fn is_of_words(_: Protected, _: VALUE) -> VALUE {
+fn is_of_words(_: ProtectedCall, _: VALUE) -> VALUE {
     boolean(post::is_of_words())
 }
 
 /// `role_of_words`: the variable that makes this process, when started again, a template for its own arguments alone.
-fn role_of_words(ruby: Protected, _: VALUE) -> VALUE {
+fn role_of_words(ruby: ProtectedCall, _: VALUE) -> VALUE {
     let Some(post) = post::template() else { return NIL };
     let value = Role::TemplateOfWords(post.clone()).value();
     let pair = [role::VARIABLE.as_bytes().to_vec(), value.into_encoded_bytes()];
@@ -169,13 +171,13 @@ fn role_of_words(ruby: Protected, _: VALUE) -> VALUE {
 }
 
 /// `bare(reason)`: records why nothing is preloaded.
-fn bare(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
+fn bare(ruby: ProtectedCall, _: VALUE, reason: VALUE) -> VALUE {
     *lock(&STATE.bare) = RString::from_argument(ruby, reason).to_text(ruby.gvl());
     NIL
 }
 
 /// `listen(application, features)`: ends the boot. Returns whether the template listens at its socket.
-fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VALUE {
+fn listen(ruby: ProtectedCall, _: VALUE, application: VALUE, features: VALUE) -> VALUE {
     let application = RString::from_argument(ruby, application);
     let application = application.to_vec(ruby.gvl());
     let features = RArray::of(ruby.gvl(), features);
@@ -211,7 +213,7 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
 }
 
 /// `next_request?`: waits for a command; returns false at the end of the template.
-fn next_request(_: Protected, _: VALUE) -> VALUE {
+fn next_request(_: ProtectedCall, _: VALUE) -> VALUE {
     let next = lock(&STATE.template).as_mut().map(Template::next_task);
     match next {
         Some(Ok(Task::Fork(request))) => {
@@ -223,7 +225,7 @@ fn next_request(_: Protected, _: VALUE) -> VALUE {
 }
 
 /// `forked(process)`
-fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
+fn forked(ruby: ProtectedCall, _: VALUE, process: VALUE) -> VALUE {
     let process = integer(ruby, process);
     if let (Some(template), Some(request)) =
         (lock(&STATE.template).as_mut(), lock(&STATE.request).take())
@@ -234,7 +236,7 @@ fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
 }
 
 /// `failed(reason)`
-fn failed(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
+fn failed(ruby: ProtectedCall, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     if let (Some(template), Some(request)) =
         (lock(&STATE.template).as_ref(), lock(&STATE.request).take())
@@ -246,7 +248,7 @@ fn failed(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
 
 /// In the child: becomes the command's process. Returns `[words, [name, value, name, value, …]]`, or nil for a
 /// failure.
-fn take_over(ruby: Protected, _: VALUE) -> VALUE {
+fn take_over(ruby: ProtectedCall, _: VALUE) -> VALUE {
     if let Some(template) = lock(&STATE.template).take() {
         template.release_in_child();
     }
@@ -275,7 +277,7 @@ fn keep_report(environment: &mut [Vec<u8>]) {
 }
 
 /// In the child: writes the output of the template's boot.
-fn said(_: Protected, _: VALUE) -> VALUE {
+fn said(_: ProtectedCall, _: VALUE) -> VALUE {
     for (number, bytes) in notes::said() {
         let write = |stream: BorrowedFd<'_>| -> io::Result<()> {
             use std::io::Write;
@@ -288,45 +290,45 @@ fn said(_: Protected, _: VALUE) -> VALUE {
 }
 
 /// `said_count`: the number of writes of the boot to its standard streams.
-fn said_count(ruby: Protected, _: VALUE) -> VALUE {
+fn said_count(ruby: ProtectedCall, _: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), notes::said().len() as u64)
 }
 
 /// `take_said(count)`: removes and returns the output after that number of writes, which children then do not write.
-fn take_said(ruby: Protected, _: VALUE, count: VALUE) -> VALUE {
+fn take_said(ruby: ProtectedCall, _: VALUE, count: VALUE) -> VALUE {
     RString::new(ruby.gvl(), &notes::take_said(number::small_count(count))).value()
 }
 
 /// `read_all_variables`: records that the boot has read every variable.
-fn read_all_variables(_: Protected, _: VALUE) -> VALUE {
+fn read_all_variables(_: ProtectedCall, _: VALUE) -> VALUE {
     VOLATILE.iter().for_each(|name| notes::read_variable(name.as_bytes()));
     NIL
 }
 
 /// `volatile`: the names of the variables that are not part of the key.
-fn volatile(ruby: Protected, _: VALUE) -> VALUE {
+fn volatile(ruby: ProtectedCall, _: VALUE) -> VALUE {
     strings(ruby.gvl(), &VOLATILE.map(|name| name.as_bytes().to_vec()))
 }
 
 /// `guard(paths, proc)`
-fn guard(ruby: Protected, _: VALUE, paths: VALUE, compare: VALUE) -> VALUE {
+fn guard(ruby: ProtectedCall, _: VALUE, paths: VALUE, compare: VALUE) -> VALUE {
     guard::arm(ruby.gvl(), bytes_of(ruby, paths), compare);
     NIL
 }
 
 /// `exclude(paths)`: excludes those paths, and everything below them, from the comparison.
-fn exclude(ruby: Protected, _: VALUE, paths: VALUE) -> VALUE {
+fn exclude(ruby: ProtectedCall, _: VALUE, paths: VALUE) -> VALUE {
     bytes_of(ruby, paths).iter().for_each(|path| notes::exclude(path));
     NIL
 }
 
 /// The Strings of an Array.
-fn bytes_of(ruby: Protected, all: VALUE) -> Vec<Vec<u8>> {
+fn bytes_of(ruby: ProtectedCall, all: VALUE) -> Vec<Vec<u8>> {
     RArray::of(ruby.gvl(), all).map_or_else(Vec::new, |all| all.strings(ruby.gvl()))
 }
 
 /// Ends the template: clients no longer find it, and the process ends with the last of its commands.
-fn end(_: Protected, _: VALUE) -> VALUE {
+fn end(_: ProtectedCall, _: VALUE) -> VALUE {
     let template = lock(&STATE.template).take();
     if let Some(template) = template {
         template.end();
@@ -334,7 +336,7 @@ fn end(_: Protected, _: VALUE) -> VALUE {
     NIL
 }
 
-fn integer(_: Protected, value: VALUE) -> i32 {
+fn integer(_: ProtectedCall, value: VALUE) -> i32 {
     // SAFETY: exceptions are caught further up.
     i32::try_from(unsafe { rb_sys::rb_num2int(value) }).unwrap_or(0)
 }

@@ -3,9 +3,9 @@
 use rb_sys::VALUE;
 use thruway_boot::Boot;
 
-use crate::ruby::{Gvl, Protected, RModule};
+use crate::ruby::{Gvl, ProtectedCall, RModule};
 
-pub(crate) fn define(_: Protected, _: RModule) {}
+pub(crate) fn define(_: ProtectedCall, _: RModule) {}
 
 pub(crate) fn begin(_: Gvl, _: &Boot) {}
 
@@ -13,6 +13,6 @@ pub(crate) fn watch() {}
 
 pub(crate) fn begun(_: Gvl, _: &[u8]) {}
 
-pub(crate) fn check_guard(_: Protected, _: VALUE) {}
+pub(crate) fn check_guard(_: ProtectedCall, _: VALUE) {}
 
 pub(crate) fn learn() {}

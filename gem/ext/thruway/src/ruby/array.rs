@@ -4,7 +4,7 @@ use std::ffi::c_long;
 
 use rb_sys::{VALUE, ruby_value_type};
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 use super::immediate::TRUE;
 use super::string::RString;
 use super::value::{class_of, has_type, is_exactly, is_frozen};
@@ -34,7 +34,7 @@ impl RArray {
     }
 
     /// Returns the object as an Array, converted by its `to_ary` if it has that method.
-    pub(crate) fn convert(ruby: Protected, value: VALUE) -> Option<Self> {
+    pub(crate) fn convert(ruby: ProtectedCall, value: VALUE) -> Option<Self> {
         // SAFETY: a live object; exceptions are caught further up.
         Self::of(ruby.gvl(), unsafe { rb_sys::rb_check_array_type(value) })
     }

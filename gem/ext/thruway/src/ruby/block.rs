@@ -14,7 +14,7 @@ use rb_sys::{ID, VALUE};
 use super::data_type::{DataType, Marker, ObjectData};
 use super::define;
 use super::fiber;
-use super::gvl::Protected;
+use super::gvl::ProtectedCall;
 use super::immediate::NIL;
 use super::ractor;
 use super::raise;
@@ -30,7 +30,7 @@ pub(crate) trait Block: ObjectData + Sized + 'static {
 
     /// Receives the values of one `yield`. A break ends the method that yields. If the caller is outside that
     /// method's frame, a break raises IOError.
-    fn call(&self, ruby: Protected, values: &[VALUE], caller: Caller) -> ControlFlow<()>;
+    fn call(&self, ruby: ProtectedCall, values: &[VALUE], caller: Caller) -> ControlFlow<()>;
 }
 
 /// The place from which a block is called.
@@ -78,7 +78,7 @@ impl<B: Block> BlockType<B> {
         Self { data: DataType::new(name), class: OnceLock::new() }
     }
 
-    fn class(&self, ruby: Protected) -> PinnedObject {
+    fn class(&self, ruby: ProtectedCall) -> PinnedObject {
         let class = || {
             // The server runs in the main Ractor. Ruby lets no other Ractor call methods of this extension.
             ractor::mark_main(ruby.gvl());
@@ -89,7 +89,12 @@ impl<B: Block> BlockType<B> {
 }
 
 /// Calls `receiver.name` with a block, until the block breaks. Exceptions propagate.
-pub(crate) fn call_with_block<B: Block>(ruby: Protected, receiver: VALUE, name: Symbol, block: B) {
+pub(crate) fn call_with_block<B: Block>(
+    ruby: ProtectedCall,
+    receiver: VALUE,
+    name: Symbol,
+    block: B,
+) {
     let gvl = ruby.gvl();
     let block_type = B::block_type();
     let class = block_type.class(ruby);
@@ -112,7 +117,7 @@ unsafe extern "C" fn run<B: Block>(call: VALUE) -> VALUE {
 
 unsafe extern "C" fn close<B: Block>(block: VALUE) -> VALUE {
     // SAFETY: `rb_ensure` calls the function with the lock held; the block has the right type, so nothing is raised.
-    let ruby = unsafe { Protected::assume() };
+    let ruby = unsafe { ProtectedCall::assume() };
     B::block_type().data.get(ruby, &block).is_open.set(false);
     NIL
 }
@@ -125,7 +130,7 @@ unsafe extern "C" fn yielded<B: Block>(
     _its_block: VALUE,
 ) -> VALUE {
     // SAFETY: Ruby calls blocks with the lock held, and their exceptions are caught by the block's caller.
-    let ruby = unsafe { Protected::assume() };
+    let ruby = unsafe { ProtectedCall::assume() };
     if !ractor::is_main(ruby.gvl()) {
         // Ruby lets Ractors share any block of an extension.
         raise_closed(ruby, "the block is for the main Ractor only");
@@ -153,6 +158,6 @@ unsafe extern "C" fn yielded<B: Block>(
     unsafe { rb_sys::rb_iter_break() }
 }
 
-fn raise_closed(ruby: Protected, text: &'static str) -> ! {
+fn raise_closed(ruby: ProtectedCall, text: &'static str) -> ! {
     raise::io_error(ruby, RString::binary(ruby.gvl(), text.as_bytes()))
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use rb_sys::{VALUE, rb_data_type_t};
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 use super::value::Object;
 
 /// A value that a Ruby object owns.
@@ -64,7 +64,7 @@ impl<T: ObjectData + 'static> DataType<T> {
     }
 
     /// The value of an object, which stays on the caller's stack. Raises TypeError for an object of another type.
-    pub(crate) fn get<'a>(&'static self, _: Protected, object: &'a VALUE) -> &'a T {
+    pub(crate) fn get<'a>(&'static self, _: ProtectedCall, object: &'a VALUE) -> &'a T {
         // SAFETY: any live object may be checked; exceptions are caught further up.
         let value = unsafe { rb_sys::rb_check_typeddata(*object, &raw const self.raw) };
         // SAFETY: the type was checked, so the pointer is the one that `wrap` stored, and the object keeps the value

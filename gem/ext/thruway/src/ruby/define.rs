@@ -5,7 +5,7 @@ use std::mem::transmute;
 
 use rb_sys::{VALUE, rb_define_module, rb_define_module_under};
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 use super::immediate::NIL;
 use super::module::RModule;
 use super::symbol::Symbol;
@@ -35,12 +35,12 @@ impl<F: Copy + 'static> Bare for F {}
 
 impl Method {
     /// A method without arguments, `receiver.name`.
-    pub(crate) fn of_0<F: Fn(Protected, VALUE) -> VALUE + Copy + 'static>(_: F) -> Self {
-        unsafe extern "C" fn enter<F: Fn(Protected, VALUE) -> VALUE + Copy + 'static>(
+    pub(crate) fn of_0<F: Fn(ProtectedCall, VALUE) -> VALUE + Copy + 'static>(_: F) -> Self {
+        unsafe extern "C" fn enter<F: Fn(ProtectedCall, VALUE) -> VALUE + Copy + 'static>(
             receiver: VALUE,
         ) -> VALUE {
             // SAFETY: Ruby calls methods with the lock held, and catches their exceptions.
-            F::get()(unsafe { Protected::assume() }, receiver)
+            F::get()(unsafe { ProtectedCall::assume() }, receiver)
         }
         type Function = unsafe extern "C" fn(VALUE) -> VALUE;
         // SAFETY: Ruby calls the function with the arguments that the arity states: self alone.
@@ -49,13 +49,13 @@ impl Method {
     }
 
     /// A method with one argument, `receiver.name(a)`.
-    pub(crate) fn of_1<F: Fn(Protected, VALUE, VALUE) -> VALUE + Copy + 'static>(_: F) -> Self {
-        unsafe extern "C" fn enter<F: Fn(Protected, VALUE, VALUE) -> VALUE + Copy + 'static>(
+    pub(crate) fn of_1<F: Fn(ProtectedCall, VALUE, VALUE) -> VALUE + Copy + 'static>(_: F) -> Self {
+        unsafe extern "C" fn enter<F: Fn(ProtectedCall, VALUE, VALUE) -> VALUE + Copy + 'static>(
             receiver: VALUE,
             one: VALUE,
         ) -> VALUE {
             // SAFETY: Ruby calls methods with the lock held, and catches their exceptions.
-            F::get()(unsafe { Protected::assume() }, receiver, one)
+            F::get()(unsafe { ProtectedCall::assume() }, receiver, one)
         }
         type Function = unsafe extern "C" fn(VALUE, VALUE) -> VALUE;
         // SAFETY: Ruby calls the function with the arguments that the arity states: self and one argument.
@@ -66,14 +66,14 @@ impl Method {
     /// A method with two arguments, `receiver.name(a, b)`.
     pub(crate) fn of_2<F>(_: F) -> Self
     where
-        F: Fn(Protected, VALUE, VALUE, VALUE) -> VALUE + Copy + 'static,
+        F: Fn(ProtectedCall, VALUE, VALUE, VALUE) -> VALUE + Copy + 'static,
     {
         unsafe extern "C" fn enter<F>(receiver: VALUE, one: VALUE, two: VALUE) -> VALUE
         where
-            F: Fn(Protected, VALUE, VALUE, VALUE) -> VALUE + Copy + 'static,
+            F: Fn(ProtectedCall, VALUE, VALUE, VALUE) -> VALUE + Copy + 'static,
         {
             // SAFETY: Ruby calls methods with the lock held, and catches their exceptions.
-            F::get()(unsafe { Protected::assume() }, receiver, one, two)
+            F::get()(unsafe { ProtectedCall::assume() }, receiver, one, two)
         }
         type Function = unsafe extern "C" fn(VALUE, VALUE, VALUE) -> VALUE;
         // SAFETY: Ruby calls the function with the arguments that the arity states: self and two arguments.
@@ -84,11 +84,11 @@ impl Method {
     /// A method with any number of arguments, `receiver.name(*arguments)`.
     pub(crate) fn of_any<F>(_: F) -> Self
     where
-        F: Fn(Protected, VALUE, &[VALUE]) -> VALUE + Copy + 'static,
+        F: Fn(ProtectedCall, VALUE, &[VALUE]) -> VALUE + Copy + 'static,
     {
         unsafe extern "C" fn enter<F>(count: c_int, all: *const VALUE, receiver: VALUE) -> VALUE
         where
-            F: Fn(Protected, VALUE, &[VALUE]) -> VALUE + Copy + 'static,
+            F: Fn(ProtectedCall, VALUE, &[VALUE]) -> VALUE + Copy + 'static,
         {
             // Without arguments, Ruby may pass a null pointer.
             let all = match count.unsigned_abs() as usize {
@@ -97,7 +97,7 @@ impl Method {
                 count => unsafe { std::slice::from_raw_parts(all, count) },
             };
             // SAFETY: Ruby calls methods with the lock held, and catches their exceptions.
-            F::get()(unsafe { Protected::assume() }, receiver, all)
+            F::get()(unsafe { ProtectedCall::assume() }, receiver, all)
         }
         type Function = unsafe extern "C" fn(c_int, *const VALUE, VALUE) -> VALUE;
         // SAFETY: Ruby calls the function as the arity -1 states: with a count, a pointer to the arguments, and self.
@@ -107,19 +107,23 @@ impl Method {
 }
 
 /// Returns the module of that name, and creates it if necessary. Raises TypeError if the constant is another object.
-pub(crate) fn module(_: Protected, name: &'static CStr) -> VALUE {
+pub(crate) fn module(_: ProtectedCall, name: &'static CStr) -> VALUE {
     // SAFETY: the name ends in NUL, and is a constant's; exceptions are caught further up.
     unsafe { rb_define_module(name.as_ptr()) }
 }
 
 /// Returns the module of that name within another, and creates it if necessary. Raises as [`module`] does.
-pub(crate) fn module_under(_: Protected, outer: VALUE, name: &'static CStr) -> VALUE {
+pub(crate) fn module_under(_: ProtectedCall, outer: VALUE, name: &'static CStr) -> VALUE {
     // SAFETY: as above.
     unsafe { rb_define_module_under(outer, name.as_ptr()) }
 }
 
 /// Defines a class whose objects only Rust code creates. Raises TypeError if the constant is another object.
-pub(crate) fn class_under(ruby: Protected, outer: RModule, name: &'static CStr) -> Option<RModule> {
+pub(crate) fn class_under(
+    ruby: ProtectedCall,
+    outer: RModule,
+    name: &'static CStr,
+) -> Option<RModule> {
     let object = RModule::object().value();
     // SAFETY: the name ends in NUL, and is a constant's; exceptions are caught further up.
     let class = unsafe { rb_sys::rb_define_class_under(outer.value(), name.as_ptr(), object) };
@@ -129,7 +133,7 @@ pub(crate) fn class_under(ruby: Protected, outer: RModule, name: &'static CStr) 
 }
 
 /// Returns a class without a name, whose objects only Rust code creates.
-pub(crate) fn anonymous_class(ruby: Protected) -> RModule {
+pub(crate) fn anonymous_class(ruby: ProtectedCall) -> RModule {
     // SAFETY: any class can be derived from `Object`; exceptions are caught further up.
     let class = unsafe { rb_sys::rb_class_new(RModule::object().value()) };
     // SAFETY: the value is a class.
@@ -138,7 +142,7 @@ pub(crate) fn anonymous_class(ruby: Protected) -> RModule {
 }
 
 /// Sets a constant of a module. Raises FrozenError.
-pub(crate) fn constant(ruby: Protected, outer: RModule, name: &'static CStr, value: VALUE) {
+pub(crate) fn constant(ruby: ProtectedCall, outer: RModule, name: &'static CStr, value: VALUE) {
     let name = Symbol::new(ruby.gvl(), name).id();
     // SAFETY: the name is a constant's; exceptions are caught further up.
     unsafe { rb_sys::rb_const_set(outer.value(), name, value) };

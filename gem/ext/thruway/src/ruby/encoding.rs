@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 use super::string::RString;
 
 /// An encoding of Ruby's.
@@ -27,7 +27,7 @@ impl Encoding {
     }
 
     /// The encoding that both Strings are compatible with. Raises if there is none.
-    pub(crate) fn common(_: Protected, one: RString, other: RString) -> Self {
+    pub(crate) fn common(_: ProtectedCall, one: RString, other: RString) -> Self {
         // SAFETY: both are Strings; exceptions are caught further up.
         let common = unsafe { rb_sys::rb_enc_check(one.value(), other.value()) };
         // SAFETY: the value is an encoding of Ruby's.

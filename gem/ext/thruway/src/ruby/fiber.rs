@@ -2,7 +2,7 @@
 
 use rb_sys::VALUE;
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 
 /// The calling fiber. No two threads share a fiber.
 pub(crate) fn current(_: Gvl) -> VALUE {
@@ -12,7 +12,7 @@ pub(crate) fn current(_: Gvl) -> VALUE {
 
 /// Goes on with `fiber`, a fiber of this thread, until another fiber transfers back. Raises FiberError, and what is
 /// raised in this fiber meanwhile.
-pub(crate) fn transfer(_: Protected, fiber: VALUE) {
+pub(crate) fn transfer(_: ProtectedCall, fiber: VALUE) {
     // SAFETY: the value is a fiber; exceptions are caught further up.
     unsafe { rb_sys::rb_fiber_transfer(fiber, 0, std::ptr::null()) };
 }
@@ -29,7 +29,7 @@ pub(crate) fn has_variables(_: Gvl, fiber: VALUE) -> bool {
 
 /// Makes `scheduler` the one of the calling thread, or none if it is nil. Raises ArgumentError for an object without
 /// the methods of a scheduler.
-pub(crate) fn set_scheduler(_: Protected, scheduler: VALUE) {
+pub(crate) fn set_scheduler(_: ProtectedCall, scheduler: VALUE) {
     // SAFETY: exceptions are caught further up.
     unsafe { rb_sys::rb_fiber_scheduler_set(scheduler) };
 }
@@ -41,7 +41,7 @@ pub(crate) fn current_scheduler(_: Gvl) -> VALUE {
 }
 
 /// The descriptor of an IO. Raises IOError if it is closed.
-pub(crate) fn descriptor(_: Protected, io: VALUE) -> i32 {
+pub(crate) fn descriptor(_: ProtectedCall, io: VALUE) -> i32 {
     // SAFETY: the function converts the object, or raises; exceptions are caught further up.
     unsafe { rb_sys::rb_io_descriptor(io) }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Gvl(PhantomData<*const ()>);
 /// Proof that the current thread holds the lock, and that exceptions are caught further up: by [`Gvl::protect`] or
 /// [`Gvl::catch`], or by Ruby code that called a method of ours.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Protected(Gvl);
+pub(crate) struct ProtectedCall(Gvl);
 
 impl Gvl {
     /// # Safety
@@ -25,7 +25,7 @@ impl Gvl {
 
     /// Returns the result of `work`, or `None` if `work` raised. The exception is dropped, but a signal that arrived
     /// meanwhile, such as Ctrl-C, is sent again. No value in `work` has a destructor.
-    pub(crate) fn protect<T>(self, work: impl FnOnce(Protected) -> T) -> Option<T> {
+    pub(crate) fn protect<T>(self, work: impl FnOnce(ProtectedCall) -> T) -> Option<T> {
         let (result, state) = self.run_protected(work);
         if state != 0 {
             self.keep_signal();
@@ -36,9 +36,12 @@ impl Gvl {
     }
 
     /// Returns the result of `work`, or the exception that `work` raised. No value in `work` has a destructor.
-    pub(crate) fn catch<T: Copy>(self, work: impl FnOnce(Protected) -> T) -> Result<T, Raised> {
+    pub(crate) fn catch<T: Copy>(
+        self,
+        work: impl FnOnce(ProtectedCall) -> T,
+    ) -> Result<T, NonLocalExit> {
         let (result, state) = self.run_protected(work);
-        result.ok_or_else(|| Raised::take(self, state))
+        result.ok_or_else(|| NonLocalExit::take(self, state))
     }
 
     /// If the current exception stands for a signal to this process, sends the signal again. Ruby raises it when
@@ -63,20 +66,20 @@ impl Gvl {
     }
 
     /// Returns the result of `work` if it returned, and the state in which it was left.
-    fn run_protected<T>(self, work: impl FnOnce(Protected) -> T) -> (Option<T>, c_int) {
+    fn run_protected<T>(self, work: impl FnOnce(ProtectedCall) -> T) -> (Option<T>, c_int) {
         struct Work<F, T> {
             work: Option<F>,
             result: Option<T>,
         }
-        unsafe extern "C" fn run<F: FnOnce(Protected) -> T, T>(work: VALUE) -> VALUE {
+        unsafe extern "C" fn run<F: FnOnce(ProtectedCall) -> T, T>(work: VALUE) -> VALUE {
             // SAFETY: `run_protected` passes the address of its own local, which outlives the call.
             let place = unsafe { &mut *(work as *mut Work<F, T>) };
             // SAFETY: `rb_protect` calls the function with the lock held, and catches exceptions.
-            let protected = unsafe { Protected::assume() };
+            let protected = unsafe { ProtectedCall::assume() };
             place.result = place.work.take().map(|work| work(protected));
             NIL
         }
-        fn runner<F: FnOnce(Protected) -> T, T>(
+        fn runner<F: FnOnce(ProtectedCall) -> T, T>(
             _: &Work<F, T>,
         ) -> unsafe extern "C" fn(VALUE) -> VALUE {
             run::<F, T>
@@ -137,15 +140,15 @@ impl Gvl {
     }
 }
 
-/// An exception, or another unwinding that ends a thread or a block.
+/// An exception, or another non-local exit (`throw`, `break`, the end of a thread).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Raised {
+pub(crate) struct NonLocalExit {
     state: c_int,
     error: VALUE,
     is_exception: bool,
 }
 
-impl Raised {
+impl NonLocalExit {
     /// Takes the exception from Ruby. Any other unwinding stays in Ruby's error info, to be resumed.
     fn take(_: Gvl, state: c_int) -> Self {
         // SAFETY: the lock is held.
@@ -160,7 +163,7 @@ impl Raised {
         Self { state, error, is_exception }
     }
 
-    /// Whether Ruby code could rescue it.
+    /// Whether the exit is an exception, which Ruby code could rescue.
     pub(crate) fn is_exception(self) -> bool {
         self.is_exception
     }
@@ -169,8 +172,8 @@ impl Raised {
         self.error
     }
 
-    /// Resumes the unwinding.
-    pub(crate) fn resume(self, _: Protected) -> ! {
+    /// Resumes the exit.
+    pub(crate) fn resume(self, _: ProtectedCall) -> ! {
         if self.is_exception {
             // SAFETY: `error` is an exception that Ruby raised.
             unsafe { rb_sys::rb_set_errinfo(self.error) };
@@ -180,7 +183,7 @@ impl Raised {
     }
 }
 
-impl Protected {
+impl ProtectedCall {
     /// # Safety
     /// The thread holds the interpreter lock as long as the value is used, and exceptions are caught further up,
     /// across frames without destructors.
@@ -196,11 +199,11 @@ impl Protected {
 
     /// Calls `body`, and then `after` even if `body` raises, as `ensure` does in Ruby.
     pub(crate) fn ensure<F: Fn(Self) -> VALUE>(self, body: F, after: fn()) -> VALUE {
-        unsafe extern "C" fn run<F: Fn(Protected) -> VALUE>(body: VALUE) -> VALUE {
+        unsafe extern "C" fn run<F: Fn(ProtectedCall) -> VALUE>(body: VALUE) -> VALUE {
             // SAFETY: `ensure` passes the address of its own local, which outlives the call.
             let body = unsafe { &*(body as *const F) };
             // SAFETY: the caller of `ensure` has a proof that exceptions are caught further up.
-            body(unsafe { Protected::assume() })
+            body(unsafe { ProtectedCall::assume() })
         }
         unsafe extern "C" fn end(after: VALUE) -> VALUE {
             // SAFETY: `ensure` passes the address of its own argument, which outlives the call.

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_long};
 
 use rb_sys::{VALUE, ruby_value_type};
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 use super::immediate::NIL;
 use super::string::RString;
 use super::symbol::Symbol;
@@ -58,7 +58,7 @@ impl RHash {
     }
 
     /// Calls `visit` with each pair. `visit` may run Ruby code, and raise.
-    pub(crate) fn each_pair<F: FnMut(VALUE, VALUE)>(self, _: Protected, mut visit: F) {
+    pub(crate) fn each_pair<F: FnMut(VALUE, VALUE)>(self, _: ProtectedCall, mut visit: F) {
         unsafe extern "C" fn pair<F: FnMut(VALUE, VALUE)>(
             key: VALUE,
             value: VALUE,

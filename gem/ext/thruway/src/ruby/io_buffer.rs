@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use rb_sys::VALUE;
 
-use super::gvl::Protected;
+use super::gvl::ProtectedCall;
 
 /// The memory of an `IO::Buffer`. It stays in place as long as the buffer is locked or its owner waits for the call.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// The memory of `buffer`, to be read. Raises what Ruby raises for a buffer without memory.
-    pub(crate) fn to_read(_: Protected, buffer: VALUE) -> Self {
+    pub(crate) fn to_read(_: ProtectedCall, buffer: VALUE) -> Self {
         let (mut base, mut size) = (std::ptr::null::<c_void>(), 0);
         // SAFETY: the function checks that the object is a buffer; exceptions are caught further up.
         unsafe {
@@ -26,7 +26,7 @@ impl Memory {
     }
 
     /// As [`to_read`](Self::to_read), for memory that is written. Raises for a buffer that is read-only.
-    pub(crate) fn to_write(_: Protected, buffer: VALUE) -> Self {
+    pub(crate) fn to_write(_: ProtectedCall, buffer: VALUE) -> Self {
         let (mut base, mut size) = (std::ptr::null_mut::<c_void>(), 0);
         // SAFETY: the function checks that the object is a buffer; exceptions are caught further up.
         unsafe {

@@ -1,7 +1,7 @@
 //! The layer over Ruby's C API, on which everything else in the extension is built.
 //!
 //! Two proofs are passed from call to call. [`Gvl`] proves that the thread holds the interpreter lock, and so may
-//! touch objects. [`Protected`] proves in addition that exceptions are caught further up, so that Ruby may raise one.
+//! touch objects. [`ProtectedCall`] proves in addition that exceptions are caught further up, so that Ruby may raise one.
 //! Ruby unwinds by `longjmp`, so no value with a destructor lives across such a call.
 //!
 //! A `VALUE` is a live object: either the collector finds it on the thread's stack, or it is [`PinnedObject`].
@@ -38,7 +38,7 @@ pub(crate) mod thread;
 pub(crate) mod value;
 
 pub(crate) use array::RArray;
-pub(crate) use gvl::{Gvl, Protected, Raised};
+pub(crate) use gvl::{Gvl, NonLocalExit, ProtectedCall};
 pub(crate) use hash::{NewHash, RHash};
 pub(crate) use immediate::{FALSE, NIL, TRUE, boolean, is_true};
 pub(crate) use module::RModule;

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use rb_sys::{VALUE, ruby_value_type};
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 use super::immediate::NIL;
 use super::string::RString;
 use super::symbol::Symbol;
@@ -73,7 +73,7 @@ impl RModule {
     }
 
     /// The value of a constant that the module itself defines.
-    pub(crate) fn constant(self, ruby: Protected, name: Symbol) -> Option<VALUE> {
+    pub(crate) fn constant(self, ruby: ProtectedCall, name: Symbol) -> Option<VALUE> {
         // SAFETY: the value is a class or a module; exceptions are caught further up.
         self.has_constant(ruby.gvl(), name)
             .then(|| unsafe { rb_sys::rb_const_get_at(self.0, name.id()) })

@@ -2,23 +2,23 @@
 
 use rb_sys::VALUE;
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 
 /// Converts an object to a number, as Ruby converts arguments.
 #[cfg_attr(not(windows), expect(clippy::useless_conversion, reason = "a long has 32 bits there"))]
-pub(crate) fn to_i64(_: Protected, value: VALUE) -> i64 {
+pub(crate) fn to_i64(_: ProtectedCall, value: VALUE) -> i64 {
     // SAFETY: a live object; exceptions are caught further up.
     unsafe { rb_sys::rb_num2long(value) }.into()
 }
 
 /// Converts an object to an unsigned number, as Ruby converts arguments.
-pub(crate) fn to_u64(_: Protected, value: VALUE) -> u64 {
+pub(crate) fn to_u64(_: ProtectedCall, value: VALUE) -> u64 {
     // SAFETY: a live object; exceptions are caught further up.
     unsafe { rb_sys::rb_num2ull(value) }
 }
 
 /// Converts a number to a floating point number, as Ruby converts arguments.
-pub(crate) fn to_f64(_: Protected, value: VALUE) -> f64 {
+pub(crate) fn to_f64(_: ProtectedCall, value: VALUE) -> f64 {
     // SAFETY: a live object; exceptions are caught further up.
     unsafe { rb_sys::rb_num2dbl(value) }
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_long};
 
 use rb_sys::{ID, VALUE, ruby_value_type};
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 use super::value::{Object, class_of, has_type, is_exactly};
 
 /// A String, or an object of a derived class.
@@ -36,20 +36,20 @@ impl RString {
     }
 
     /// Converts an object to a String, as Ruby converts arguments. Raises TypeError.
-    pub(crate) fn from_argument(_: Protected, mut value: VALUE) -> Self {
+    pub(crate) fn from_argument(_: ProtectedCall, mut value: VALUE) -> Self {
         // SAFETY: exceptions are caught further up.
         Self(unsafe { rb_sys::rb_string_value(&raw mut value) })
     }
 
     /// Converts an object to a String by its `to_s`.
-    pub(crate) fn convert(_: Protected, value: VALUE) -> Self {
+    pub(crate) fn convert(_: ProtectedCall, value: VALUE) -> Self {
         // SAFETY: a live object; exceptions are caught further up.
         Self(unsafe { rb_sys::rb_obj_as_string(value) })
     }
 
     /// Converts an object to a path: a String, or an object with `to_path` or `to_str`. A path contains no NUL, and
     /// its encoding is compatible with ASCII.
-    pub(crate) fn from_path(_: Protected, value: VALUE) -> Self {
+    pub(crate) fn from_path(_: ProtectedCall, value: VALUE) -> Self {
         // SAFETY: exceptions are caught further up.
         Self(unsafe { rb_sys::rb_get_path(value) })
     }

@@ -2,7 +2,7 @@
 
 use rb_sys::VALUE;
 
-use super::gvl::{Gvl, Protected};
+use super::gvl::{Gvl, ProtectedCall};
 
 /// The calling thread.
 pub(crate) fn current(_: Gvl) -> VALUE {
@@ -17,7 +17,7 @@ pub(crate) fn yield_now(_: Gvl) {
 }
 
 /// Lets signals, `Thread#raise` and `Thread#kill` take effect.
-pub(crate) fn check_interrupts(_: Protected) {
+pub(crate) fn check_interrupts(_: ProtectedCall) {
     // SAFETY: exceptions are caught further up.
     unsafe { rb_sys::rb_thread_check_ints() };
 }

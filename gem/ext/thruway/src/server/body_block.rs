@@ -11,7 +11,7 @@ use super::response::Responder;
 use super::sender::{self, too_long};
 use crate::ruby::block::{Block, BlockType, Caller};
 use crate::ruby::data_type::{Marker, ObjectData};
-use crate::ruby::{NIL, Protected, RString, raise};
+use crate::ruby::{NIL, ProtectedCall, RString, raise};
 
 /// The total size up to which pieces of a body are gathered. Beyond that, each piece is sent when it arrives.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
@@ -45,7 +45,7 @@ impl Block for BodyBlock {
         &BLOCK_TYPE
     }
 
-    fn call(&self, ruby: Protected, values: &[VALUE], caller: Caller) -> ControlFlow<()> {
+    fn call(&self, ruby: ProtectedCall, values: &[VALUE], caller: Caller) -> ControlFlow<()> {
         let engine = TYPE.get(ruby, &self.engine);
         let responder = Responder::new(engine, &engine.contexts[self.thread], ruby);
         responder.take_piece(values.first().copied().unwrap_or(NIL), caller)

@@ -6,7 +6,7 @@ use thruway_http1::{ResponseHead, decimal};
 
 use super::files::DeclaredFolders;
 use super::rack_engine::RackEngine;
-use crate::ruby::{NIL, Protected, RArray, RHash, RString, raise, read_all};
+use crate::ruby::{NIL, ProtectedCall, RArray, RHash, RString, raise, read_all};
 
 /// Values of fields that are meant for the server, not for the client.
 #[derive(Clone, Copy)]
@@ -20,13 +20,13 @@ pub(super) struct Special {
 /// A writer of fields into a head.
 pub(super) struct HeadFields<'a, 'b> {
     engine: &'a RackEngine,
-    ruby: Protected,
+    ruby: ProtectedCall,
     head: ResponseHead<'b>,
     special: Special,
 }
 
 impl<'a, 'b> HeadFields<'a, 'b> {
-    pub(super) fn new(engine: &'a RackEngine, ruby: Protected, head: ResponseHead<'b>) -> Self {
+    pub(super) fn new(engine: &'a RackEngine, ruby: ProtectedCall, head: ResponseHead<'b>) -> Self {
         Self { engine, ruby, head, special: Special { file: None, hijack: NIL } }
     }
 

@@ -14,7 +14,7 @@ use super::sender::Sender;
 use super::shared_engine::EventBuffer;
 use super::work::{Input, ReadyEvent, ReadyRequest};
 use crate::ruby::call::call;
-use crate::ruby::{Gvl, NIL, RString, Raised, is_true, number, thread};
+use crate::ruby::{Gvl, NIL, NonLocalExit, RString, is_true, number, thread};
 
 /// The line of the log for requests that wait while no thread is free.
 const NO_MORE_THREADS: &str =
@@ -67,7 +67,7 @@ pub(super) enum Turn {
 impl RackEngine {
     /// Serves until the server stops. Returns an exception or interrupt that ends the thread early, which the caller
     /// resumes.
-    pub(super) fn serve(&self, gvl: Gvl, me: usize) -> Result<(), Raised> {
+    pub(super) fn serve(&self, gvl: Gvl, me: usize) -> Result<(), NonLocalExit> {
         self.contexts[me].thread.set(thread::current(gvl));
         let ended = match &self.fibers {
             None => self.take_turns(gvl, me),
@@ -95,7 +95,7 @@ impl RackEngine {
     }
 
     /// Takes turns until the server stops, or until this thread is dismissed.
-    fn take_turns(&self, gvl: Gvl, me: usize) -> Result<WaitOutcome, Raised> {
+    fn take_turns(&self, gvl: Gvl, me: usize) -> Result<WaitOutcome, NonLocalExit> {
         let mut events = EventBuffer::new();
         while !self.is_over() {
             match self.leadership.role(me, |leader| self.is_blocked(gvl, leader))? {
@@ -112,7 +112,7 @@ impl RackEngine {
     }
 
     /// Waits as a follower. Returns the outcome if the thread was dismissed.
-    pub(super) fn follow(&self, gvl: Gvl, me: usize) -> Result<Option<WaitOutcome>, Raised> {
+    pub(super) fn follow(&self, gvl: Gvl, me: usize) -> Result<Option<WaitOutcome>, NonLocalExit> {
         let waited = self.leadership.follow(gvl);
         let interrupted = gvl.catch(thread::check_interrupts);
         if waited == WaitOutcome::Dismissed {
@@ -138,7 +138,7 @@ impl RackEngine {
     /// Whether the leader waits in the application for anything but the lock, which the calling thread holds. Where
     /// Ruby does not report waits, this asks for the state of the leader's thread. The check lets other threads run
     /// if their time has come, and raises pending interrupts of this thread.
-    pub(super) fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, Raised> {
+    pub(super) fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, NonLocalExit> {
         let roles = self.leadership.roles();
         if roles.load.is_reported() {
             return Ok(roles.is_leader_blocked());
@@ -147,7 +147,7 @@ impl RackEngine {
         gvl.catch(|ruby| call(ruby, thread, self.names.is_stopped, &[])).map(is_true)
     }
 
-    fn lead(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) -> Result<(), Raised> {
+    fn lead(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) -> Result<(), NonLocalExit> {
         self.begin_to_lead();
         while self.leadership.leads(me) && !self.is_over() {
             self.log_warnings(gvl)?;
@@ -177,7 +177,7 @@ impl RackEngine {
     }
 
     /// Logs that a limit is reached, once in an interval.
-    pub(super) fn log_limit(&self, gvl: Gvl, text: &'static str) -> Result<(), Raised> {
+    pub(super) fn log_limit(&self, gvl: Gvl, text: &'static str) -> Result<(), NonLocalExit> {
         let now_us = monotonic_us();
         if now_us < self.next_limit_log_us.get() {
             return Ok(());
@@ -205,7 +205,7 @@ impl RackEngine {
     }
 
     /// Logs failures of the engine, and limits that were reached.
-    pub(super) fn log_warnings(&self, gvl: Gvl) -> Result<(), Raised> {
+    pub(super) fn log_warnings(&self, gvl: Gvl) -> Result<(), NonLocalExit> {
         if self.leadership.roles().take_at_limit() {
             self.log_limit(gvl, NO_MORE_THREADS)?;
         }
@@ -243,7 +243,11 @@ impl RackEngine {
     }
 
     /// Runs a TLS handshake, which computes for long, without the interpreter lock.
-    pub(super) fn shake_hands(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
+    pub(super) fn shake_hands(
+        &self,
+        gvl: Gvl,
+        events: &mut EventBuffer,
+    ) -> Result<(), NonLocalExit> {
         let engine = &*self.engine;
         gvl.release(|| tls::handshake_turn(&mut engine.lock()), || ());
         // The handshake did not run if an interrupt is pending for this thread.
@@ -264,7 +268,7 @@ impl RackEngine {
     }
 
     /// Waits for work without the interpreter lock.
-    pub(super) fn wait(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
+    pub(super) fn wait(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), NonLocalExit> {
         let (engine, roles) = (&*self.engine, self.leadership.roles());
         // From here on, the standby takes in nothing without this thread's knowledge: see `Standby::stand_in`.
         roles.dismiss_standby();
@@ -273,7 +277,12 @@ impl RackEngine {
     }
 
     /// Calls the application and sends its response.
-    fn call_application(&self, gvl: Gvl, me: usize, request: ReadyRequest) -> Result<(), Raised> {
+    fn call_application(
+        &self,
+        gvl: Gvl,
+        me: usize,
+        request: ReadyRequest,
+    ) -> Result<(), NonLocalExit> {
         let context = &self.contexts[me];
         let ReadyRequest { env, ticket, constraints, input, certificate, upgrades } = request;
         context.begin(env, ticket, constraints);

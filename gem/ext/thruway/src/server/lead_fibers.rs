@@ -23,7 +23,9 @@ use super::sender::Sender;
 use super::shared_engine::{ATTEND_INTERVAL_US, EventBuffer};
 use super::work::{ReadyRequest, Work};
 use crate::ruby::call::call;
-use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Raised, fiber, raise, thread};
+use crate::ruby::{
+    Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RHash, RString, fiber, raise, thread,
+};
 
 /// The time between two looks at the clients of streams that wait in fibers.
 const LOOK_US: u64 = 400_000;
@@ -72,7 +74,7 @@ impl RackEngine {
         gvl: Gvl,
         me: usize,
         fibers: &Fibers,
-    ) -> Result<WaitOutcome, Raised> {
+    ) -> Result<WaitOutcome, NonLocalExit> {
         let pool = &fibers.pools[me];
         let object = gvl.catch(|ruby| self.callbacks.scheduler(ruby))?;
         pool.enter(object);
@@ -94,7 +96,7 @@ impl RackEngine {
         ended
     }
 
-    fn take_turns_with(&self, gvl: Gvl, own: OwnFibers<'_>) -> Result<WaitOutcome, Raised> {
+    fn take_turns_with(&self, gvl: Gvl, own: OwnFibers<'_>) -> Result<WaitOutcome, NonLocalExit> {
         let mut buffers = Buffers { events: EventBuffer::new(), ready: ReadyDescriptors::new() };
         loop {
             if self.is_over() {
@@ -126,7 +128,7 @@ impl RackEngine {
         gvl: Gvl,
         own: OwnFibers<'_>,
         buffers: &mut Buffers,
-    ) -> Result<(), Raised> {
+    ) -> Result<(), NonLocalExit> {
         self.begin_to_lead();
         while self.leadership.leads(own.me) && !self.is_over() {
             self.log_warnings(gvl)?;
@@ -187,7 +189,7 @@ impl RackEngine {
     }
 
     /// Starts a fiber, or gives an idle one its work.
-    fn start_work(&self, gvl: Gvl, own: OwnFibers<'_>, work: Work) -> Result<(), Raised> {
+    fn start_work(&self, gvl: Gvl, own: OwnFibers<'_>, work: Work) -> Result<(), NonLocalExit> {
         // A request was taken only while a context was free.
         let Some(number) = own.fibers.take_context() else { return Ok(()) };
         let context = &self.contexts[number];
@@ -220,8 +222,8 @@ impl RackEngine {
         gvl: Gvl,
         own: OwnFibers<'_>,
         job: FiberJob,
-        failed: Result<(), Raised>,
-    ) -> Result<(), Raised> {
+        failed: Result<(), NonLocalExit>,
+    ) -> Result<(), NonLocalExit> {
         own.scheduler.end_current();
         own.pool.forget_task(job.context);
         let context = &self.contexts[job.context];
@@ -239,7 +241,7 @@ impl RackEngine {
         gvl.catch(|ruby| self.callbacks.failed(ruby, raised.error(), env)).map(drop)
     }
 
-    fn run_next_fiber(&self, gvl: Gvl, own: OwnFibers<'_>) -> Result<(), Raised> {
+    fn run_next_fiber(&self, gvl: Gvl, own: OwnFibers<'_>) -> Result<(), NonLocalExit> {
         match own.scheduler.take_ready() {
             Some(ready) => self.run_slice(gvl, own, ready.fiber),
             None => Ok(()),
@@ -247,7 +249,7 @@ impl RackEngine {
     }
 
     /// Goes on with a fiber until it waits or ends.
-    fn run_slice(&self, gvl: Gvl, own: OwnFibers<'_>, fiber: VALUE) -> Result<(), Raised> {
+    fn run_slice(&self, gvl: Gvl, own: OwnFibers<'_>, fiber: VALUE) -> Result<(), NonLocalExit> {
         let leads = self.leadership.leads(own.me);
         let waits = leads && self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_slice(leads, waits);
@@ -272,7 +274,7 @@ impl RackEngine {
         own: OwnFibers<'_>,
         buffers: &mut Buffers,
         is_full: bool,
-    ) -> Result<(), Raised> {
+    ) -> Result<(), NonLocalExit> {
         let (engine, roles) = (&*self.engine, self.leadership.roles());
         roles.dismiss_standby();
         // Corked responses leave before the wait.
@@ -291,7 +293,7 @@ impl RackEngine {
         own: OwnFibers<'_>,
         buffers: &mut Buffers,
         follows: bool,
-    ) -> Result<(), Raised> {
+    ) -> Result<(), NonLocalExit> {
         own.scheduler.look_if_due(&mut buffers.ready);
         self.end_deserted_streams(gvl, own);
         if own.scheduler.ready_since_us().is_some() {
@@ -374,7 +376,7 @@ impl RackEngine {
     }
 
     /// The body of a fiber of thread `me`: it runs one request after the other.
-    pub(super) fn run_fiber(&self, ruby: Protected, me: usize) -> VALUE {
+    pub(super) fn run_fiber(&self, ruby: ProtectedCall, me: usize) -> VALUE {
         let gvl = ruby.gvl();
         let Some(fibers) = &self.fibers else { return NIL };
         let pool = &fibers.pools[me];
@@ -415,7 +417,7 @@ impl RackEngine {
         me: usize,
         context: usize,
         request: ReadyRequest,
-    ) -> Result<(), Raised> {
+    ) -> Result<(), NonLocalExit> {
         let (context, began_us) = (&self.contexts[context], monotonic_us());
         let ReadyRequest { ticket, input, certificate, .. } = request;
         let ended = Request::new(self, context, gvl).run(input, certificate);
@@ -433,7 +435,7 @@ impl RackEngine {
     }
 
     /// Whether the application has left nothing in a fiber that another request could see.
-    fn is_clean(&self, ruby: Protected, fiber: VALUE) -> bool {
+    fn is_clean(&self, ruby: ProtectedCall, fiber: VALUE) -> bool {
         let (gvl, names) = (ruby.gvl(), &self.names);
         let keys = call(ruby, thread::current(gvl), names.keys, &[]);
         if RArray::of(gvl, keys).is_none_or(|keys| keys.len(gvl) > 0)

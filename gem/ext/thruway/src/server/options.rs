@@ -26,7 +26,7 @@ use super::shared_engine::SharedEngine;
 use super::worker_group;
 use crate::ruby::object::PlainClass;
 use crate::ruby::{
-    Gvl, NIL, Protected, RArray, RHash, RString, Symbol, is_true, number, raise, read_all,
+    Gvl, NIL, ProtectedCall, RArray, RHash, RString, Symbol, is_true, number, raise, read_all,
 };
 
 /// Threads of one kind in one server at most.
@@ -97,7 +97,7 @@ struct Numbers {
 
 impl Options {
     /// Reads a Hash of options.
-    pub(super) fn read(ruby: Protected, options: VALUE) -> Self {
+    pub(super) fn read(ruby: ProtectedCall, options: VALUE) -> Self {
         let gvl = ruby.gvl();
         let hash = |value| {
             let error = |gvl| RString::binary(gvl, b"options are a Hash");

@@ -20,7 +20,7 @@ use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
 use crate::ruby::object::PlainClass;
-use crate::ruby::{Gvl, NIL, Protected, RString, Symbol};
+use crate::ruby::{Gvl, NIL, ProtectedCall, RString, Symbol};
 
 /// The type of the Ruby object that owns a server.
 pub(super) static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
@@ -159,7 +159,7 @@ impl Drop for RackEngine {
 
 /// The ticket in a String that [`Ticket::to_bytes`] has created. Any other String becomes a ticket that belongs to no
 /// request.
-pub(super) fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
+pub(super) fn ticket_of(ruby: ProtectedCall, ticket: VALUE) -> Ticket {
     let ticket = RString::convert(ruby, ticket);
     ticket.read(ruby.gvl(), |bytes| Ticket::from_bytes(bytes.try_into().unwrap_or_default()))
 }

@@ -12,20 +12,20 @@ use super::sender::Sender;
 use super::work::Input;
 use crate::ruby::call::call;
 use crate::ruby::raise;
-use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, Raised};
+use crate::ruby::{Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RModule, RString};
 
 /// The message with which a process ends that an application has forked during a request.
 const RETURNED: &str =
     "a forked process has returned from a request, which is its parent's to respond to";
 
 /// Ends the thread of a forked process, and so the process.
-pub(super) fn end_fork(ruby: Protected) -> ! {
+pub(super) fn end_fork(ruby: ProtectedCall) -> ! {
     raise::runtime_error(ruby, RString::binary(ruby.gvl(), RETURNED.as_bytes()))
 }
 
 impl RackEngine {
     /// Ends a process that the application has forked during a request, before it writes to the client of its parent.
-    pub(super) fn check_fork(&self, ruby: Protected) {
+    pub(super) fn check_fork(&self, ruby: ProtectedCall) {
         if self.home.is_left() {
             end_fork(ruby);
         }
@@ -47,7 +47,11 @@ impl<'a> Request<'a> {
 
     /// Calls the application and sends its response. Returns an exception or interrupt that ends the thread; no Ruby
     /// code runs after that. In a process that the application has forked, every exception ends the thread.
-    pub(super) fn run(self, input: Input, certificate: Option<RString>) -> Result<(), Raised> {
+    pub(super) fn run(
+        self,
+        input: Input,
+        certificate: Option<RString>,
+    ) -> Result<(), NonLocalExit> {
         let responded = self.gvl.catch(|ruby| {
             self.set_input(ruby, input);
             if let Some(certificate) = certificate {
@@ -83,7 +87,7 @@ impl<'a> Request<'a> {
     }
 
     /// Sets the `rack.input`. Even if this is interrupted, an object owns the file and closes it.
-    fn set_input(self, ruby: Protected, input: Input) {
+    fn set_input(self, ruby: ProtectedCall, input: Input) {
         let (bytes, file) = match input {
             Input::None => return,
             Input::Bytes(string) => (string.value(), NIL),
@@ -95,13 +99,13 @@ impl<'a> Request<'a> {
     }
 
     /// Returns a File for reading and writing that owns a descriptor.
-    fn open_file(self, ruby: Protected, number: VALUE) -> VALUE {
+    fn open_file(self, ruby: ProtectedCall, number: VALUE) -> VALUE {
         let mode = RString::binary(self.gvl, b"r+b").value();
         call(ruby, RModule::file().value(), self.engine.names.for_fd, &[number, mode])
     }
 
     /// Responds with an error if nothing was sent yet; otherwise ends the connection.
-    fn rescue(self, raised: Raised, error: &Cell<VALUE>) -> Result<(), Raised> {
+    fn rescue(self, raised: NonLocalExit, error: &Cell<VALUE>) -> Result<(), NonLocalExit> {
         let (context, sender) = (self.context, Sender::new(&self.engine.engine, self.context));
         let stage = context.stage.get();
         if stage == Stage::Gathering {
@@ -135,7 +139,7 @@ impl<'a> Request<'a> {
     }
 
     /// Closes the body, and calls the callbacks that wait for the end of the response.
-    fn finish(self, error: VALUE) -> Result<(), Raised> {
+    fn finish(self, error: VALUE) -> Result<(), NonLocalExit> {
         let env = self.context.env.get();
         let body = self.context.body.get();
         let is_plain = body == NIL || RArray::plain(self.gvl, body).is_some();

@@ -9,7 +9,7 @@ use super::head_fields::{HeadFields, Special};
 use super::rack_engine::RackEngine;
 use super::sender::Sender;
 use crate::ruby::call::{call, responds_to};
-use crate::ruby::{NIL, Protected, RArray, RString, number, raise};
+use crate::ruby::{NIL, ProtectedCall, RArray, RString, number, raise};
 
 /// The status after which the connection belongs to a streaming body.
 const SWITCHING_PROTOCOLS: u16 = 101;
@@ -25,11 +25,11 @@ const REDIRECT: u16 = 300;
 pub(super) struct Responder<'a> {
     pub(super) engine: &'a RackEngine,
     pub(super) context: &'a Context,
-    pub(super) ruby: Protected,
+    pub(super) ruby: ProtectedCall,
 }
 
 impl<'a> Responder<'a> {
-    pub(super) fn new(engine: &'a RackEngine, context: &'a Context, ruby: Protected) -> Self {
+    pub(super) fn new(engine: &'a RackEngine, context: &'a Context, ruby: ProtectedCall) -> Self {
         Self { engine, context, ruby }
     }
 

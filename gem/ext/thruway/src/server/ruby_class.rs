@@ -14,11 +14,11 @@ use super::{fibers, process, sockets, worker_group};
 use crate::ruby::collector::without_collection;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{
-    Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise, thread,
+    Gvl, NIL, ProtectedCall, RArray, RModule, RString, boolean, is_true, number, raise, thread,
 };
 
 /// Defines `Thruway::Engine`, `Thruway::WorkerTable` and what a supervisor asks of the system.
-pub(crate) fn define(ruby: Protected, thruway: RModule) {
+pub(crate) fn define(ruby: ProtectedCall, thruway: RModule) {
     worker_group::define(ruby, thruway);
     process::define(ruby, thruway);
     fibers::define(ruby, thruway);
@@ -52,7 +52,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
 }
 
 /// `Engine.create(server, options)`: see `Thruway::Server` for the options.
-fn create(ruby: Protected, class: VALUE, server: VALUE, options: VALUE) -> VALUE {
+fn create(ruby: ProtectedCall, class: VALUE, server: VALUE, options: VALUE) -> VALUE {
     let options = Options::read(ruby, options);
     let this = make(ruby.gvl(), class, server, &options)
         .unwrap_or_else(|message| raise::runtime_error(ruby, message));
@@ -71,7 +71,7 @@ fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALU
 
 /// `Engine.listen(uri)`: returns an Array of each listener's descriptor and address. After a failure, returns nil, a
 /// message, and the kind of error: `in_use`, `denied` or `other`.
-fn listen(ruby: Protected, _class: VALUE, uri: VALUE) -> VALUE {
+fn listen(ruby: ProtectedCall, _class: VALUE, uri: VALUE) -> VALUE {
     let uri = RString::convert(ruby, uri);
     let gvl = ruby.gvl();
     let wrong = |wrong| (wrong, "other");
@@ -104,7 +104,7 @@ fn kind(error: &thruway_serve::Error) -> &'static str {
 }
 
 /// `engine.serve(n)`: runs the thread of that number until the server stops.
-fn serve(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
+fn serve(ruby: ProtectedCall, this: VALUE, number: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let threads = engine.leadership.roles().limits().threads() as usize;
     let me = number::small_count(number).min(threads - 1);
@@ -115,18 +115,18 @@ fn serve(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
 }
 
 /// `engine.run_fiber(n)`: runs requests of the thread of that number, in a fiber that the server transfers to.
-fn run_fiber(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
+fn run_fiber(ruby: ProtectedCall, this: VALUE, number: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.run_fiber(ruby, number::small_count(number))
 }
 
 /// `engine.wait_for_order`: waits until one more thread is to be started; false if none is any more.
-fn wait_for_order(ruby: Protected, this: VALUE) -> VALUE {
+fn wait_for_order(ruby: ProtectedCall, this: VALUE) -> VALUE {
     boolean(TYPE.get(ruby, &this).leadership.wait_for_order(ruby.gvl()))
 }
 
 /// `engine.arrive(is_started)`: the thread that was ordered is started, or cannot be.
-fn arrive(ruby: Protected, this: VALUE, is_started: VALUE) -> VALUE {
+fn arrive(ruby: ProtectedCall, this: VALUE, is_started: VALUE) -> VALUE {
     let leadership = &TYPE.get(ruby, &this).leadership;
     if is_true(is_started) {
         leadership.roles().arrive();
@@ -139,7 +139,7 @@ fn arrive(ruby: Protected, this: VALUE, is_started: VALUE) -> VALUE {
 
 /// `engine.mark_as_io_bound`: the calling thread's request waits for something else than this server. Whether the
 /// thread has a request that was not marked before.
-fn mark_as_io_bound(ruby: Protected, this: VALUE) -> VALUE {
+fn mark_as_io_bound(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let thread = thread::current(ruby.gvl());
     let has_request =
@@ -154,37 +154,37 @@ fn mark_as_io_bound(ruby: Protected, this: VALUE) -> VALUE {
 
 /// `engine.drain(closes_for_all)`: accepts no new connections (in no process, if `closes_for_all`), and ends the
 /// others after their responses.
-fn drain(ruby: Protected, this: VALUE, closes_for_all: VALUE) -> VALUE {
+fn drain(ruby: ProtectedCall, this: VALUE, closes_for_all: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
     engine.shut_down(ShutdownMode::Drain { closes_for_all: is_true(closes_for_all) })
 }
 
 /// `engine.give_up`: ends all connections; requests without a response get 503.
-fn give_up(ruby: Protected, this: VALUE) -> VALUE {
+fn give_up(ruby: ProtectedCall, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).shut_down(ShutdownMode::Abort)
 }
 
 /// `engine.announce_end`: health checks get 503, and responses close their connections. New connections are accepted.
-fn announce_end(ruby: Protected, this: VALUE) -> VALUE {
+fn announce_end(ruby: ProtectedCall, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).shut_down(ShutdownMode::Announce)
 }
 
 /// `engine.retire`: accepts no connections, and passes its own to other processes between two requests.
-fn retire(ruby: Protected, this: VALUE) -> VALUE {
+fn retire(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
     engine.shut_down(ShutdownMode::HandOver)
 }
 
 /// `engine.close`: ends the standby and the subscriptions to Ruby's events. No thread is in `serve` any more.
-fn close(ruby: Protected, this: VALUE) -> VALUE {
+fn close(ruby: ProtectedCall, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).close(ruby.gvl());
     NIL
 }
 
 /// `engine.export`: returns a descriptor for `import` in the program that replaces this process by `exec`.
-fn export(ruby: Protected, this: VALUE) -> VALUE {
+fn export(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let exported = inheritance::export(&mut TYPE.get(ruby, &this).engine.lock());
     match exported.map_err(|error| error.to_string()) {
         Ok(file) => rb_sys::LONG2NUM(file.into_raw_fd().into()),
@@ -197,7 +197,7 @@ fn export(ruby: Protected, this: VALUE) -> VALUE {
 
 /// `engine.import(descriptor)`: continues with the state that `export` has written. Returns whether the state could
 /// be read.
-fn import(ruby: Protected, this: VALUE, descriptor: VALUE) -> VALUE {
+fn import(ruby: ProtectedCall, this: VALUE, descriptor: VALUE) -> VALUE {
     let number = number::small(descriptor).and_then(|number| RawFd::try_from(number).ok());
     let Some(number) = number.filter(|number| *number >= 0) else { return boolean(false) };
     // SAFETY: the descriptor was passed to this process, which has not used it yet.
@@ -208,7 +208,7 @@ fn import(ruby: Protected, this: VALUE, descriptor: VALUE) -> VALUE {
 
 /// `engine.reload_certificates`: reads the certificates again. Returns an error message or nil. After an error the
 /// old certificates stay in use.
-fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
+fn reload_certificates(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let reloaded = tls::reload_certificates(&mut TYPE.get(ruby, &this).engine.lock());
     let text = |error: thruway_serve::Error| {
         RString::new(ruby.gvl(), error.to_string().as_bytes()).value()
@@ -217,25 +217,25 @@ fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
 }
 
 /// `engine.connections`: returns the number of open connections.
-fn connections(ruby: Protected, this: VALUE) -> VALUE {
+fn connections(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let count = TYPE.get(ruby, &this).engine.lock().connection_count();
     number::from_u64(ruby.gvl(), count as u64)
 }
 
 /// `engine.requests`: returns the number of requests for which the application was called.
-fn requests(ruby: Protected, this: VALUE) -> VALUE {
+fn requests(ruby: ProtectedCall, this: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), TYPE.get(ruby, &this).requests.get())
 }
 
 /// `engine.purge(pattern)`: removes responses from the cache. Returns how many.
-fn purge(ruby: Protected, this: VALUE, pattern: VALUE) -> VALUE {
+fn purge(ruby: ProtectedCall, this: VALUE, pattern: VALUE) -> VALUE {
     let pattern = RString::convert(ruby, pattern).to_vec(ruby.gvl());
     let removed = thruway_serve::purge(&TYPE.get(ruby, &this).engine.lock(), &pattern);
     worker_group::purged(ruby, removed)
 }
 
 /// `engine.stats`: returns the statistics of all workers as JSON.
-fn stats(ruby: Protected, this: VALUE) -> VALUE {
+fn stats(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let stats = thruway_serve::stats(&TYPE.get(ruby, &this).engine.lock());
     RString::new(ruby.gvl(), stats.as_bytes()).value()
 }
@@ -243,7 +243,7 @@ fn stats(ruby: Protected, this: VALUE) -> VALUE {
 /// `engine.take_connection(request)`: returns an Array of the connection's descriptor, the bytes that were read
 /// ahead, and the environment. Returns nil unless the application has the request of that number and nothing was
 /// sent.
-fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
+fn take_connection(ruby: ProtectedCall, this: VALUE, request: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let gvl = ruby.gvl();
     let Some(context) = context_of(gvl, engine, request) else { return NIL };
@@ -258,7 +258,7 @@ fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
 
 /// `engine.inform(request, head)`: sends an interim response, if the application has the request of that number and
 /// nothing was sent.
-fn inform(ruby: Protected, this: VALUE, request: VALUE, head: VALUE) -> VALUE {
+fn inform(ruby: ProtectedCall, this: VALUE, request: VALUE, head: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.check_fork(ruby);
     let head = RString::convert(ruby, head);
@@ -285,7 +285,7 @@ fn context_of(gvl: Gvl, engine: &RackEngine, request: VALUE) -> Option<&Context>
 }
 
 /// `engine.write(ticket, string)`: returns true if the client is still connected.
-fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
+fn write(ruby: ProtectedCall, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.check_fork(ruby);
     let ticket = ticket_of(ruby, ticket);
@@ -301,7 +301,7 @@ fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
 }
 
 /// `engine.finish(ticket)`: completes the stream. A forked process leaves it to its parent.
-fn finish(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
+fn finish(ruby: ProtectedCall, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     if engine.home.is_left() {
         return NIL;
@@ -317,7 +317,7 @@ fn finish(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
 }
 
 /// `engine.abort(ticket)`: ends the stream incomplete. A forked process leaves it to its parent.
-fn abort(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
+fn abort(ruby: ProtectedCall, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     if engine.home.is_left() {
         return NIL;

@@ -11,7 +11,7 @@ use thruway_serve::{Direction, Payload, Response, Ticket, WriteOutcome};
 use super::context::{Context, Stage};
 use super::fibers::scheduler::{self, FiberScheduler};
 use super::shared_engine::SharedEngine;
-use crate::ruby::{Gvl, NIL, Protected, RString, thread};
+use crate::ruby::{Gvl, NIL, ProtectedCall, RString, thread};
 
 /// The size up to which a body is copied behind its head, which is cheaper than sending two pieces.
 const COPIED_BYTES_MAX: usize = 8 << 10;
@@ -118,7 +118,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends a head after which the connection belongs to the application, and waits until the head is sent.
-    pub(super) fn send_raw_head(self, ruby: Protected, partial: PartialHead) {
+    pub(super) fn send_raw_head(self, ruby: ProtectedCall, partial: PartialHead) {
         let Some(ticket) = self.context.ticket.get() else { return };
         let written = self.begin_raw(partial, ticket);
         self.context.stage.set(Stage::Streaming);
@@ -166,7 +166,7 @@ impl<'a> Sender<'a> {
 /// Waits while more of a response waits for the client than may be kept in memory and in files. Returns false if the
 /// client has disconnected. Only an endless body has to wait.
 pub(super) fn wait_for_client(
-    ruby: Protected,
+    ruby: ProtectedCall,
     engine: &SharedEngine,
     ticket: Ticket,
     written: WriteOutcome,
@@ -176,7 +176,7 @@ pub(super) fn wait_for_client(
 }
 
 fn wait_below(
-    ruby: Protected,
+    ruby: ProtectedCall,
     engine: &SharedEngine,
     ticket: Ticket,
     mut written: WriteOutcome,
@@ -203,7 +203,7 @@ fn wait_below(
 
 /// As [`wait_for`], but other fibers run meanwhile.
 fn wait_in_fiber(
-    ruby: Protected,
+    ruby: ProtectedCall,
     scheduler: &FiberScheduler,
     descriptor: RawFd,
     direction: Direction,

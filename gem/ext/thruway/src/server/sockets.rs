@@ -9,14 +9,21 @@ use super::request::end_fork;
 use super::shared_engine::SharedEngine;
 use super::work::ReadyEvent;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Raised, boolean, is_true, number, raise};
+use crate::ruby::{
+    Gvl, NIL, NonLocalExit, ProtectedCall, RModule, RString, boolean, is_true, number, raise,
+};
 
 /// The number of clients of a broadcast that are served under one lock of the engine.
 const BROADCAST_CLIENTS: usize = 64;
 
 impl RackEngine {
     /// Passes an event to the application.
-    pub(super) fn call_socket(&self, gvl: Gvl, me: usize, event: ReadyEvent) -> Result<(), Raised> {
+    pub(super) fn call_socket(
+        &self,
+        gvl: Gvl,
+        me: usize,
+        event: ReadyEvent,
+    ) -> Result<(), NonLocalExit> {
         let waits = self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_application(waits);
         let ended = self.pass_event(gvl, event);
@@ -29,7 +36,7 @@ impl RackEngine {
     }
 
     /// Calls the handler of an event.
-    pub(super) fn pass_event(&self, gvl: Gvl, event: ReadyEvent) -> Result<(), Raised> {
+    pub(super) fn pass_event(&self, gvl: Gvl, event: ReadyEvent) -> Result<(), NonLocalExit> {
         let ReadyEvent { ticket, kind, data } = event;
         let request = number::from_u64(gvl, ticket.request());
         let kind = number::from_u64(gvl, kind);
@@ -56,7 +63,7 @@ pub(super) fn define(gvl: Gvl, class: RModule) {
     define::method(gvl, class, c"socket_pending", Method::of_1(socket_pending));
 }
 
-fn arguments<const COUNT: usize>(ruby: Protected, given: &[VALUE]) -> [VALUE; COUNT] {
+fn arguments<const COUNT: usize>(ruby: ProtectedCall, given: &[VALUE]) -> [VALUE; COUNT] {
     given.try_into().unwrap_or_else(|_| {
         let text = format!("{} arguments given, {COUNT} expected", given.len());
         raise::argument_error(ruby, RString::binary(ruby.gvl(), text.as_bytes()))
@@ -65,7 +72,7 @@ fn arguments<const COUNT: usize>(ruby: Protected, given: &[VALUE]) -> [VALUE; CO
 
 /// `engine.upgrade(ticket, head, is_websocket, is_compressed, wants_drained)`: returns whether the client is still
 /// connected.
-fn upgrade(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+fn upgrade(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let [ticket, head, is_websocket, is_compressed, wants_drained] = arguments(ruby, given);
     let engine = TYPE.get(ruby, &this);
     let (ticket, head) = (ticket_of(ruby, ticket), RString::convert(ruby, head));
@@ -83,7 +90,7 @@ fn upgrade(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
 }
 
 /// `engine.socket_send(ticket, message, is_text)`: sends a message; returns whether the socket is open.
-fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+fn socket_send(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let [ticket, message, is_text] = arguments(ruby, given);
     let engine = TYPE.get(ruby, &this);
     let (ticket, message) = (ticket_of(ruby, ticket), RString::convert(ruby, message));
@@ -96,7 +103,7 @@ fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
 }
 
 /// `engine.socket_write(ticket, bytes)`: sends bytes without framing, as for server-sent events.
-fn socket_write(ruby: Protected, this: VALUE, ticket: VALUE, bytes: VALUE) -> VALUE {
+fn socket_write(ruby: ProtectedCall, this: VALUE, ticket: VALUE, bytes: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let (ticket, bytes) = (ticket_of(ruby, ticket), RString::convert(ruby, bytes));
     let engine = &engine.engine;
@@ -105,7 +112,7 @@ fn socket_write(ruby: Protected, this: VALUE, ticket: VALUE, bytes: VALUE) -> VA
 
 /// `engine.socket_broadcast(tickets, message, is_text)`: sends a message to the clients of all tickets, which are
 /// concatenated in one String. Returns the number of open sockets among them.
-fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+fn socket_broadcast(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let [tickets, message, is_text] = arguments(ruby, given);
     let (gvl, engine) = (ruby.gvl(), TYPE.get(ruby, &this));
     let (tickets, message) = (RString::convert(ruby, tickets), RString::convert(ruby, message));
@@ -139,7 +146,7 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
 }
 
 /// `engine.socket_close(ticket, code, reason)`: closes the socket.
-fn socket_close(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+fn socket_close(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let [ticket, code, reason] = arguments(ruby, given);
     let engine = TYPE.get(ruby, &this);
     let (ticket, reason) = (ticket_of(ruby, ticket), RString::convert(ruby, reason));
@@ -152,7 +159,7 @@ fn socket_close(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
 
 /// `engine.socket_pending(ticket)`: returns the number of bytes that wait for the client; nil if the socket is not
 /// open.
-fn socket_pending(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
+fn socket_pending(ruby: ProtectedCall, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);
     let mut engine = engine.engine.lock();

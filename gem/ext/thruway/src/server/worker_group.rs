@@ -9,7 +9,7 @@ use thruway_serve::workers::{Handover, VERSION, WorkerHandle};
 
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, number, raise};
+use crate::ruby::{Gvl, NIL, ProtectedCall, RArray, RModule, RString, boolean, number, raise};
 
 /// The largest number of workers in a group.
 const WORKERS_MAX: usize = 1024;
@@ -24,7 +24,7 @@ impl ObjectData for WorkerTable {
 }
 
 /// Defines `Thruway::WorkerTable`.
-pub(super) fn define(ruby: Protected, thruway: RModule) {
+pub(super) fn define(ruby: ProtectedCall, thruway: RModule) {
     let Some(class) = define::class_under(ruby, thruway, c"WorkerTable") else { return };
     let gvl = ruby.gvl();
     define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
@@ -53,7 +53,7 @@ pub(super) fn worker_handle(
 }
 
 /// `WorkerTable.create(workers, inherited)`: `inherited` is nil, or the result of `handover` of the preceding server.
-fn create(ruby: Protected, class: VALUE, workers: VALUE, inherited: VALUE) -> VALUE {
+fn create(ruby: ProtectedCall, class: VALUE, workers: VALUE, inherited: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let workers = usize::try_from(number::to_u64(ruby, workers)).unwrap_or(0);
     make(gvl, class, workers.clamp(1, WORKERS_MAX), inherited_handover(gvl, inherited))
@@ -92,7 +92,7 @@ fn inherited_handover(gvl: Gvl, inherited: VALUE) -> Option<(Handover, Option<Ow
 
 /// `table.handover`: returns the form of the state that is passed to the next server, the two descriptors for it, and
 /// a descriptor for the keys of session tickets.
-fn handover(ruby: Protected, this: VALUE) -> VALUE {
+fn handover(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let table = TYPE.get(ruby, &this);
     let list = RArray::with_room(gvl, 4);
@@ -105,24 +105,24 @@ fn handover(ruby: Protected, this: VALUE) -> VALUE {
 }
 
 /// `table.sweep`: see `thruway_serve::WorkerTable::sweep`.
-fn sweep(ruby: Protected, this: VALUE) -> VALUE {
+fn sweep(ruby: ProtectedCall, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.sweep();
     NIL
 }
 
 /// `table.mark_dead(worker)`: the worker has ended. Its entry gets no connections until another worker takes it.
-fn mark_dead(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
+fn mark_dead(ruby: ProtectedCall, this: VALUE, worker: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.mark_dead(number::small_count(worker));
     NIL
 }
 
 /// `table.accepts?(worker)`: whether the worker accepts connections.
-fn accepts(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
+fn accepts(ruby: ProtectedCall, this: VALUE, worker: VALUE) -> VALUE {
     boolean(TYPE.get(ruby, &this).0.accepts(number::small_count(worker)))
 }
 
 /// `table.make_cache(bytes_max, item_bytes_max)`: makes the cache of responses that the workers share.
-fn make_cache(ruby: Protected, this: VALUE, bytes_max: VALUE, item_bytes_max: VALUE) -> VALUE {
+fn make_cache(ruby: ProtectedCall, this: VALUE, bytes_max: VALUE, item_bytes_max: VALUE) -> VALUE {
     let size = |value| usize::try_from(number::to_u64(ruby, value)).unwrap_or(usize::MAX);
     let limits = cache_limits(size(bytes_max), size(item_bytes_max));
     let made = limits.map_or(Ok(()), |limits| TYPE.get(ruby, &this).0.make_cache(limits));
@@ -134,7 +134,7 @@ fn make_cache(ruby: Protected, this: VALUE, bytes_max: VALUE, item_bytes_max: VA
 }
 
 /// `table.report_certificates_of(uri)`: the statistics report the certificates that an agent keeps for a listener.
-fn report_certificates_of(ruby: Protected, this: VALUE, uri: VALUE) -> VALUE {
+fn report_certificates_of(ruby: ProtectedCall, this: VALUE, uri: VALUE) -> VALUE {
     let uri = RString::convert(ruby, uri).to_vec(ruby.gvl());
     // The listeners are open, so a URI that cannot be read is none of theirs.
     if let Some(bind) = str::from_utf8(&uri).ok().and_then(|uri| uri.parse().ok()) {
@@ -149,14 +149,14 @@ pub(super) fn cache_limits(bytes_max: usize, item_bytes_max: usize) -> Option<Ca
 }
 
 /// `table.purge(pattern)`: removes responses from the cache. Returns how many.
-fn purge(ruby: Protected, this: VALUE, pattern: VALUE) -> VALUE {
+fn purge(ruby: ProtectedCall, this: VALUE, pattern: VALUE) -> VALUE {
     let pattern = RString::convert(ruby, pattern).to_vec(ruby.gvl());
     let removed = thruway_serve::purge_cache(TYPE.get(ruby, &this).0.cache(), &pattern);
     purged(ruby, removed)
 }
 
 /// Returns the result of a purge to Ruby, or raises ArgumentError.
-pub(super) fn purged(ruby: Protected, removed: Result<usize, &'static str>) -> VALUE {
+pub(super) fn purged(ruby: ProtectedCall, removed: Result<usize, &'static str>) -> VALUE {
     match removed {
         Ok(count) => number::from_u64(ruby.gvl(), count as u64),
         Err(text) => {
@@ -166,7 +166,7 @@ pub(super) fn purged(ruby: Protected, removed: Result<usize, &'static str>) -> V
 }
 
 /// `table.stats`: returns the statistics of all workers as JSON.
-fn stats(ruby: Protected, this: VALUE) -> VALUE {
+fn stats(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let stats = TYPE.get(ruby, &this).0.stats();
     RString::new(ruby.gvl(), stats.as_bytes()).value()
 }

@@ -18,14 +18,14 @@ use thruway_sys::imports::Object;
 use super::current;
 use super::search::{self, PathMark, Phase};
 use crate::interpose::windows_arguments::WideArgument;
-use crate::interpose::windows_arguments::{Handle, Opening};
+use crate::interpose::windows_arguments::{Handle, OpenArguments};
 use crate::interpose::windows_calls;
 
 const DIRECTORY: u32 = 0x10;
 const NORMAL: u32 = 0x80;
 
 /// How `rb_file_load_ok` opens a candidate: to read it, not to be removed by others, if it exists.
-const CANDIDATE: Opening = Opening {
+const CANDIDATE: OpenArguments = OpenArguments {
     access: 0x8000_0000,
     sharing: 3,
     has_security: false,
@@ -35,7 +35,7 @@ const CANDIDATE: Opening = Opening {
 };
 
 /// How `lstat` opens a file: with no rights, shared in all ways, if it exists; a folder or a link too.
-const EXAMINED: Opening = Opening {
+const EXAMINED: OpenArguments = OpenArguments {
     access: 0,
     sharing: 7,
     has_security: false,
@@ -141,7 +141,7 @@ pub(crate) fn attributes(path: WideArgument) -> Option<u32> {
 }
 
 /// The handle of a file that Ruby opens next, according to its walk.
-pub(crate) fn opened(path: WideArgument, opening: Opening) -> Option<Handle> {
+pub(crate) fn opened(path: WideArgument, opening: OpenArguments) -> Option<Handle> {
     if !is_searching() {
         return None;
     }

@@ -11,11 +11,11 @@ use super::scheduler::{FiberScheduler, TYPE};
 use super::transfers;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{
-    Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean, fiber, number, raise,
+    Gvl, NIL, ProtectedCall, RArray, RModule, RString, TRUE, boolean, fiber, number, raise,
 };
 
 /// Defines `Thruway::FiberScheduler`.
-pub(in crate::server) fn define(ruby: Protected, thruway: RModule) {
+pub(in crate::server) fn define(ruby: ProtectedCall, thruway: RModule) {
     let Some(class) = define::class_under(ruby, thruway, c"FiberScheduler") else { return };
     let gvl = ruby.gvl();
     define::singleton_method(gvl, class.value(), c"install", Method::of_0(install));
@@ -40,7 +40,7 @@ pub(in crate::server) fn define(ruby: Protected, thruway: RModule) {
 }
 
 /// `FiberScheduler.install`: makes a new scheduler that of the calling thread, whose running fiber is its root.
-fn install(ruby: Protected, class: VALUE) -> VALUE {
+fn install(ruby: ProtectedCall, class: VALUE) -> VALUE {
     let made = FiberScheduler::new(ruby.gvl()).map_err(|error| error.to_string());
     match made {
         Ok(scheduler) => {
@@ -54,7 +54,7 @@ fn install(ruby: Protected, class: VALUE) -> VALUE {
 
 /// Converts a time in seconds, which may be nil, to microseconds. Raises TypeError, and ArgumentError for a negative
 /// time.
-fn microseconds(ruby: Protected, seconds: VALUE) -> Option<u64> {
+fn microseconds(ruby: ProtectedCall, seconds: VALUE) -> Option<u64> {
     if seconds == NIL {
         return None;
     }
@@ -73,33 +73,33 @@ fn microseconds(ruby: Protected, seconds: VALUE) -> Option<u64> {
 }
 
 /// `block(blocker, timeout = nil)`: waits until the fiber is unblocked. Returns false if the time is over.
-fn block(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+fn block(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let timeout_us = microseconds(ruby, given.get(1).copied().unwrap_or(NIL));
     let wake = TYPE.get(ruby, &this).suspend(ruby, AwaitedEvent::Unblock, timeout_us);
     boolean(wake != Wake::Expired)
 }
 
 /// `unblock(blocker, fiber)`: ends the wait of `block`. Any thread may call it.
-fn unblock(ruby: Protected, this: VALUE, _blocker: VALUE, fiber: VALUE) -> VALUE {
+fn unblock(ruby: ProtectedCall, this: VALUE, _blocker: VALUE, fiber: VALUE) -> VALUE {
     TYPE.get(ruby, &this).unblock(fiber);
     NIL
 }
 
 /// `kernel_sleep(seconds = nil)`: without a number, the sleep has no end.
-fn kernel_sleep(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+fn kernel_sleep(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let timeout_us = microseconds(ruby, given.first().copied().unwrap_or(NIL));
     TYPE.get(ruby, &this).suspend(ruby, AwaitedEvent::Nothing, timeout_us);
     TRUE
 }
 
 /// `yield`: lets other fibers run that are ready.
-fn pass(ruby: Protected, this: VALUE) -> VALUE {
+fn pass(ruby: ProtectedCall, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).pass(ruby);
     NIL
 }
 
 /// `io_wait(io, events, timeout)`: returns the events that are there, or false if the time is over.
-fn io_wait(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+fn io_wait(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let at = |index| given.get(index).copied().unwrap_or(NIL);
     let descriptor = fiber::descriptor(ruby, at(0));
     let events = u32::try_from(number::to_u64(ruby, at(1))).unwrap_or(0);
@@ -112,20 +112,20 @@ fn io_wait(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
 }
 
 /// `io_close(descriptor)`: the fibers that wait for the descriptor look again. Ruby closes it.
-fn io_close(ruby: Protected, this: VALUE, descriptor: VALUE) -> VALUE {
+fn io_close(ruby: ProtectedCall, this: VALUE, descriptor: VALUE) -> VALUE {
     let descriptor = number::small(descriptor).and_then(|number| i32::try_from(number).ok());
     TYPE.get(ruby, &this).end_waits_for(descriptor.unwrap_or(-1));
     boolean(false)
 }
 
 /// `fiber_interrupt(fiber, exception)`: raises the exception in a fiber that waits.
-fn fiber_interrupt(ruby: Protected, this: VALUE, fiber: VALUE, error: VALUE) -> VALUE {
+fn fiber_interrupt(ruby: ProtectedCall, this: VALUE, fiber: VALUE, error: VALUE) -> VALUE {
     boolean(TYPE.get(ruby, &this).interrupt_fiber(fiber, error))
 }
 
 /// `scheduler_close`: Ruby calls it at the end of the thread. A server has ended its fibers by then. In a thread
 /// without one, the fibers run to their end.
-fn close(ruby: Protected, this: VALUE) -> VALUE {
+fn close(ruby: ProtectedCall, this: VALUE) -> VALUE {
     let ended = TYPE.get(ruby, &this).run_to_end(ruby.gvl());
     if let Err(raised) = ended {
         raised.resume(ruby);
@@ -134,25 +134,25 @@ fn close(ruby: Protected, this: VALUE) -> VALUE {
 }
 
 /// `abandon`: forgets the fibers, which another process has.
-fn abandon(ruby: Protected, this: VALUE) -> VALUE {
+fn abandon(ruby: ProtectedCall, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).abandon();
     NIL
 }
 
 /// `start(fiber)`: runs a new fiber, until it waits for the first time.
-fn start(ruby: Protected, this: VALUE, fiber: VALUE) -> VALUE {
+fn start(ruby: ProtectedCall, this: VALUE, fiber: VALUE) -> VALUE {
     TYPE.get(ruby, &this).start(ruby, fiber);
     fiber
 }
 
 /// `finish`: the calling fiber, which `start` has run, is about to end.
-fn finish(ruby: Protected, this: VALUE) -> VALUE {
+fn finish(ruby: ProtectedCall, this: VALUE) -> VALUE {
     TYPE.get(ruby, &this).end_current();
     NIL
 }
 
 /// `set_deadline(seconds, error)`: `raise(*error)` interrupts the wait of the calling task then. Returns a number.
-fn set_deadline(ruby: Protected, this: VALUE, seconds: VALUE, error: VALUE) -> VALUE {
+fn set_deadline(ruby: ProtectedCall, this: VALUE, seconds: VALUE, error: VALUE) -> VALUE {
     let timeout_us = microseconds(ruby, seconds).unwrap_or(u64::MAX);
     let Some(error) = RArray::of(ruby.gvl(), error) else {
         let text = b"the error is an Array";
@@ -163,13 +163,13 @@ fn set_deadline(ruby: Protected, this: VALUE, seconds: VALUE, error: VALUE) -> V
 }
 
 /// `cancel_deadline(number)`.
-fn cancel_deadline(ruby: Protected, this: VALUE, deadline: VALUE) -> VALUE {
+fn cancel_deadline(ruby: ProtectedCall, this: VALUE, deadline: VALUE) -> VALUE {
     TYPE.get(ruby, &this).cancel_deadline(DeadlineId(number::to_u64(ruby, deadline)));
     NIL
 }
 
 /// `open_process(pid)`: returns a descriptor that is readable once the child process has ended; nil if there is none.
-fn open_process(ruby: Protected, _this: VALUE, pid: VALUE) -> VALUE {
+fn open_process(ruby: ProtectedCall, _this: VALUE, pid: VALUE) -> VALUE {
     let pid = number::small(pid).and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let opened = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     opened.map_or(NIL, |opened| descriptor_number(ruby.gvl(), opened.into_raw_fd()))

@@ -12,7 +12,7 @@ use thruway_serve::monotonic_us;
 
 use super::waiter::{FiberWaiter, ReadyDescriptors};
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
-use crate::ruby::{Gvl, NIL, Protected, RArray, RString, Raised, fiber, raise, thread};
+use crate::ruby::{Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RString, fiber, raise, thread};
 
 /// The type of the Ruby object that owns a scheduler.
 pub(in crate::server) static TYPE: DataType<FiberScheduler> =
@@ -121,7 +121,7 @@ impl FiberScheduler {
     /// Suspends the calling fiber until `awaited` happens, for `timeout_us` at most. Raises what interrupts the wait.
     pub(in crate::server) fn suspend(
         &self,
-        ruby: Protected,
+        ruby: ProtectedCall,
         awaited: AwaitedEvent,
         timeout_us: Option<u64>,
     ) -> Wake<VALUE> {
@@ -137,7 +137,7 @@ impl FiberScheduler {
     }
 
     /// Lets the other ready tasks run first.
-    pub(super) fn pass(&self, ruby: Protected) {
+    pub(super) fn pass(&self, ruby: ProtectedCall) {
         let task = self.table.borrow().current();
         let fiber = fiber::current(ruby.gvl());
         if let Some(task) = task
@@ -148,7 +148,7 @@ impl FiberScheduler {
     }
 
     /// Starts a task of its own in `fiber`, at once. The calling task goes on when that one waits or ends.
-    pub(super) fn start(&self, ruby: Protected, fiber: VALUE) {
+    pub(super) fn start(&self, ruby: ProtectedCall, fiber: VALUE) {
         let (caller, task) = (fiber::current(ruby.gvl()), self.table.borrow().current());
         if task.is_none() {
             if caller != self.root {
@@ -166,7 +166,7 @@ impl FiberScheduler {
     }
 
     /// Goes on with fibers until all have ended. It does nothing in a fiber other than the root.
-    pub(super) fn run_to_end(&self, gvl: Gvl) -> Result<(), Raised> {
+    pub(super) fn run_to_end(&self, gvl: Gvl) -> Result<(), NonLocalExit> {
         if fiber::current(gvl) != self.root {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl FiberScheduler {
     /// Sets a deadline for the calling task, which raises `raise(*error)` then. Raises FiberError outside of a task.
     pub(super) fn set_deadline(
         &self,
-        ruby: Protected,
+        ruby: ProtectedCall,
         timeout_us: u64,
         error: RArray,
     ) -> DeadlineId {
@@ -282,7 +282,7 @@ impl FiberScheduler {
     }
 
     /// Gives the thread back to its root, until the suspended `task` goes on.
-    fn leave(&self, ruby: Protected, task: TaskId) -> Wake<VALUE> {
+    fn leave(&self, ruby: ProtectedCall, task: TaskId) -> Wake<VALUE> {
         let ended = ruby.gvl().catch(|ruby| fiber::transfer(ruby, self.root));
         // `Fiber#raise` switches to the fiber that it names, past the table.
         self.table.borrow_mut().preempt(task, monotonic_us());
@@ -292,7 +292,7 @@ impl FiberScheduler {
         self.take_wake(ruby, task)
     }
 
-    fn take_wake(&self, ruby: Protected, task: TaskId) -> Wake<VALUE> {
+    fn take_wake(&self, ruby: ProtectedCall, task: TaskId) -> Wake<VALUE> {
         let wake = self.table.borrow_mut().take_wake(task);
         match wake {
             Wake::Error(error) => raise::exception(ruby, error),
@@ -313,7 +313,10 @@ impl FiberScheduler {
 }
 
 /// The scheduler of the calling fiber, if it is one of ours; `object` keeps it alive.
-pub(in crate::server) fn current(ruby: Protected, object: &mut VALUE) -> Option<&FiberScheduler> {
+pub(in crate::server) fn current(
+    ruby: ProtectedCall,
+    object: &mut VALUE,
+) -> Option<&FiberScheduler> {
     *object = fiber::current_scheduler(ruby.gvl());
     if *object == NIL || !TYPE.is_of(ruby.gvl(), *object) {
         return None;
@@ -321,7 +324,7 @@ pub(in crate::server) fn current(ruby: Protected, object: &mut VALUE) -> Option<
     Some(TYPE.get(ruby, object))
 }
 
-fn raise_no_task(ruby: Protected) -> ! {
+fn raise_no_task(ruby: ProtectedCall) -> ! {
     let text = b"only a request's fiber, or one that Fiber.schedule started in a request, can wait";
     raise::fiber_error(ruby, RString::binary(ruby.gvl(), text))
 }

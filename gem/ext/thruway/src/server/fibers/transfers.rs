@@ -12,7 +12,7 @@ use thruway_roles::AwaitedEvent;
 use super::scheduler::TYPE;
 use crate::ruby::call::send;
 use crate::ruby::io_buffer::Memory;
-use crate::ruby::{Gvl, NIL, Protected, fiber, number, thread};
+use crate::ruby::{Gvl, NIL, ProtectedCall, fiber, number, thread};
 
 /// The most that a pipe or a terminal takes without a wait once it is writable.
 const PIECE_MAX: usize = libc::PIPE_BUF;
@@ -24,7 +24,7 @@ enum Direction {
 }
 
 impl Direction {
-    fn memory(self, ruby: Protected, buffer: VALUE) -> Memory {
+    fn memory(self, ruby: ProtectedCall, buffer: VALUE) -> Memory {
         match self {
             Self::Read => Memory::to_write(ruby, buffer),
             Self::Write => Memory::to_read(ruby, buffer),
@@ -52,7 +52,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new(ruby: Protected, given: &[VALUE], [length, offset]: [usize; 2]) -> Self {
+    fn new(ruby: ProtectedCall, given: &[VALUE], [length, offset]: [usize; 2]) -> Self {
         let at = |index| given.get(index).copied().unwrap_or(NIL);
         let count = |index| given.get(index).map_or(0, |&count| number::to_u64(ruby, count));
         let [length, offset] =
@@ -62,27 +62,27 @@ impl Transfer {
 }
 
 /// `io_read(io, buffer, length, offset = 0)`: returns the number of bytes read, or a negative errno.
-pub(super) fn io_read(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+pub(super) fn io_read(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     run(ruby, this, Transfer::new(ruby, given, [2, 3]), Direction::Read)
 }
 
 /// `io_write(io, buffer, length, offset = 0)`: returns the number of bytes written, or a negative errno.
-pub(super) fn io_write(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+pub(super) fn io_write(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     run(ruby, this, Transfer::new(ruby, given, [2, 3]), Direction::Write)
 }
 
 /// `io_pread(io, buffer, from, length, offset)`, and before Ruby 3.2 `io_pread(io, buffer, length, from)`.
-pub(super) fn io_pread(ruby: Protected, _this: VALUE, given: &[VALUE]) -> VALUE {
+pub(super) fn io_pread(ruby: ProtectedCall, _this: VALUE, given: &[VALUE]) -> VALUE {
     run_at(ruby, given, Direction::Read)
 }
 
 /// As [`io_pread`], for `io_pwrite`.
-pub(super) fn io_pwrite(ruby: Protected, _this: VALUE, given: &[VALUE]) -> VALUE {
+pub(super) fn io_pwrite(ruby: ProtectedCall, _this: VALUE, given: &[VALUE]) -> VALUE {
     run_at(ruby, given, Direction::Write)
 }
 
 /// Transfers at the descriptor's own position. The fiber waits until `length` bytes have been transferred.
-fn run(ruby: Protected, this: VALUE, transfer: Transfer, direction: Direction) -> VALUE {
+fn run(ruby: ProtectedCall, this: VALUE, transfer: Transfer, direction: Direction) -> VALUE {
     let mut done = 0;
     loop {
         let descriptor = fiber::descriptor(ruby, transfer.io);
@@ -116,7 +116,7 @@ fn run(ruby: Protected, this: VALUE, transfer: Transfer, direction: Direction) -
 
 /// Whether a transfer that cannot go on waits in the hook. Without a length, Ruby waits itself; but not all of its
 /// methods do for a descriptor without O_NONBLOCK. A time limit of the IO's is Ruby's to keep.
-fn waits_here(ruby: Protected, transfer: Transfer, done: usize, descriptor: c_int) -> bool {
+fn waits_here(ruby: ProtectedCall, transfer: Transfer, done: usize, descriptor: c_int) -> bool {
     if done < transfer.length {
         return true;
     }
@@ -125,7 +125,7 @@ fn waits_here(ruby: Protected, transfer: Transfer, done: usize, descriptor: c_in
 }
 
 /// Transfers at a position of a file.
-fn run_at(ruby: Protected, given: &[VALUE], direction: Direction) -> VALUE {
+fn run_at(ruby: ProtectedCall, given: &[VALUE], direction: Direction) -> VALUE {
     let (from, places) = if given.len() > 4 { (2, [3, 4]) } else { (3, [2, usize::MAX]) };
     let from = given.get(from).map_or(0, |&from| number::to_i64(ruby, from));
     let transfer = Transfer::new(ruby, given, places);
