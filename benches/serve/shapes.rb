@@ -10,19 +10,30 @@ class Shapes
     "/sleep50" => [-50],
     "/page" => [-4, 1.5, -6, 1.5],
     "/light" => [1, -1, 1],
-    "/heavy" => [20, -10] * 4
+    "/heavy" => [20, -10] * 4,
+    "/cached" => [5]
   }.freeze
   BODY = "#{'x' * 120}\n".freeze
+  CACHED = "#{'x' * 10_239}\n".freeze
 
   def call(env)
     steps = SHAPES[env["PATH_INFO"]]
     return [404, { "content-type" => "text/plain", "content-length" => "0" }, []] unless steps
 
     steps.each { |step_ms| step_ms.positive? ? compute(step_ms) : sleep(-step_ms / 1000.0) }
+    return cached if env["PATH_INFO"] == "/cached"
+
     [200, { "content-type" => "text/plain", "content-length" => BODY.bytesize.to_s }, [BODY]]
   end
 
   private
+
+  # A page that caches may keep.
+  def cached
+    fields = { "content-type" => "text/plain", "content-length" => CACHED.bytesize.to_s,
+               "cache-control" => "public, max-age=600" }
+    [200, fields, [CACHED]]
+  end
 
   # Processor time of this thread, with Ruby's lock held: it costs the same however many threads
   # compete.

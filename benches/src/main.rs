@@ -106,6 +106,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-idle", serve::many_connections::idle),
     ("serve-trickle", serve::many_connections::trickle),
     ("serve-tls", serve::tls::run),
+    ("serve-cache", serve::cache::run),
     ("serve-metrics", serve::metrics::run),
     ("serve-restart", serve::restarts::run),
     ("serve-http2", serve::http2::run),

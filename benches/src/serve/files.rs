@@ -2,6 +2,7 @@
 
 use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::load::Run;
+use super::rack::requests_table;
 use super::server::App;
 use crate::context::BenchContext;
 use crate::table::{Table, at_least, ratio};
@@ -32,22 +33,8 @@ pub(crate) fn small(context: &BenchContext) -> Result<String, String> {
     let seconds = arena.seconds(1.0);
     let options = ["-c", "10", "-d", &seconds];
     let all = arena.rounds(Scenario { app: App::Folder, ..Scenario::rack("/10k", &options) })?;
-    let columns = ["server", "requests/s", "±", "CPU µs a request", "p99 ms", "Jain", "lost"];
-    let mut table = Table::new("10 KB file from a folder, 10 connections, 2 workers", &columns);
-    for measured in &all {
-        let speed = measured.series(Run::requests_per_second);
-        table.row(
-            measured.name,
-            &[
-                format!("{:.0}", speed.median()),
-                format!("{:.0} %", speed.spread() * 100.0),
-                format!("{:.1}", measured.median(Run::cpu_us)),
-                format!("{:.2}", measured.median(|run| run.total("/latency/p99_ns") / 1e6)),
-                format!("{:.3}", measured.median(Run::jain)),
-                format!("{:.0}", measured.series(Run::lost).largest()),
-            ],
-        );
-    }
+    let title = "10 KB file from a folder, 10 connections, 2 workers";
+    let mut table = requests_table(title, &all);
     let speed = |name| median_of(&all, name, Run::requests_per_second);
     let against = ratio(speed("thruway"), speed("nginx"));
     table.target("requests/s ≥ .9 × nginx", at_least(against, 0.9));

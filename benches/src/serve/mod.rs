@@ -2,6 +2,7 @@
 
 pub(super) mod arena;
 pub(super) mod attacks;
+pub(super) mod cache;
 pub(crate) mod contender;
 pub(super) mod fairness;
 pub(super) mod files;

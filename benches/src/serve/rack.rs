@@ -98,7 +98,7 @@ fn polite_p99_ms(run: &Run) -> f64 {
 }
 
 /// A row per server: speed, cost, latency, fairness.
-fn requests_table(title: &str, all: &[ServerRuns]) -> Table {
+pub(super) fn requests_table(title: &str, all: &[ServerRuns]) -> Table {
     let columns = [
         "server",
         "requests/s",

@@ -58,6 +58,37 @@ pub(crate) enum App {
     Folder,
 }
 
+/// The configuration that nginx's documentation recommends, without a limit on requests per connection: the common part,
+/// and the given lines of the block `http`.
+macro_rules! nginx_config {
+    ($http:literal) => {
+        concat!(
+            "\
+daemon off;
+worker_processes {workers};
+pid {run}/pid;
+events { worker_connections 20000; }
+http {
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 1000000000;
+    client_body_temp_path {run}/body;
+    proxy_temp_path {run}/proxy;
+    fastcgi_temp_path {run}/fastcgi;
+    uwsgi_temp_path {run}/uwsgi;
+    scgi_temp_path {run}/scgi;
+",
+            $http,
+            "}\n"
+        )
+    };
+}
+pub(super) use nginx_config;
+
+/// The arguments that start nginx with its configuration.
+pub(super) const NGINX_ARGUMENTS: &str = "-p {run} -c {run}/config -e {run}/error_log";
+
 pub(crate) const SERVERS: [Server; 9] = [
     Server {
         name: "thruway",
@@ -151,8 +182,8 @@ pub(crate) const SERVERS: [Server; 9] = [
         is_secure: false,
         rack: None,
         sendfile: None,
-        folder: Some("-p {run} -c {run}/config -e {run}/error_log"),
-        config: NGINX,
+        folder: Some(NGINX_ARGUMENTS),
+        config: nginx_config!("    server { listen 127.0.0.1:{port}; root {folder}; }\n"),
     },
 ];
 
@@ -166,26 +197,6 @@ const IODINE_WITH_FILES: &str =
 
 const PUMA: &str = "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production \
     {app}/config.ru";
-
-/// The configuration that nginx's documentation recommends for files, without a limit on requests per connection.
-const NGINX: &str = "\
-daemon off;
-worker_processes {workers};
-pid {run}/pid;
-events { worker_connections 20000; }
-http {
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_requests 1000000000;
-    client_body_temp_path {run}/body;
-    proxy_temp_path {run}/proxy;
-    fastcgi_temp_path {run}/fastcgi;
-    uwsgi_temp_path {run}/uwsgi;
-    scgi_temp_path {run}/scgi;
-    server { listen 127.0.0.1:{port}; root {folder}; }
-}
-";
 
 impl App {
     /// The folder of its `config.ru`, below the workspace.

@@ -10,7 +10,7 @@ use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::contender::Contender;
 use super::load::Run;
 use super::running::RunningServer;
-use super::server::{App, Program, Server};
+use super::server::{App, NGINX_ARGUMENTS, Program, Server, nginx_config};
 use crate::context::BenchContext;
 use crate::table::{Table, at_least, ratio};
 
@@ -32,25 +32,12 @@ static OURS: Server = Server {
 };
 
 /// The configuration that nginx's documentation recommends for TLS and for a proxied server.
-const NGINX: &str = "\
-daemon off;
-worker_processes {workers};
-pid {run}/pid;
-events { worker_connections 20000; }
-http {
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_requests 1000000000;
+const NGINX: &str = nginx_config!(
+    "\
     ssl_certificate {folder}/secret/cert;
     ssl_certificate_key {folder}/secret/key;
     ssl_protocols TLSv1.2 TLSv1.3;
     ssl_session_cache shared:TLS:10m;
-    client_body_temp_path {run}/body;
-    proxy_temp_path {run}/proxy;
-    fastcgi_temp_path {run}/fastcgi;
-    uwsgi_temp_path {run}/uwsgi;
-    scgi_temp_path {run}/scgi;
     upstream application { server 127.0.0.1:{backend}; keepalive 64; keepalive_requests 1000000000; }
     server {
         listen 127.0.0.1:{port} ssl;
@@ -61,8 +48,8 @@ http {
             proxy_set_header Connection \"\";
         }
     }
-}
-";
+"
+);
 
 /// A kind of load: its title, the path, options besides the number of connections, and the application.
 struct Way {
@@ -181,7 +168,7 @@ fn nginx(backend: u16) -> &'static Server {
         is_secure: true,
         rack: None,
         sendfile: None,
-        folder: Some("-p {run} -c {run}/config -e {run}/error_log"),
+        folder: Some(NGINX_ARGUMENTS),
         config: NGINX.replace("{backend}", &backend.to_string()).leak(),
     }))
 }
