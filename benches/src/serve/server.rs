@@ -58,8 +58,8 @@ pub(crate) enum App {
     Folder,
 }
 
-/// The configuration that nginx's documentation recommends, without a limit on requests per connection: the common part,
-/// and the given lines of the block `http`.
+/// The configuration that nginx's documentation recommends, without a limit on requests per connection: the common
+/// part, and the given lines of the block `http`.
 macro_rules! nginx_config {
     ($http:literal) => {
         concat!(

@@ -1,8 +1,8 @@
 //! The layer over Ruby's C API, on which everything else in the extension is built.
 //!
 //! Two proofs are passed from call to call. [`Gvl`] proves that the thread holds the interpreter lock, and so may
-//! touch objects. [`ProtectedCall`] proves in addition that exceptions are caught further up, so that Ruby may raise one.
-//! Ruby unwinds by `longjmp`, so no value with a destructor lives across such a call.
+//! touch objects. [`ProtectedCall`] proves in addition that exceptions are caught further up, so that Ruby may raise
+//! one. Ruby unwinds by `longjmp`, so no value with a destructor lives across such a call.
 //!
 //! A `VALUE` is a live object: either the collector finds it on the thread's stack, or it is [`PinnedObject`].
 //! Types state the class: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are created from a `VALUE`
