@@ -359,7 +359,7 @@ fn certificates_are_seen_from_outside_in_statistics_metrics_and_by_the_doctor() 
     doctor.arg("doctor").current_dir(&state).env("XDG_STATE_HOME", authority.path("state"));
     let output = doctor.output().expect("it starts");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = "no     certificates      blocked.example has none: the authority refuses";
+    let told = "no     certificates      blocked.example: no certificate: the authority refuses";
     assert!(stdout(&output).contains(told), "{}", stdout(&output));
 }
 

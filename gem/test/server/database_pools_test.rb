@@ -102,6 +102,6 @@ class DatabasePoolsTest < Minitest::Test
     assert_equal "no", state
     assert_match(/the application raised RuntimeError at boot: no key/, told)
     write("config.ru", "exit 3")
-    assert_equal ["no", "it ended its boot: no error message"], doctor.first.first(2)
+    assert_equal ["no", "failed to boot: no error message"], doctor.first.first(2)
   end
 end

@@ -20,7 +20,7 @@ const RESPONSE_MAX: Duration = Duration::from_secs(30);
 /// one.
 const HALT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Ask a running server for its statistics, to restart or to stop
+/// Control a running server: show its statistics, restart it, or stop it
 ///
 /// The command goes to the server's control application (activate_control_app). If only the process number is known,
 /// a signal is sent instead.
@@ -29,7 +29,8 @@ pub(crate) struct Ctl {
     /// The command to send
     #[arg(value_name = "COMMAND")]
     command: Command,
-    /// For purge: a URL, a path (at all hosts), or either with * behind it for all that begin so; * alone is everything
+    /// For purge: a URL, or a path at all hosts; a * at the end matches everything that begins so, and * alone
+    /// everything
     #[arg(value_name = "PAGE")]
     page: Option<String>,
     /// Address of the control application: tcp://HOST:PORT or unix://PATH
@@ -64,9 +65,9 @@ enum Command {
     Restart,
     /// Replace the workers one after another
     PhasedRestart,
-    /// Fork all workers from a warm worker
+    /// Replace all workers by forks of a warm worker
     Refork,
-    /// Accepted and without effect: a phased restart follows symbolic links anyway
+    /// Accepted, but without effect: a phased restart follows symbolic links anyway
     ReloadWorkerDirectory,
     /// Run the garbage collector in the process that responds
     Gc,

@@ -12,7 +12,7 @@ use thruway_sys::printable;
 
 use crate::output::{Answer, Failure, print_names};
 
-/// Expand names to absolute ones, without touching the disk
+/// Expand names to absolute paths, without touching the disk
 ///
 /// Removes `.` and `..` lexically and prints one name per line. Symbolic links are not followed.
 #[derive(Debug, Args)]
@@ -23,8 +23,8 @@ pub(crate) struct Expand {
     /// Expand as Ruby's File.expand_path does: also `~` and `~user`, and `/` in place of `\`
     #[arg(long)]
     ruby: bool,
-    /// The folder that relative names start at [default: the current folder; on another system its
-    /// root]
+    /// The folder that relative names start from [default: the current folder, or the root with the names of another
+    /// system]
     #[arg(long, value_name = "DIR")]
     base: Option<OsString>,
     /// The folder that `~` stands for, with --ruby [default: HOME, or else the account's home]

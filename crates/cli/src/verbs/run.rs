@@ -21,20 +21,20 @@ use crate::quantities::megabytes;
 const CANNOT_RUN: u8 = 126;
 const NOT_THERE: u8 = 127;
 
-/// Run a command with Ruby's boot answered from a pack
+/// Run a command whose Rubies boot from a pack
 ///
-/// The command takes the place of this process: signals, exit status, streams and process group are
-/// its own. Every Ruby that it starts finds its features in the application's pack instead of searching
-/// for them. Features that the pack lacks are added to the pack when that Ruby ends. Programs that are
-/// not Ruby run unchanged.
+/// The command replaces this process, and keeps its signals, streams and process group; the exit status is the
+/// command's. Every Ruby that it starts finds its features in the application's pack instead of searching for them.
+/// Features that the pack lacks are added to the pack when that Ruby ends. Programs that are not Ruby run unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     boot: BootOptions,
-    /// Start the command as a fork of the booted application that an earlier run has left (a template)
+    /// Fork the command from a template: the booted application that an earlier run has left behind
     #[arg(long)]
     preload: bool,
-    /// With --preload: a file that the boot reads unobserved, such as through a native library; may be repeated
+    /// With --preload: a file that the boot reads in a way that thruway cannot see, such as through a native library;
+    /// may be repeated
     #[arg(long, value_name = "FILE")]
     preload_file: Vec<PathBuf>,
     /// The command and its arguments
@@ -53,16 +53,16 @@ pub(crate) struct BootOptions {
     /// The pack [default: the application's own, in tmp/cache/thruway or the user's cache]
     #[arg(long, value_name = "FILE")]
     pack: Option<PathBuf>,
-    /// Check the times of folders once at the start, and files not at all; for images
+    /// Check folders for changes once, at the start, and files never; for container images
     #[arg(long, conflicts_with = "digest")]
     frozen: bool,
-    /// Like --frozen, without any check; for packs and files of one image
+    /// Like --frozen, but without any check; for a pack and files that were built into the same image
     #[arg(long, conflicts_with = "digest")]
     trust_image: bool,
-    /// Compare the contents of files whose stamps differ; for machines that check out anew each time
+    /// Compare the contents of files whose times differ; for CI machines, which check out anew each time
     #[arg(long)]
     digest: bool,
-    /// Do not write the pack: files that it lacks are compiled each time
+    /// Do not write the pack; files that the pack lacks are compiled each time
     #[arg(long)]
     read_only: bool,
     /// Do not intercept Ruby's system calls, as on systems where that is impossible; slower
@@ -71,8 +71,8 @@ pub(crate) struct BootOptions {
     /// Leave a part to Ruby
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = parts())]
     without: Vec<String>,
-    /// Put off garbage collection until Ruby has allocated this much memory, in MB or such as 64M: faster, but takes
-    /// that memory
+    /// Postpone garbage collection until Ruby has allocated this much memory, in MB or with a unit (64M); faster, but
+    /// uses that memory
     #[arg(long, value_name = "SIZE", value_parser = megabytes)]
     gc_after: Option<u32>,
     /// Report at the end what came from the pack, what did not, and why

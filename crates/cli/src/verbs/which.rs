@@ -26,8 +26,8 @@ use crate::output::{Answer, Failure, print, print_names};
 
 /// Find the file that a command starts
 ///
-/// Prints its path, by the rules of execvp, of cmd.exe, of PowerShell, or of the libraries of a language on
-/// Windows. The exit status is 1 if a name is not found.
+/// Prints the path of the file by the rules of execvp, cmd.exe, PowerShell, or a language's libraries on Windows. The
+/// exit status is 1 if a name is not found.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Print every candidate that exists, not only the first

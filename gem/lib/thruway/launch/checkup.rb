@@ -34,7 +34,7 @@ module Thruway
       [["application", "ok", "it boots as #{configuration.environment}", nil],
        *pools(configuration)]
     rescue Failure => e
-      cure = e.hint || "start the server to see more: thruway serve"
+      cure = e.hint || "thruway serve shows the whole error"
       [["application", "no", "#{Dir.pwd}: #{e.message}", cure]]
     end
 

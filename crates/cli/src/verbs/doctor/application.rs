@@ -16,9 +16,9 @@ use crate::gem::Gem;
 
 const RACKUP: &str = "config.ru";
 const NAME: &str = "application";
-/// As long as a worker may take by default. A boot that waits for something would never end.
+/// The default limit for a worker's boot. Without a limit, a boot that waits for something would block the check.
 const BOOT_TIMEOUT_SECONDS: u64 = 60;
-const SEE: &str = "start the server to see more: thruway serve";
+const SEE: &str = "thruway serve shows the whole error";
 
 const SCRIPT: &str = "require 'thruway/thruway'; require 'thruway/cli'; Thruway::CLI.check_up";
 
@@ -26,7 +26,7 @@ const SCRIPT: &str = "require 'thruway/thruway'; require 'thruway/cli'; Thruway:
 #[derive(Debug, Deserialize)]
 struct Finding(String, String, String, Option<String>);
 
-/// Checks the application. There is no check where there is none, or no gem that could boot it.
+/// Checks the application. Without an application, or without the gem that boots it, there is no check.
 pub(super) fn checks() -> Vec<Check> {
     if !Path::new(RACKUP).is_file() {
         return Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn checks() -> Vec<Check> {
     boot(&gem).unwrap_or_else(|told| vec![Check::broken(NAME, told, SEE)])
 }
 
-/// Boots it in a group of processes of its own, which ends with the check.
+/// Boots the application in a process group of its own, which is killed after the check.
 fn boot(gem: &Gem) -> Result<Vec<Check>, String> {
     let mut ruby = Command::new("ruby");
     for folder in gem.load_path() {
@@ -47,12 +47,12 @@ fn boot(gem: &Gem) -> Result<Vec<Check>, String> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let output = output_in_time(child);
     if let Some(group) = group {
-        // A failure says that no process is left.
+        // An error means that no process is left.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let output = output?;
     let findings: Vec<Finding> = serde_json::from_slice(&output.stdout)
-        .map_err(|_| format!("it ended its boot: {}", first_line(&output.stderr)))?;
+        .map_err(|_| format!("failed to boot: {}", first_line(&output.stderr)))?;
     Ok(findings.into_iter().map(check).collect())
 }
 
@@ -61,7 +61,7 @@ fn output_in_time(child: Child) -> Result<std::process::Output, String> {
     thread::spawn(move || sender.send(child.wait_with_output()));
     match receiver.recv_timeout(Duration::from_secs(BOOT_TIMEOUT_SECONDS)) {
         Ok(output) => output.map_err(|error| format!("cannot wait for ruby: {error}")),
-        Err(_) => Err(format!("it has not booted after {BOOT_TIMEOUT_SECONDS} s")),
+        Err(_) => Err(format!("has not booted after {BOOT_TIMEOUT_SECONDS} s")),
     }
 }
 

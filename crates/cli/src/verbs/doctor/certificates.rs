@@ -9,12 +9,12 @@ use super::checks::Check;
 use crate::verbs::certificates::{date, now_s, storage_root};
 
 const NAME: &str = "certificates";
-const READ: &str = "run this as the user of the server";
+const READ: &str = "run thruway doctor as the server's user";
 const LOG: &str =
-    "thruway certificates has the next attempt, and docs/howto/certificates.md has cures";
+    "thruway certificates shows the next attempt; docs/howto/certificates.md explains the errors";
 
-/// Checks the certificates in the storage that a server takes which is started in this folder. There is no check where
-/// there is no storage.
+/// Checks the certificates in the storage of a server that is started in this folder. Without a storage, there is no
+/// check.
 pub(super) fn checks() -> Option<Check> {
     let root = storage_root(None).ok().filter(|root| root.is_dir())?;
     let storages = match Storage::list(&root) {
@@ -36,15 +36,14 @@ fn check(root: &Path, reports: &[NameReport], now_s: u64) -> Check {
     if let Some(report) = reports.iter().find(|report| !is_valid(report)) {
         let name = &report.name;
         let told = match report.not_after_s {
-            Some(end_s) => format!("that of {name} expired on {}{}", date(end_s), error(report)),
-            None => format!("{name} has none{}", error(report)),
+            Some(end_s) => format!("{name}: expired on {}{}", date(end_s), error(report)),
+            None => format!("{name}: no certificate{}", error(report)),
         };
         return Check::broken(NAME, told, LOG);
     }
     if let Some(report) = reports.iter().find(|report| report.state.failures > 0) {
         let (name, failures) = (&report.name, report.state.failures);
-        let told =
-            format!("that of {name} could not be renewed, {failures} times{}", error(report));
+        let told = format!("{name}: {failures} failed attempts to renew{}", error(report));
         return Check::limited(NAME, told, LOG);
     }
     let first_s = reports.iter().filter_map(|report| report.not_after_s).min().unwrap_or(0);
@@ -77,14 +76,11 @@ mod tests {
         assert_eq!((state, &*told), (State::Works, "2 in /s, valid until 1970-01-01 00:25 UTC"));
         let (state, told) = check(&[good(), report("b.example", Some(1500), 2)]);
         assert_eq!(state, State::Limited);
-        assert_eq!(told, "that of b.example could not be renewed, 2 times: refused");
+        assert_eq!(told, "b.example: 2 failed attempts to renew: refused");
         let late = || report("c.example", Some(1000), 0);
         let (state, told) = check(&[report("b.example", Some(1500), 2), late()]);
-        assert_eq!(
-            (state, &*told),
-            (State::Broken, "that of c.example expired on 1970-01-01 00:16 UTC")
-        );
+        assert_eq!((state, &*told), (State::Broken, "c.example: expired on 1970-01-01 00:16 UTC"));
         let (_, told) = check(&[good(), report("d.example", None, 1), late()]);
-        assert_eq!(told, "d.example has none: refused");
+        assert_eq!(told, "d.example: no certificate: refused");
     }
 }

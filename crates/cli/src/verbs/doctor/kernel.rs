@@ -25,7 +25,7 @@ fn fuse() -> Check {
     const NAME: &str = "fuse";
     if fs::metadata(FUSE_DEVICE).is_err() {
         let cure = "modprobe fuse; in a container, give it --device /dev/fuse";
-        return Check::limited(NAME, "there is no /dev/fuse: mount cannot work", cure);
+        return Check::limited(NAME, "no /dev/fuse: thruway mount does not work", cure);
     }
     if let Err(error) = fs::OpenOptions::new().read(true).write(true).open(FUSE_DEVICE) {
         let cure = "let the user read and write /dev/fuse";
@@ -35,7 +35,7 @@ fn fuse() -> Check {
         return Check::works(NAME, "folders can be mounted");
     }
     let cure = "mount as root, or install fusermount3 (Debian: apt install fuse3)";
-    Check::limited(NAME, "this user may not mount", cure)
+    Check::limited(NAME, "this user is not allowed to mount", cure)
 }
 
 fn passthrough() -> Check {

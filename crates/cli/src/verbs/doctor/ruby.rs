@@ -14,7 +14,7 @@ const PACK: &str = "pack";
 
 const OLDEST: (u32, u32) = (3, 1);
 const INSTALL_RUBY: &str =
-    "install Ruby 3.1 or later (Debian: apt install ruby), and have it on PATH";
+    "install Ruby 3.1 or later (Debian: apt install ruby), and put it on PATH";
 // Not by its name: it is not released, and another gem may have that.
 const INSTALL_GEM: &str =
     "make build in a checkout, or gem install of the .gem file of this version";
@@ -24,7 +24,7 @@ pub(super) fn checks() -> Vec<Check> {
     let Some((version, description)) = version() else {
         return vec![Check::limited(
             RUBY,
-            "not on PATH: thruway run, and thruway serve for applications, need it",
+            "not on PATH; thruway run needs it, and so does thruway serve for applications",
             INSTALL_RUBY,
         )];
     };
@@ -33,7 +33,10 @@ pub(super) fn checks() -> Vec<Check> {
     }
     let ruby = Check::works(RUBY, description);
     let Some(gem) = Gem::find() else {
-        return vec![ruby, Check::limited(GEM, "not found: Ruby boots as always", INSTALL_GEM)];
+        return vec![
+            ruby,
+            Check::limited(GEM, "not found; Ruby boots without a pack", INSTALL_GEM),
+        ];
     };
     let library = gem.library().display().to_string();
     let Some(extension) = gem.extension(&version) else {
@@ -45,7 +48,7 @@ pub(super) fn checks() -> Vec<Check> {
         checks.push(Check::limited(
             PACK,
             NO_PACK,
-            "set HOME to a folder of yours, or name one by --pack",
+            "set HOME to a folder that you can write to, or give --pack FILE",
         ));
     }
     checks

@@ -16,7 +16,7 @@ use super::variables::VariableText;
 /// The duration of a visit in a comparison without other limits.
 pub(super) const VISIT_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Load a server and show each connection's share
+/// Put load on a server, and show each connection's share
 ///
 /// Each connection requests URL again and again, and waits for each response (a closed loop). With
 /// --rate, requests leave at a constant rate (an open loop), and latency counts from the time at which a request
@@ -30,7 +30,7 @@ pub(crate) struct Load {
     /// Several URLs must be of one server
     #[arg(required_unless_present = "url_file", value_name = "URL")]
     pub(super) urls: Vec<String>,
-    /// URLs in a file instead, one a line, asked in random order and reported together
+    /// Take the URLs from a file, one per line; they are requested in random order and reported together
     #[arg(long = "urls", value_name = "FILE", conflicts_with_all = ["urls", "weights"])]
     pub(super) url_file: Option<String>,
     /// Values that take the place of {NAME} in URLs, headers and the body, in random order: id=1-1000, id=one,two or
@@ -157,7 +157,7 @@ pub(crate) struct Load {
     /// The User-Agent header [default: none]
     #[arg(short = 'A', long, value_name = "TEXT")]
     pub(super) user_agent: Option<String>,
-    /// Ask for compressed bodies. They are counted, and not decompressed
+    /// Ask for compressed bodies, which are counted but not decompressed
     #[arg(long)]
     pub(super) compressed: bool,
     /// The request's method [default: GET, or POST with --body]
@@ -166,7 +166,7 @@ pub(crate) struct Load {
     /// The request's body, or @FILE, or @- for stdin
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(super) body: Option<String>,
-    /// Send the body in chunks of this many bytes, without a length, as programs do that stream it
+    /// Send the body in chunks of this many bytes and without a length, as a program that streams would
     #[arg(long, value_name = "BYTES", requires = "body", conflicts_with = "http2")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(super) chunked: Option<u32>,
@@ -181,7 +181,7 @@ pub(crate) struct Load {
     /// Connect to this unix socket instead of the URL's host
     #[arg(long, value_name = "PATH")]
     pub(super) unix_socket: Option<PathBuf>,
-    /// Allow a URL of another machine. Only with its owner's permission
+    /// Allow a URL of another machine. Use only with the permission of its owner
     #[arg(long)]
     pub(super) allow_remote: bool,
 }

@@ -11,7 +11,7 @@ use crate::output::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsOptions {
-    /// Accept any certificate of the server, and so any server that has the address
+    /// Accept any certificate, and thus any server at that address
     #[arg(short = 'k', long)]
     insecure: bool,
     /// Certificates to trust instead of the system's: authorities, or that of the server itself

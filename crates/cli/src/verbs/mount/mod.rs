@@ -28,7 +28,7 @@ use thruway_sys::printable;
 use crate::output::{Answer, Failure};
 use crate::quantities::seconds;
 
-/// Show folders at another place, with data moved by the kernel
+/// Mount folders at another place; the kernel moves the data of files
 ///
 /// The mount is ready when the command returns. With several sources, the first that
 /// contains a name wins.
@@ -47,7 +47,7 @@ pub(crate) struct Mount {
     /// keeps new files away, and a size is the minimal free space: /mnt/a=NC,50G
     #[arg(value_name = "SOURCE")]
     folders: Vec<OsString>,
-    /// The folder to show them at
+    /// The folder to mount them on
     #[arg(value_name = "TARGET", required = true)]
     target: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ enum MountCommand {
 /// The options of a mount.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Promise that the sources do not change: the mount is read-only, and opens never reach the daemon
+    /// Promise that the sources do not change; the mount is read-only, and the kernel opens files without the daemon
     #[arg(long)]
     frozen: bool,
     /// With several sources: the source in which new files and folders are created. One of first, most-free,
@@ -81,11 +81,11 @@ pub(super) struct Options {
     /// free space. With move, written data goes through the daemon
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     on_full: WhenFull,
-    /// Whether a hard link or a rename into a folder that the file's source lacks creates the folder there (on), or
-    /// fails as between file systems (off)
+    /// Whether a hard link or rename into a folder that the file's source lacks creates the folder there (on), or fails
+    /// as it does between file systems (off)
     #[arg(long, value_name = "WHEN", default_value = "on")]
     make_folders: Switch,
-    /// A file with further sources, one a line; read again on SIGHUP
+    /// A file with further sources, one per line; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     sources: Option<PathBuf>,
     /// If a source is missing: fail, wait for it, or skip it until it appears
@@ -130,7 +130,7 @@ pub(super) struct Options {
     /// io_uring, which is faster
     #[arg(long, value_name = "WAY", default_value = "device")]
     transport: Way,
-    /// Pass extended attributes and access lists on
+    /// Pass on extended attributes and access control lists (ACLs)
     #[arg(long, value_name = "WHEN", default_value = "on")]
     xattr: Switch,
     #[command(flatten)]
@@ -140,14 +140,15 @@ pub(super) struct Options {
     #[arg(long, value_name = "WHICH", default_value = "never", value_parser = followed_links)]
     follow_symlinks: FollowLinks,
     /// Where POSIX record locks are visible: only on the mount (local), or also to programs that use the sources
-    /// directly (shared). With shared, each close costs a request. flock is always visible
+    /// directly (shared). With shared, each close costs a request. Locks of flock are visible to both in any case
     #[arg(long, value_name = "WHERE", default_value = "local")]
     locks: Locks,
     /// File of rules about which users may open and change which files; read again on SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with = "frozen")]
     policy: Option<PathBuf>,
-    /// How changes behind the mount are noticed: told, asked or ignored. With told, they invalidate the kernel's cache
-    /// at once, which needs root. With asked, each look-up asks the daemon. With ignored, only the timeouts help
+    /// How the mount notices changes that programs make in the sources: told, asked or ignored. With told, a change
+    /// invalidates the kernel's cache at once, which needs root. With asked, the kernel asks the daemon at each
+    /// look-up. With ignored, changes show when the timeouts end
     #[arg(long, value_name = "HOW", default_value = "told")]
     changes: ChangeDetection,
     /// How long the kernel may cache names
@@ -156,11 +157,11 @@ pub(super) struct Options {
     /// How long the kernel may cache attributes
     #[arg(long, value_name = "TIME", default_value = "3600", value_parser = seconds)]
     attribute_timeout: Duration,
-    /// Where the daemon logs to: stderr, journal, or a file [default: stderr with --foreground,
-    /// else the journal where there is one]
+    /// Where the daemon logs: stderr, journal, or a file [default: stderr with --foreground, otherwise the journal if
+    /// there is one]
     #[arg(long, value_name = "WHERE", value_parser = log_target)]
     log: Option<LogTarget>,
-    /// Stay in the foreground; Ctrl-C unmounts
+    /// Stay in the foreground, and unmount on Ctrl-C
     #[arg(short, long)]
     foreground: bool,
 }

@@ -10,11 +10,11 @@ use crate::output::Failure;
 /// How owners and modes are shown and written.
 #[derive(Debug, Args)]
 pub(super) struct OwnerOptions {
-    /// Show the files of a user of the sources as another user's, and write the other user's files as the first's.
-    /// Users are names or numbers; a third number maps so many users in succession
+    /// Show the files of the user SOURCE as files of the user SHOWN, and write files of SHOWN as those of SOURCE. Users
+    /// are names or numbers; COUNT maps that many consecutive numbers
     #[arg(long, value_name = "SOURCE:SHOWN[:COUNT]", value_delimiter = ',', value_parser = user_range)]
     map_user: Vec<IdRange>,
-    /// The same for groups
+    /// The same as --map-user, for groups
     #[arg(long, value_name = "SOURCE:SHOWN[:COUNT]", value_delimiter = ',', value_parser = group_range)]
     map_group: Vec<IdRange>,
     /// Show all files as this user's
@@ -23,17 +23,17 @@ pub(super) struct OwnerOptions {
     /// Show all files as this group's
     #[arg(long, value_name = "GROUP", value_parser = group, conflicts_with = "map_group")]
     force_group: Option<u32>,
-    /// The user that new files belong to in the source [default: their maker]
+    /// The user that new files belong to in the source [default: the user that creates them]
     #[arg(long, value_name = "USER", value_parser = user)]
     create_user: Option<u32>,
-    /// The group that new files belong to in the source [default: their maker's]
+    /// The group that new files belong to in the source [default: that of the user that creates them]
     #[arg(long, value_name = "GROUP", value_parser = group)]
     create_group: Option<u32>,
     /// Change the modes that are shown, as chmod does: go-w, or u=rwX,go=rX. D is x for folders alone; f and d before
     /// the operator limit a change to files or folders
     #[arg(long, value_name = "CHANGES", value_parser = ModeRule::parse)]
     mode: Option<ModeRule>,
-    /// Change the modes of new files in the same way, after their maker's umask
+    /// Change the modes of new files in the same way, after the umask has been applied
     #[arg(long, value_name = "CHANGES", value_parser = ModeRule::parse)]
     create_mode: Option<ModeRule>,
     /// If a program changes an owner or a mode that the options above fix: fail, or ignore the change

@@ -13,12 +13,12 @@ use super::failure::failure;
 use crate::output::{Answer, Failure, print, print_report};
 use crate::quantities::days;
 
-/// Show in which sources files are
+/// Show which sources contain a file
 ///
-/// Prints the paths in all sources that have the file, one a line. The first is the one in use.
+/// Prints the file's path in each source that contains it, one per line. The mount shows the first.
 #[derive(Debug, Args)]
 pub(super) struct Where {
-    /// Print JSON, an object per file
+    /// Print JSON, one object per file
     #[arg(long)]
     json: bool,
     /// Files and folders of mounts
@@ -28,33 +28,33 @@ pub(super) struct Where {
 
 /// Move files between the sources of a mount
 ///
-/// Shows which files would be moved; --apply moves them. The files that were modified longest ago come first. Programs
-/// that use a file go on. A file that is open for writing stays where it is. Fails with status 1 if a file could not
-/// be moved.
+/// Lists the files to move, those that were modified longest ago first, and moves nothing without --apply. Programs can
+/// use a file while it moves, but a file that is open for writing is not moved. The exit status is 1 if a file could
+/// not be moved.
 #[derive(Debug, Args)]
 pub(super) struct Move {
-    /// Move the files instead of only showing which
+    /// Move the files instead of listing them
     #[arg(long)]
     apply: bool,
-    /// Move files from this source [default: all others than --to]
+    /// Move files from this source [default: all sources except --to]
     #[arg(long, value_name = "SOURCE")]
     from: Vec<PathBuf>,
-    /// Move files to this source while it has room [default: to the one that is filled least]
+    /// Move files to this source while it has room [default: the source that is least full]
     #[arg(long, value_name = "SOURCE")]
     to: Vec<PathBuf>,
-    /// Only files that were not modified for so many days
+    /// Only files that have not been modified for this many days
     #[arg(long, value_name = "TIME", value_parser = days)]
     older_than: Option<Duration>,
-    /// Only files that take more space
+    /// Only files that take up more space than this
     #[arg(long, value_name = "BYTES", value_parser = thruway_mount::parse_bytes)]
     larger_than: Option<u64>,
-    /// Only files that take less space
+    /// Only files that take up less space than this
     #[arg(long, value_name = "BYTES", value_parser = thruway_mount::parse_bytes)]
     smaller_than: Option<u64>,
-    /// Only until the source is filled to so many percent
+    /// Stop when the source that files leave is filled to this percentage
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     until_fill: Option<f64>,
-    /// From the fullest to the emptiest source, until all are filled alike
+    /// Move files from the fullest to the emptiest source, until all are equally full
     #[arg(long)]
     balance: bool,
     /// The folder of the mount

@@ -14,10 +14,10 @@ use crate::output::{Answer, Failure, print};
 
 /// Add sources to a mount
 ///
-/// Files that are open stay open. A source that is already there gets the new options. Prints the sources.
+/// Open files stay open. A source that the mount already has gets the new options. Prints the sources.
 #[derive(Debug, Args)]
 pub(super) struct Add {
-    /// Before all other sources instead of after them
+    /// Add the sources before all others instead of after them
     #[arg(long)]
     first: bool,
     /// The folder of the mount
@@ -30,7 +30,7 @@ pub(super) struct Add {
 
 /// Remove sources from a mount
 ///
-/// Nothing in the sources changes. Files that are open stay open. Prints the sources that are left.
+/// The files in the sources do not change, and open files stay open. Prints the remaining sources.
 #[derive(Debug, Args)]
 pub(super) struct Remove {
     /// The folder of the mount
@@ -41,7 +41,7 @@ pub(super) struct Remove {
     sources: Vec<OsString>,
 }
 
-/// Evaluate the patterns of sources again, and read the file of sources again
+/// Expand the patterns of sources again, and read the file of sources again
 ///
 /// SIGHUP to the process of the mount does the same, and reads the policy again. Prints the sources.
 #[derive(Debug, Args)]

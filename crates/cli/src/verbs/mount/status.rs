@@ -13,10 +13,10 @@ use crate::output::{Answer, print, print_report};
 
 /// Show the state of mounts
 ///
-/// Fails with status 1 if a mount does not reply, a source fails, or the supervisor is dead.
+/// The exit status is 1 if a mount does not reply, a source fails, or the supervisor is dead.
 #[derive(Debug, Args)]
 pub(super) struct Status {
-    /// Print JSON, an object per line
+    /// Print JSON, one object per mount and line
     #[arg(long)]
     json: bool,
     /// The folder of the mount [default: all mounts]

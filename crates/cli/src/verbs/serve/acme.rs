@@ -62,7 +62,7 @@ pub(crate) struct AcmeOptions {
     /// The port to redirect plain HTTP to, or off [default: the port for HTTPS]
     #[arg(long, value_name = "PORT", help_heading = "Certificates")]
     pub(crate) https_redirect: Option<HttpsRedirect>,
-    /// Ask browsers to use nothing but HTTPS for this host, for so long: seconds, or a time such as 180d
+    /// Ask browsers to use only HTTPS for this host during this time: seconds, or a time such as 180d
     #[arg(long, value_name = "TIME", value_parser = hsts_seconds, num_args = 0..=1, require_equals = true,
           default_missing_value = HSTS_S, help_heading = "Certificates")]
     pub(super) hsts: Option<u64>,

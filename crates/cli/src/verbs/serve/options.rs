@@ -54,8 +54,8 @@ pub(crate) struct Serve {
     pub(super) head_fields_limit: Option<u16>,
     #[command(flatten)]
     pub(super) acme: AcmeOptions,
-    /// Keep responses that say they are public in memory that all workers share, and answer from there without Ruby:
-    /// its size, such as 64M [default: no cache]
+    /// Size of a cache, such as 64M, in memory that all workers share; it keeps responses that are declared public, and
+    /// answers from them without Ruby [default: no cache]
     #[arg(long, value_name = "SIZE", help_heading = "For applications")]
     pub(super) cache: Option<Size>,
     /// The longest body in the cache, such as 512K [default: 1M]
@@ -68,7 +68,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     #[arg(help_heading = "For applications")]
     pub(super) waiting_threads: Option<u16>,
-    /// Run requests in fibers, so many at a time in each process at most [default: 0, in threads]
+    /// Run requests in fibers, at most this many at a time in each process [default: 0, in threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=30_000))]
     #[arg(help_heading = "For applications")]
     pub(super) fibers: Option<u16>,

@@ -3,13 +3,13 @@
 use super::checks::Check;
 
 const BOOT_MODE: &str = if cfg!(windows) {
-    "portable: Ruby asks the disk itself, but not about a file that the boot has examined"
+    "portable: Ruby makes its own system calls, except for files that the boot has examined"
 } else {
-    "portable: Ruby asks the disk itself"
+    "portable: Ruby makes its own system calls"
 };
 
 pub(super) fn checks() -> Vec<Check> {
     let told =
-        "run, pack, which and expand work; serve, mount, trace, load and --preload are Linux's";
+        "run, pack, which and expand work; serve, mount, trace, load and --preload need Linux";
     vec![Check::works("system", told), Check::works("boot mode", BOOT_MODE)]
 }
