@@ -134,7 +134,7 @@ impl Tally {
     }
 }
 
-/// The reasons by test.
+/// The tests that may fail, each with the reason.
 fn excuses() -> HashMap<&'static str, &'static str> {
     EXCUSED.lines().filter_map(|line| line.split_once('\t')).collect()
 }

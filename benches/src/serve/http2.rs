@@ -106,7 +106,8 @@ fn share(arena: &Arena<'_>, path: &'static str) -> Result<String, String> {
     Ok(table.text())
 }
 
-/// Runs the one client and the nine at once, round by round.
+/// Runs two loads side by side in each round: one connection with 100 streams, and nine connections with one stream
+/// each.
 fn beside(
     arena: &Arena<'_>,
     contender: &Contender,

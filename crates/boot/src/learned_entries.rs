@@ -102,8 +102,8 @@ impl LearnedEntries {
         self.put_document((kind, name.clone()), Document { name, stamp, data });
     }
 
-    /// Adds the content of the JSON text with the given digest. Replaces that of an earlier text of the same
-    /// file.
+    /// Adds the content of the JSON text with the given digest. The content of an earlier text of the same file is
+    /// replaced.
     pub fn add_json(
         &mut self,
         path: &[u8],

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     #[cfg(target_os = "linux")]
     if helper::is_called_by(&arguments) {
-        return help(&arguments[1..]);
+        return run_as_mount_helper(&arguments[1..]);
     }
     run(arguments)
 }
@@ -44,7 +44,7 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
 
 /// Runs the program under the name `mount.thruway`, with mount(8)'s exit statuses.
 #[cfg(target_os = "linux")]
-fn help(arguments: &[OsString]) -> ExitCode {
+fn run_as_mount_helper(arguments: &[OsString]) -> ExitCode {
     const WRONG_USE: u8 = 1;
     const NOT_MOUNTED: u8 = 32;
     let done = match helper::translate(arguments) {

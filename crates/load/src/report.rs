@@ -49,11 +49,11 @@ pub struct Report {
 /// A reason of failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FailureReport {
-    /// The kind, as among the errors of a group.
+    /// The kind of failure: one of the names in a group's `errors`.
     pub kind: &'static str,
     /// The reason.
     pub reason: String,
-    /// How often it was given.
+    /// The number of failures with this reason.
     pub count: u64,
 }
 

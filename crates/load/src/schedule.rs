@@ -47,7 +47,7 @@ impl Ramp {
         nanoseconds((2.0 * self.ramp_ns as f64 * even_ns as f64).sqrt())
     }
 
-    /// The reverse of `stretched`.
+    /// The inverse of `stretched`: the time on the even schedule.
     #[expect(clippy::cast_precision_loss, reason = "2^53 ns are 104 days")]
     fn even(self, now_ns: u64) -> u64 {
         if now_ns >= self.ramp_ns {

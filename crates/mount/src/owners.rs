@@ -1,7 +1,7 @@
 //! The owners and modes that a view shows, and those that it writes to the sources.
 //!
-//! The kernel checks permissions by the owners and modes that it is shown. So a change that cannot be shown is refused,
-//! and what the view writes is always what it shows afterwards.
+//! The kernel checks permissions against the shown owners and modes. A view therefore refuses a change that its own
+//! settings would hide, and afterwards shows exactly the owner and mode that the caller has written.
 
 pub(crate) mod access_list;
 mod ids;
@@ -65,8 +65,8 @@ impl Owners {
         self.users.created().is_some() || self.groups.created().is_some()
     }
 
-    /// Whether this caller may not change the file's data or access list because the file has set-id bits, which would
-    /// lend the rights of another user to data or callers of this one's choice.
+    /// Whether the file has set-id bits that forbid this caller to change the data or the access list. Otherwise, the
+    /// caller could run code of its choice, or let callers of its choice run the file, with another user's rights.
     pub(crate) fn protects(caller: &Caller, mode: u16) -> bool {
         caller.uid != 0 && u32::from(mode) & (SETUID | SETGID) != 0
     }
@@ -144,8 +144,8 @@ impl Owners {
         }
     }
 
-    /// Returns the set-id bits that this caller may not set. In the source, the file may belong to another user, with
-    /// whose rights the program would run there.
+    /// Returns the set-id bits that this caller may not set: in the source, the file may belong to another user, and
+    /// the program would run there with that user's rights.
     fn denied_bits(caller: &Caller, asked: u32, is_folder: bool) -> u32 {
         let set_ids = if is_folder { SETUID } else { SETUID | SETGID };
         if caller.uid == 0 { 0 } else { asked & set_ids }

@@ -62,10 +62,11 @@ pub struct Load<O> {
     observer: O,
     in_application: AtomicU32,
     computing: AtomicU32,
-    /// Threads that were superseded while they computed, if Ruby reports nothing: each counts until it is back.
+    /// Threads that lost the lead while they computed, where Ruby does not report releases of the lock. Each counts
+    /// until it returns to the engine.
     superseded: AtomicU32,
-    /// The superseded threads that led: whether they still compute is unknown. The others run beside a leader for one
-    /// turn of a fiber, in which they compute.
+    /// The number of `superseded` threads that had been leaders: whether they still compute is unknown. The other
+    /// superseded threads run one turn of a fiber beside a leader, and are known to compute.
     superseded_leaders: AtomicU32,
     /// Whether Ruby reports when a thread releases the lock.
     is_reported: AtomicBool,

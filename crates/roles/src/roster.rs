@@ -325,7 +325,8 @@ impl Roster {
         }
     }
 
-    /// Makes the waits for orders check whether they are interrupted. `interrupt` marks one of them.
+    /// Wakes the threads that wait for an order to start a thread. `interrupt` first marks the one whose wait ends, and
+    /// the others wait again.
     pub(crate) fn interrupt_order(&self, interrupt: impl FnOnce()) {
         let _orders = lock(&self.orders);
         interrupt();

@@ -158,7 +158,8 @@ impl Command {
         Plan::new(&rules, &name, &places).map_err(|error| Error::search(&name, error))
     }
 
-    /// Returns the folders to search: `PATH` of the environment that the rules name.
+    /// Returns the folders to search: those that the caller has set, or else `PATH` of this program or of the command,
+    /// as the rules demand.
     fn path(&self) -> OsString {
         if let Some(path) = &self.path {
             return path.clone();

@@ -68,7 +68,8 @@ pub fn is_private_folder(folder: &Path) -> bool {
     })
 }
 
-/// `with_inherited` counts the entries that only new files below a folder get.
+/// Checks the owner and the access list of an open file. With `with_inherited`, the check includes entries that apply
+/// only to new files below a folder.
 fn check_by(file: &File, with_inherited: bool) -> io::Result<Result<(), Distrust>> {
     let user = CurrentUser::new()?;
     let security = Security::of(file)?;

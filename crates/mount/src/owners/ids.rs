@@ -11,12 +11,12 @@ const NO_ID: u32 = u32::MAX;
 /// The maximum number of ranges, which is that of the kernel's own maps.
 const RANGES_MAX: usize = 340;
 
-/// Consecutive users or groups of the sources, and those as which they are shown.
+/// A range of consecutive users or groups in the sources, and the range that the view shows instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdRange {
-    /// The first one in the sources.
+    /// The first number in the sources.
     pub source: u32,
-    /// The first one that is shown.
+    /// The first shown number.
     pub shown: u32,
     /// The number of users or groups.
     pub count: u32,
@@ -84,8 +84,8 @@ impl OwnerIds {
         })
     }
 
-    /// Returns the owner in the source for an owner of the mount. Fails as the kernel's own maps do if no file is ever
-    /// shown as that owner's.
+    /// Returns the owner in the source for an owner of the mount. Like the kernel's own maps, fails if the view never
+    /// shows that owner.
     pub(crate) fn source(&self, shown: u32) -> Result<u32, Errno> {
         let source = |range: &IdRange| moved(shown, range.shown, range.source, range.count);
         if let Some(source) = self.ranges.iter().find_map(source) {

@@ -121,7 +121,7 @@ fn reserving(
     })
 }
 
-/// Whether the folder is a whole file system, at its mount point.
+/// Whether the folder is a mount point that shows its file system from the root, not a part of it.
 fn is_whole(fd: &OwnedFd, table: &MountTable) -> bool {
     let is_top =
         stat_fd(fd).is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));

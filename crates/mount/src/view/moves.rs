@@ -92,12 +92,14 @@ impl Moves {
         }
     }
 
-    /// Keeps moves from changing names.
+    /// Takes the lock of names, shared with other requests that change names. No file moves to another source until the
+    /// guard is dropped.
     pub(super) fn share_names(&self) -> RwLockReadGuard<'_, ()> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps everybody else from changing names.
+    /// Takes the lock of names alone, for a move to another source. Requests that change names wait until the guard is
+    /// dropped.
     pub(super) fn hold_names(&self) -> RwLockWriteGuard<'_, ()> {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }

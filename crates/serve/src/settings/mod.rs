@@ -34,7 +34,8 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Puma's first byte and head; nginx's body, keep-alive and write. A handshake takes two round trips.
+    /// The limits of the first byte and the head are Puma's defaults; those of the body, keep-alive and write are
+    /// nginx's. A handshake takes two round trips, so 10 s are ample.
     fn default() -> Self {
         Self {
             handshake_ms: 10_000,

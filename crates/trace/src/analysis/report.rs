@@ -115,7 +115,7 @@ pub struct Totals {
     pub checked_then_opened: u64,
     /// Readings of links, including of files that are not links.
     pub link_reads: u64,
-    /// Walks along a path that read links.
+    /// The runs of such readings that follow one path from folder to folder, as `realpath` does.
     pub link_walks: u64,
     /// Different names among these readings.
     pub link_names: u64,

@@ -1,4 +1,4 @@
-//! The JSON file that each thread opened last. A text that is parsed next most likely came from that file.
+//! The JSON file that each thread opened last. The JSON text that the thread parses next most likely comes from there.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

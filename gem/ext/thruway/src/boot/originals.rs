@@ -274,7 +274,7 @@ pub(super) fn is_original(gvl: Gvl, class: RModule, side: Side, name: &'static C
     looked_up_in(gvl, class, side).is_basic(gvl, Symbol::new(gvl, name))
 }
 
-/// As [`is_original`], for a class that was kept.
+/// Like [`is_original`], for a class whose `VALUE` an earlier call has stored.
 fn is_original_now(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> bool {
     let class = RModule::of(gvl, class);
     class.is_some_and(|class| looked_up_in(gvl, class, side).is_basic(gvl, name))

@@ -87,7 +87,7 @@ pub(super) fn see(path: PathMark, file: FoundFile) {
     set(Search { seen: Some((path, file, epoch)), ..current() });
 }
 
-/// Drops the file that was seen, since this process has changed something.
+/// Forgets the file that the search has seen, because this process may have changed that file since.
 pub(super) fn forget() {
     set(Search { seen: None, ..current() });
 }

@@ -329,8 +329,8 @@ impl RackEngine {
         self.leadership.roles().load.observer().set_fibers(in_use, streaming);
     }
 
-    /// Raises Errno::EPIPE in the streams that wait while their clients are gone. It is called all the time, and looks
-    /// now and then.
+    /// Raises Errno::EPIPE in the streams that wait while their clients are gone. The leader calls this on each turn;
+    /// the streams are checked once per `LOOK_US`.
     fn end_deserted_streams(&self, gvl: Gvl, own: OwnFibers<'_>) {
         let now_us = monotonic_us();
         if now_us < own.looked_us.get() + LOOK_US {

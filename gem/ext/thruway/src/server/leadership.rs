@@ -87,7 +87,8 @@ impl Leadership {
         monotonic_us()
     }
 
-    /// Called when a fiber has given the thread back, which led or not when the fiber went on.
+    /// Records that a fiber has paused or ended, so that the thread is free again. `led` is whether the thread was the
+    /// leader when the fiber continued.
     pub(super) fn leave_slice(&self, led: bool, me: ThreadNumber, entered_us: u64) {
         with_activity(|activity| {
             if led {

@@ -2,11 +2,11 @@
 //!
 //! Reading order:
 //!
-//! 1. `scheduler`: the `Fiber::Scheduler` of one thread. It joins the table of `thruway_roles` to Ruby's fibers and to
-//!    the descriptors of `waiter`.
+//! 1. `scheduler`: the `Fiber::Scheduler` of one thread. The scheduler connects the table of `thruway_roles` with
+//!    Ruby's fibers and with the descriptors of `waiter`.
 //! 2. `hooks`: the methods that Ruby calls when a fiber would block.
 //! 3. `transfers`: the hooks that read and write.
-//! 4. `pool`: the fibers of one thread that run requests, and the requests that they are to run.
+//! 4. `pool`: the fibers of one thread, and the requests for these fibers to run.
 
 mod hooks;
 pub(super) mod pool;
