@@ -336,13 +336,19 @@ fn certificates_are_seen_from_outside_in_statistics_metrics_and_by_the_doctor() 
         let stats = metrics(&address, "/stats");
         let stats: serde_json::Value = serde_json::from_str(&stats).expect("it is JSON");
         certificates = stats["certificates"].clone();
-        certificates[0]["not_after"].is_u64() && !certificates[1]["last_error"].is_null()
+        certificates[0]["not_after_seconds"].is_u64() && !certificates[1]["last_error"].is_null()
     });
     let [shop, blocked] = [&certificates[0], &certificates[1]];
-    let not_after_s = shop["not_after"].as_u64().expect("it is a number");
+    let not_after_s = shop["not_after_seconds"].as_u64().expect("it is a number");
     assert_eq!((&shop["name"], &shop["failures"]), (&"shop.example".into(), &0.into()));
-    assert!(shop["last_error"].is_null() && shop["due"].as_u64() < Some(not_after_s), "{shop}");
-    assert_eq!((&blocked["name"], &blocked["not_after"]), (&"blocked.example".into(), &().into()));
+    assert!(
+        shop["last_error"].is_null() && shop["due_seconds"].as_u64() < Some(not_after_s),
+        "{shop}"
+    );
+    assert_eq!(
+        (&blocked["name"], &blocked["not_after_seconds"]),
+        (&"blocked.example".into(), &().into())
+    );
     let error = blocked["last_error"].as_str().expect("it is text");
     assert!(error.contains("the authority refuses the request"), "{error}");
     let text = metrics(&address, "/metrics");
@@ -359,7 +365,7 @@ fn certificates_are_seen_from_outside_in_statistics_metrics_and_by_the_doctor() 
     doctor.arg("doctor").current_dir(&state).env("XDG_STATE_HOME", authority.path("state"));
     let output = doctor.output().expect("it starts");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = "no     certificates      blocked.example: no certificate: the authority refuses";
+    let told = "no     certificates        blocked.example: no certificate: the authority refuses";
     assert!(stdout(&output).contains(told), "{}", stdout(&output));
 }
 

@@ -39,7 +39,7 @@ fn the_doctor_says_of_each_thing_how_it_is_and_the_cure_of_what_is_not_well() {
 fn a_tracer_that_worked_is_told() {
     let output = run(&["doctor"]);
     let line = stdout(&output).lines().find(|line| line.contains("trace by ptrace"));
-    assert_eq!(line, Some("ok     trace by ptrace   a command was traced"));
+    assert_eq!(line, Some("ok     trace by ptrace     a command was traced"));
 }
 
 /// Runs the doctor with a script as `ruby`.
@@ -53,7 +53,7 @@ fn with_ruby(script: &str) -> std::process::Output {
 #[test]
 fn a_ruby_that_is_too_old_is_told_with_its_cure() {
     let output = with_ruby("echo 2.7; echo ruby 2.7.4");
-    let told = "no     ruby              ruby 2.7.4: too old\n                         cure: install Ruby 3.1 ";
+    let told = "no     ruby                ruby 2.7.4: too old\n                           cure: install Ruby 3.1 ";
     assert!(stdout(&output).starts_with(told), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(1));
 }
@@ -68,7 +68,7 @@ fn an_extension_that_does_not_load_is_told_with_ruby_s_words() {
     let output = with_ruby(&format!(
         "case \"$*\" in *VERSION*) echo {version}; echo another;; *) echo not mine >&2; exit 1;; esac"
     ));
-    let told = "no     boot              the extension does not load: not mine\n";
+    let told = "no     boot                the extension does not load: not mine\n";
     assert!(stdout(&output).contains(told), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(1));
 }
@@ -77,7 +77,7 @@ fn an_extension_that_does_not_load_is_told_with_ruby_s_words() {
 fn without_ruby_the_rest_is_still_told() {
     let empty = tempfile::tempdir().expect("a folder");
     let output = thruway().arg("doctor").env("PATH", empty.path()).output().expect("it starts");
-    assert!(stdout(&output).starts_with("less   ruby              not on PATH"), "{output:?}");
+    assert!(stdout(&output).starts_with("less   ruby                not on PATH"), "{output:?}");
     assert!(stdout(&output).contains(" inotify "));
     assert_eq!(output.status.code(), Some(0));
 }

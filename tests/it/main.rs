@@ -56,6 +56,8 @@ mod status_page;
 mod tls;
 #[cfg(target_os = "linux")]
 mod trace;
+#[cfg(target_os = "linux")]
+mod voice;
 mod which;
 
 use std::process::{Command, Output};

@@ -10,6 +10,7 @@ mod output;
 mod quantities;
 #[cfg(target_os = "linux")]
 mod replacement;
+mod screen;
 #[cfg(target_os = "linux")]
 mod units;
 mod verbs;

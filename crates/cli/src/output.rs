@@ -8,6 +8,8 @@ use anstyle::{AnsiColor, Style};
 use clap::error::{ContextKind, ContextValue};
 use thruway_sys::printable;
 
+use crate::screen;
+
 /// The exit status of a failure of Thruway itself.
 const FAILED: u8 = 2;
 
@@ -55,9 +57,11 @@ impl Failure {
         } else {
             (Style::new(), Style::new())
         };
-        let mut text = format!("{red}thruway:{red:#} {}\n", self.message);
+        let is_ascii = screen::is_ascii();
+        let shown = |text| screen::shown(text, is_ascii);
+        let mut text = format!("{red}thruway:{red:#} {}\n", shown(&self.message));
         if let Some(hint) = &self.hint {
-            text.push_str(&format!("\n{bold}hint:{bold:#} {hint}\n"));
+            text.push_str(&format!("\n{bold}hint:{bold:#} {}\n", shown(hint)));
         }
         print_error(text.as_bytes());
     }
@@ -77,7 +81,8 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
 
 /// Escapes control characters in the user's words, so that the message's styles are its only escape sequences.
 fn escape(error: &mut clap::Error) {
-    let escaped = |text: &String| printable::text(text).into_owned();
+    let is_ascii = screen::is_ascii();
+    let escaped = |text: &String| screen::shown(text, is_ascii).into_owned();
     let values: Vec<(ContextKind, ContextValue)> = error
         .context()
         .filter_map(|(kind, value)| match value {
@@ -109,22 +114,31 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes a report for people to stdout, with control characters escaped.
+/// Writes a report for people to stdout. A terminal gets lines that fit.
 pub(crate) fn print_report(text: &str) -> Result<(), Failure> {
-    let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
-        Some(line) => format!("{}\n", printable::text(line)),
-        None => printable::text(line).into_owned(),
-    });
-    print(lines.collect::<String>().as_bytes())
+    let (width, is_ascii) = (screen::width(&io::stdout()), screen::is_ascii());
+    let mut lines = String::with_capacity(text.len());
+    for whole in text.split_inclusive('\n') {
+        let line = screen::shown(whole.strip_suffix('\n').unwrap_or(whole), is_ascii);
+        match width {
+            Some(width) => lines.push_str(&screen::folded(&line, width).join("\n")),
+            None => lines.push_str(&line),
+        }
+        if whole.ends_with('\n') {
+            lines.push('\n');
+        }
+    }
+    print(lines.as_bytes())
 }
 
 /// Writes names to stdout, one per line: escaped for a terminal, and byte for byte otherwise.
 pub(crate) fn print_names(names: &[Vec<u8>]) -> Result<(), Failure> {
-    let is_read_by_people = io::stdout().is_terminal();
+    let (is_read_by_people, is_ascii) = (io::stdout().is_terminal(), screen::is_ascii());
     let mut lines = Vec::new();
     for name in names {
+        let shown = printable::bytes(name);
         match is_read_by_people {
-            true => lines.extend_from_slice(printable::bytes(name).as_bytes()),
+            true => lines.extend_from_slice(screen::shown(&shown, is_ascii).as_bytes()),
             false => lines.extend_from_slice(name),
         }
         lines.push(b'\n');
@@ -140,35 +154,10 @@ pub(crate) fn print_error(bytes: &[u8]) {
 /// Whether `stream` takes colour: a terminal whose `TERM` is not `dumb`, unless `NO_COLOR` is set (no-color.org).
 pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
-    stream.is_terminal() && !refused && !is_dumb
+    is_capable(stream) && !refused
 }
 
-/// Whether the locale restricts the terminal to ASCII. Without a locale, the terminal counts as UTF-8, as the terminals
-/// of containers are.
-#[cfg(target_os = "linux")]
-pub(crate) fn is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable);
-    let said = said.map(|name| name.to_ascii_lowercase()).find(|name| !name.is_empty());
-    said.is_some_and(|name| !name.contains("utf-8") && !name.contains("utf8"))
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_locale_says_whether_a_terminal_shows_ascii_only() {
-        let locale = |all: &'static str, lang: &'static str| {
-            is_ascii(move |name| match name {
-                "LC_ALL" => Some(all.to_owned()),
-                "LANG" => Some(lang.to_owned()),
-                _ => None,
-            })
-        };
-        assert!(
-            locale("C", "en_US.UTF-8") && locale("", "POSIX") && locale("de_DE.ISO-8859-1", "")
-        );
-        assert!(!locale("C.UTF-8", "C") && !locale("", "en_US.utf8") && !locale("", ""));
-    }
+/// Whether `stream` obeys escape sequences: a terminal whose `TERM` is not `dumb`.
+pub(crate) fn is_capable(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }

@@ -68,7 +68,7 @@ class ControlTest < Minitest::Test
       eventually do
         stats = JSON.parse(ask("stats").body)
         name, not_after, error = stats.fetch("certificates").first
-                                      .values_at("name", "not_after", "last_error")
+                                      .values_at("name", "not_after_seconds", "last_error")
         [name, not_after] == ["a.example", nil] && error&.start_with?("cannot ask the authority: ")
       end
       stop(pid)

@@ -58,7 +58,7 @@ impl Certificates {
             let all: Vec<_> =
                 reports.iter().map(|(storage, report)| document(storage, report)).collect();
             let text =
-                json!({ "version": 1, "storage": root.to_string_lossy(), "certificates": all });
+                json!({ "version": 2, "storage": root.to_string_lossy(), "certificates": all });
             print(format!("{text:#}\n").as_bytes())?;
         } else if reports.is_empty() {
             print_report(&format!("no certificates in {}\n", printable::path(&root)))?;
@@ -93,8 +93,12 @@ fn line(report: &NameReport, now_s: u64) -> String {
 fn document(storage: &Storage, report: &NameReport) -> Value {
     let folder = storage.folder().path().file_name().unwrap_or_default().to_string_lossy();
     json!({
-        "name": report.name, "authority": folder, "not_after": report.not_after_s,
-        "due": report.due_s, "failures": report.state.failures, "last_error": report.state.last_error,
+        "name": report.name,
+        "authority": folder,
+        "not_after_seconds": report.not_after_s,
+        "due_seconds": report.due_s,
+        "failures": report.state.failures,
+        "last_error": report.state.last_error,
     })
 }
 

@@ -90,11 +90,11 @@ impl Snapshot {
             out.push_str("{\"name\":");
             text(out, &certificate.name)?;
             match certificate.not_after_s {
-                Some(time_s) => write!(out, ",\"not_after\":{time_s}")?,
-                None => out.push_str(",\"not_after\":null"),
+                Some(time_s) => write!(out, ",\"not_after_seconds\":{time_s}")?,
+                None => out.push_str(",\"not_after_seconds\":null"),
             }
             let (due_s, failures) = (certificate.due_s, certificate.failures);
-            write!(out, ",\"due\":{due_s},\"failures\":{failures},\"last_error\":")?;
+            write!(out, ",\"due_seconds\":{due_s},\"failures\":{failures},\"last_error\":")?;
             match &certificate.last_error {
                 Some(error) => text(out, error)?,
                 None => out.push_str("null"),

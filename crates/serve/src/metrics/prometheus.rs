@@ -272,8 +272,8 @@ mod tests {
         );
         let json = snapshot.json();
         let end = concat!(
-            r#","certificates":[{"name":"a.example","not_after":7,"due":5,"failures":2,"#,
-            r#""last_error":"a \"reason\""},{"name":"b.example","not_after":null,"due":5,"#,
+            r#","certificates":[{"name":"a.example","not_after_seconds":7,"due_seconds":5,"failures":2,"#,
+            r#""last_error":"a \"reason\""},{"name":"b.example","not_after_seconds":null,"due_seconds":5,"#,
             r#""failures":2,"last_error":"a \"reason\""}]}"#
         );
         assert!(json.ends_with(end), "{json}");

@@ -50,8 +50,8 @@ impl Doctor {
 /// Prints a line for each check, with the cure below.
 fn report(checks: &[Check]) -> String {
     let lines = checks.iter().map(|check| {
-        let line = format!("{:<6} {:<17} {}\n", check.state.word(), check.name, check.told);
-        let cure = check.cure.iter().map(|cure| format!("{:25}cure: {cure}\n", ""));
+        let line = format!("{:<6} {:<18}  {}\n", check.state.word(), check.name, check.told);
+        let cure = check.cure.iter().map(|cure| format!("{:27}cure: {cure}\n", ""));
         cure.fold(line, |line, cure| line + &cure)
     });
     lines.collect()

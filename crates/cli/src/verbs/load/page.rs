@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
-use thruway_sys::printable;
 
-use crate::output::{colourful, is_ascii};
+use crate::output::colourful;
+use crate::screen;
 
 /// The width of the name before a line's items, with its margins.
 const NAME_WIDTH: usize = 12;
@@ -15,25 +15,6 @@ const NAME_WIDTH: usize = 12;
 const WIDTH_MIN: usize = 40;
 /// The gap between items, and between columns.
 const GAP: &str = "   ";
-/// Characters of a report, and their substitutes on a terminal that shows ASCII only.
-const ASCII: [(char, &str); 15] = [
-    ('µ', "u"),
-    ('×', "x"),
-    ('÷', "/"),
-    ('±', "+-"),
-    ('–', "-"),
-    ('…', "..."),
-    ('·', "."),
-    ('▁', "_"),
-    ('▂', "."),
-    ('▃', "-"),
-    ('▄', "~"),
-    ('▅', "="),
-    ('▆', "+"),
-    ('▇', "*"),
-    ('█', "#"),
-];
-
 /// A report under construction.
 #[derive(Debug)]
 pub(super) struct Page {
@@ -46,10 +27,8 @@ pub(super) struct Page {
 impl Page {
     /// Creates a page for a stream, as wide as its terminal. Files and pipes have no width.
     pub(super) fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
-        let width = stream.is_terminal().then(|| width(stream)).flatten();
-        let (is_ascii, is_colourful) =
-            (is_ascii(|name| std::env::var(name).ok()), colourful(stream));
-        Self { text: String::new(), width, is_ascii, is_colourful }
+        let (is_ascii, is_colourful) = (screen::is_ascii(), colourful(stream));
+        Self { text: String::new(), width: width(stream), is_ascii, is_colourful }
     }
 
     /// Returns the width, or `usual` if the stream is not a terminal.
@@ -154,18 +133,7 @@ impl Page {
 
     /// Escapes control characters, and replaces characters that the terminal does not show.
     pub(super) fn shown(&self, text: &str) -> String {
-        let text = printable::text(text);
-        if !self.is_ascii || text.is_ascii() {
-            return text.into_owned();
-        }
-        let written = |character: char| {
-            let known = ASCII.iter().find(|(other, _)| *other == character);
-            known.map_or_else(
-                || if character.is_ascii() { character.to_string() } else { "?".to_owned() },
-                |(_, text)| (*text).to_owned(),
-            )
-        };
-        text.chars().map(written).collect()
+        screen::shown(text, self.is_ascii).into_owned()
     }
 }
 
@@ -210,11 +178,9 @@ fn table_width(rows: &[Vec<String>]) -> usize {
     2 + widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1)
 }
 
-/// Returns the width of a terminal: the value of `COLUMNS`, or else the terminal's own width.
-pub(super) fn width(terminal: &impl AsFd) -> Option<usize> {
-    let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let own = || rustix::termios::tcgetwinsize(terminal).ok().map(|size| usize::from(size.ws_col));
-    given.or_else(own).filter(|width| *width > 0).map(|width| width.max(WIDTH_MIN))
+/// Returns the width of a terminal, if the stream is one.
+pub(super) fn width(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    screen::width(stream).map(|width| width.max(WIDTH_MIN))
 }
 
 /// Creates a page for stdout.
@@ -269,6 +235,6 @@ mod tests {
         let mut page = page(80, true);
         page.items("shares", &["▁█ 5 µs – ü \u{1b}[31m".to_owned()]);
         let text = page.into_text();
-        assert!(text.is_ascii() && text.contains("_# 5 us - ? \\033[31m"), "{text}");
+        assert!(text.is_ascii() && text.contains("_# 5 us - \\303\\274 \\033[31m"), "{text}");
     }
 }

@@ -1,12 +1,13 @@
 //! Shows the progress of a run on stderr: a view that is redrawn on a terminal, or lines elsewhere.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use thruway_load::{Histogram, Progress, jain};
 
 use super::page::{Page, width};
 use super::text::sparkline;
+use crate::output::is_capable;
 use crate::units::{thousands, time, whole};
 
 /// The interval between two drawings of a terminal's view.
@@ -40,7 +41,7 @@ impl Live {
     pub(super) fn new(is_quiet: bool, interval: Duration) -> Self {
         Self {
             is_shown: !is_quiet,
-            is_terminal: io::stderr().is_terminal(),
+            is_terminal: is_capable(&io::stderr()),
             interval,
             name: String::new(),
             rows: 0,

@@ -66,15 +66,15 @@ impl Where {
     pub(super) fn run(self) -> Answer {
         for path in &self.paths {
             let copies = thruway_mount::locate(path).map_err(failure)?;
-            let text = match self.json {
-                true => {
-                    let copies: Vec<_> = copies.iter().map(|copy| copy.to_string_lossy()).collect();
-                    let line = serde_json::json!({ "version": 1, "path": path, "copies": copies });
-                    format!("{line}\n")
-                }
-                false => copies.iter().map(|copy| format!("{}\n", printable::path(copy))).collect(),
-            };
-            print(text.as_bytes())?;
+            if self.json {
+                let copies: Vec<_> = copies.iter().map(|copy| copy.to_string_lossy()).collect();
+                let path = path.to_string_lossy();
+                let line = serde_json::json!({ "version": 1, "path": path, "copies": copies });
+                print(format!("{line}\n").as_bytes())?;
+            } else {
+                let lines = copies.iter().map(|copy| format!("{}\n", printable::path(copy)));
+                print_report(&lines.collect::<String>())?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -112,18 +112,18 @@ fn apply(target: &Path, planned: &[PlannedMove]) -> Answer {
     for planned in planned {
         match thruway_mount::move_file(target, planned) {
             Ok(()) => {
-                print(line(planned).as_bytes())?;
+                print_report(&line(planned))?;
                 moved.push(planned);
             }
             Err(errno) => {
                 let reason = thruway_mount::move_error(errno);
                 let name = planned.names.first().cloned().unwrap_or_default();
-                print(format!("{} stays: {reason}\n", printable::path(&name)).as_bytes())?;
+                print_report(&format!("{} stays: {reason}\n", printable::path(&name)))?;
             }
         }
     }
     let is_complete = moved.len() == planned.len();
-    print(sum("moved", &moved).as_bytes())?;
+    print_report(&sum("moved", &moved))?;
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -10,7 +10,7 @@ use thruway_mount::{SourceChange, SourceSpec};
 use thruway_sys::printable;
 
 use super::failure::failure;
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print_report};
 
 /// Add sources to a mount
 ///
@@ -73,8 +73,7 @@ impl Reload {
 fn change(target: &Path, change: &SourceChange) -> Answer {
     let target = thruway_mount::resolve_target(target).map_err(failure)?;
     let sources = thruway_mount::change_sources(&target, change).map_err(failure)?;
-    let lines: String = sources.iter().map(|source| printable::text(source) + "\n").collect();
-    print(lines.as_bytes())?;
+    print_report(&sources.iter().map(|source| source.clone() + "\n").collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -51,7 +51,8 @@ fn json(mounts: &[MountStatus]) -> String {
             line
         }
         Err(error) => {
-            serde_json::json!({ "version": 1, "target": mount.target, "error": error })
+            let target = mount.target.to_string_lossy();
+            serde_json::json!({ "version": 1, "target": target, "error": error })
         }
     };
     mounts.iter().map(|mount| format!("{}\n", line(mount))).collect()

@@ -10,6 +10,7 @@ use thruway_preload::template::IDLE_MAX;
 use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 
 use crate::output::{Answer, Failure, print, print_report};
+use crate::units::time;
 
 /// Show or stop templates: booted applications that commands are forked from
 #[derive(Debug, Args)]
@@ -86,7 +87,7 @@ fn without(history: History) -> Report {
 }
 
 fn add_history(report: &mut Report, history: History) {
-    let miss = |miss: Miss| json!({ "seconds_ago": miss.age().as_secs(), "reason": miss.reason });
+    let miss = |miss: Miss| json!({ "age_seconds": miss.age().as_secs(), "reason": miss.reason });
     report.insert("misses".to_owned(), history.count.into());
     report.insert("last_misses".to_owned(), history.misses.into_iter().map(miss).collect());
 }
@@ -95,8 +96,15 @@ fn report(fields: &[Vec<u8>]) -> Report {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let pair = |pair: &[Vec<u8>]| {
         let value = text(pair.get(1)?);
-        let value = value.parse::<u64>().map_or(Value::String(value), Value::from);
-        Some((text(&pair[0]), value))
+        let name = text(&pair[0]);
+        let (name, unit) = match name.as_str() {
+            // A template says these in the units of the system.
+            "memory_kib" => ("memory_bytes".to_owned(), 1024),
+            "compared_us" => ("compared_ns".to_owned(), 1000),
+            _ => (name, 1),
+        };
+        let number = value.parse::<u64>().map(|number| number.saturating_mul(unit));
+        Some((name, number.map_or(Value::String(value), Value::from)))
     };
     fields.chunks(2).filter_map(pair).collect()
 }
@@ -105,7 +113,7 @@ fn status(place: &TemplateFolder, json: bool) -> Answer {
     let reports: Vec<_> = reports(place).into_iter().map(|(_, report)| report).collect();
     if json {
         let versioned = |mut report: Report| {
-            report.insert("version".to_owned(), 1.into());
+            report.insert("version".to_owned(), 2.into());
             Value::Object(report)
         };
         let reports = reports.into_iter().map(versioned).collect();
@@ -123,13 +131,13 @@ fn line(report: &Report) -> String {
     let what = format!("{} in {}", text("command"), text("application"));
     let template = match text("state") {
         "waits" => format!(
-            "{} {what}: {} forks, {} s old, {} MB, {} questions compared in {} µs",
+            "{} {what}: {} forks, {} s old, {} MB, {} questions compared in {}",
             number("process"),
             number("forks"),
             number("age_seconds"),
-            number("memory_kib") / 1024,
+            number("memory_bytes") >> 20,
             number("questions"),
-            number("compared_us"),
+            time(number("compared_ns")),
         ),
         _ => format!("no template: {what}"),
     };
@@ -139,7 +147,7 @@ fn line(report: &Report) -> String {
 fn last_miss(report: &Report) -> Option<String> {
     let count = report.get("misses")?.as_u64()?;
     let last = report.get("last_misses")?.as_array()?.last()?;
-    let (age, reason) = (last.get("seconds_ago")?.as_u64()?, last.get("reason")?.as_str()?);
+    let (age, reason) = (last.get("age_seconds")?.as_u64()?, last.get("reason")?.as_str()?);
     Some(format!("; {count} booted, the last one {age} s ago: {reason}"))
 }
 

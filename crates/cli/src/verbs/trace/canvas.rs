@@ -1,19 +1,23 @@
 //! The canvas of a report: its width, its colours, and shared pieces of lines.
 //!
-//! Every text from outside, such as a name or a command, passes [`fit`], [`cut`] or [`wrapped`], which escape control
-//! characters.
+//! Every text from outside, such as a name or a command, passes [`Canvas::fit`], [`Canvas::cut`] or
+//! [`Canvas::wrapped`], which escape control characters.
+
+use std::borrow::Cow;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
-use thruway_sys::printable;
 
-use crate::output::is_ascii;
+use crate::output::colourful;
+use crate::screen;
 
 /// The destination of a report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Canvas {
     pub(super) width: usize,
     is_colourful: bool,
-    /// Whether the terminal shows ASCII only.
+    /// Whether the reader's locale is not UTF-8.
     is_ascii: bool,
 }
 
@@ -34,21 +38,15 @@ pub(super) enum Ink {
 
 /// The width for files and pipes.
 const WIDTH_USUAL: usize = 100;
+/// The width from which all columns fit.
+const WIDTH_WIDE: usize = 80;
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=140;
 
 impl Canvas {
-    pub(super) fn new(is_colourful: bool, is_terminal: bool) -> Self {
-        let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let size = || rustix::termios::tcgetwinsize(std::io::stderr()).ok();
-        let width = if is_terminal {
-            columns
-                .or_else(|| size().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0))
-        } else {
-            columns
-        };
-        let width = width.unwrap_or(WIDTH_USUAL).clamp(*WIDTHS.start(), *WIDTHS.end());
-        let is_ascii = is_terminal && is_ascii(|name| std::env::var(name).ok());
-        Self { width, is_colourful, is_ascii }
+    pub(super) fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
+        let width = screen::columns().or_else(|| screen::width(stream)).unwrap_or(WIDTH_USUAL);
+        let width = width.clamp(*WIDTHS.start(), *WIDTHS.end());
+        Self { width, is_colourful: colourful(stream), is_ascii: screen::is_ascii() }
     }
 
     /// Returns the text in the colour of its meaning.
@@ -85,62 +83,67 @@ impl Canvas {
 }
 
 impl Canvas {
-    /// Replaces the characters that the terminal does not show with others of the same width.
-    pub(super) fn shown(&self, report: String) -> String {
-        const ASCII: [(char, char); 7] =
-            [('µ', 'u'), ('×', 'x'), ('≈', '~'), ('·', '.'), ('…', '.'), ('–', '-'), ('−', '-')];
-        if !self.is_ascii || report.is_ascii() {
-            return report;
+    /// Escapes a text, and replaces the characters that the terminal does not show.
+    pub(super) fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        screen::shown(text, self.is_ascii)
+    }
+
+    /// Replaces the characters of a whole report that the terminal does not show. Names in it are replaced already.
+    pub(super) fn finished(&self, report: &str) -> String {
+        screen::substituted(report, self.is_ascii).into_owned()
+    }
+
+    /// Whether lines with several columns need the whole width.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.width < WIDTH_WIDE
+    }
+
+    /// Fits a text into a width: padded with spaces, or cut at the front, where paths tell least.
+    pub(super) fn fit(&self, text: &str, width: usize) -> String {
+        let text = &*self.shown(text);
+        let length = text.chars().count();
+        if length <= width {
+            return format!("{text}{}", " ".repeat(width - length));
         }
-        let written = |character: char| {
-            let known = ASCII.iter().find(|(other, _)| *other == character);
-            known.map_or(if character.is_ascii() { character } else { '?' }, |(_, ascii)| *ascii)
-        };
-        report.chars().map(written).collect()
-    }
-}
-
-/// Fits a text into a width: padded with spaces, or cut at the front, where paths tell least.
-pub(super) fn fit(text: &str, width: usize) -> String {
-    let text = &*printable::text(text);
-    let length = text.chars().count();
-    if length <= width {
-        return format!("{text}{}", " ".repeat(width - length));
-    }
-    let kept: String = text.chars().skip(length + 1 - width).collect();
-    // The cut moves to the start of a component if one is near.
-    match kept.find('/') {
-        Some(slash) if kept[..slash].chars().count() * 4 < width => {
-            fit(&format!("…{}", &kept[slash..]), width)
-        }
-        _ => format!("…{kept}"),
-    }
-}
-
-/// Cuts a text at its end to a width.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    let text = &*printable::text(text);
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
-/// Breaks a text at spaces into lines of at most `width` characters. A longer word stays whole.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let text = printable::text(text);
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
+        let dots = self.shown("…");
+        let room = width.saturating_sub(dots.chars().count());
+        let kept: String = text.chars().skip(length - room).collect();
+        // The cut moves to the start of a component if one is near.
+        match kept.find('/') {
+            Some(slash) if kept[..slash].chars().count() * 4 < width => {
+                let component = format!("{dots}{}", &kept[slash..]);
+                format!("{component:<width$}")
             }
-            _ => lines.push(word.to_owned()),
+            _ => format!("{dots}{kept}"),
         }
     }
-    lines
+
+    /// Cuts a text at its end to a width.
+    pub(super) fn cut(&self, text: &str, width: usize) -> String {
+        let text = &*self.shown(text);
+        if text.chars().count() <= width {
+            return text.to_owned();
+        }
+        let dots = self.shown("…");
+        let kept: String = text.chars().take(width.saturating_sub(dots.chars().count())).collect();
+        format!("{kept}{dots}")
+    }
+
+    /// Breaks a text at spaces into lines of at most `width` characters. A longer word stays whole.
+    pub(super) fn wrapped(&self, text: &str, width: usize) -> Vec<String> {
+        let text = self.shown(text);
+        let mut lines: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        lines
+    }
 }
 
 /// Formats a share in whole percent. Only nothing is 0, and only the whole is 100.
@@ -168,27 +171,29 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_without_utf_8_gets_ascii_of_the_same_width() {
+    fn a_locale_without_utf_8_gets_ascii_of_the_same_width() {
         let canvas = Canvas { width: 100, is_colourful: false, is_ascii: true };
         assert_eq!(canvas.bar(Ink::Waste, 5, 10, 4), "[##  ]");
         assert_eq!(canvas.bar(Ink::Waste, 1, 1000, 4), "[#   ]");
         assert_eq!(canvas.bar(Ink::Waste, 9, 0, 4), "[####]");
-        let shown = canvas.shown("…/lib ≈ 5 µs · 2 × ü – −\n".to_owned());
-        assert_eq!(shown, "./lib ~ 5 us . 2 x ? - -\n");
+        assert_eq!(canvas.fit("/usr/lib/ruby/json", 13), ".../ruby/json");
+        assert_eq!(canvas.cut("ruby -e 'µ'", 9), "ruby -...");
     }
 
     #[test]
     fn paths_are_cut_in_front_and_commands_at_the_end() {
-        assert_eq!(fit("/usr/lib", 10), "/usr/lib  ");
-        assert_eq!(fit("/usr/lib/ruby", 8), "…ib/ruby");
-        assert_eq!(fit("/usr/lib/ruby/json", 13), "…/ruby/json  ");
-        assert_eq!(cut("ruby -e 1", 6), "ruby …");
+        let canvas = Canvas { width: 100, is_colourful: false, is_ascii: false };
+        assert_eq!(canvas.fit("/usr/lib", 10), "/usr/lib  ");
+        assert_eq!(canvas.fit("/usr/lib/ruby", 8), "…ib/ruby");
+        assert_eq!(canvas.fit("/usr/lib/ruby/json", 13), "…/ruby/json  ");
+        assert_eq!(canvas.cut("ruby -e 1", 6), "ruby …");
     }
 
     #[test]
     fn text_is_broken_at_spaces() {
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("overlong word", 3), ["overlong", "word"]);
+        let canvas = Canvas { width: 100, is_colourful: false, is_ascii: false };
+        assert_eq!(canvas.wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(canvas.wrapped("overlong word", 3), ["overlong", "word"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use thruway_trace::analysis::{Comparison, CountChange, Report, shell_line};
 
-use super::canvas::{Canvas, Ink, cut, fit, percent};
+use super::canvas::{Canvas, Ink, percent};
 use super::json::VERSION;
 use crate::output::Failure;
 use crate::units::{thousands, time};
@@ -13,8 +13,11 @@ use crate::units::{thousands, time};
 /// The lines of a list on one screen, and with `--all`.
 const SHOWN: usize = 12;
 const ALL_SHOWN: usize = 200;
-/// The width of a number.
+/// The width of a number, and of one on a narrow screen.
 const NUMBER: usize = 13;
+const NUMBER_NARROW: usize = 10;
+/// The width of a share.
+const SHARE: usize = 8;
 
 pub(super) fn text(
     comparison: &Comparison,
@@ -25,7 +28,7 @@ pub(super) fn text(
     let mut text = String::new();
     let room = canvas.width.saturating_sub(10);
     for (which, report) in [("before", before), ("after", after)] {
-        let command = cut(&shell_line(&report.totals.command), room);
+        let command = canvas.cut(&shell_line(&report.totals.command), room);
         let _ = writeln!(text, "{}  {command}", canvas.paint(Ink::Heading, &format!("{which:<6}")));
     }
     table(&mut text, canvas, "", &comparison.sums);
@@ -36,23 +39,29 @@ pub(super) fn text(
     let (gone, new) = (thousands(comparison.gone), thousands(comparison.new));
     let names = format!("{gone} names are no longer asked for, {new} are new");
     let _ = writeln!(text, "\n  {}", canvas.paint(Ink::Faint, &names));
-    text
+    canvas.finished(&text)
 }
 
 fn table(text: &mut String, canvas: &Canvas, title: &str, changes: &[CountChange]) {
     if changes.is_empty() {
         return;
     }
-    let room = canvas.width.saturating_sub(4 + 3 * NUMBER + 8);
-    let title = canvas.paint(Ink::Heading, &fit(title, room + 2));
-    let heads = format!("{:>NUMBER$}{:>NUMBER$}{:>NUMBER$}", "before", "after", "change");
+    let number = number_width(canvas);
+    let room = canvas.width.saturating_sub(4 + 3 * number + SHARE);
+    let title = canvas.paint(Ink::Heading, &canvas.fit(title, room + 2));
+    let heads = format!("{:>number$}{:>number$}{:>number$}", "before", "after", "change");
     let _ = writeln!(text, "\n  {title}{}", canvas.paint(Ink::Faint, &heads));
     for change in changes {
         let _ = writeln!(text, "{}", row(canvas, change, room));
     }
 }
 
+fn number_width(canvas: &Canvas) -> usize {
+    if canvas.is_narrow() { NUMBER_NARROW } else { NUMBER }
+}
+
 fn row(canvas: &Canvas, change: &CountChange, room: usize) -> String {
+    let number = number_width(canvas);
     let is_time = change.what.ends_with("_ns");
     let shown = |number: u64| if is_time { time(number) } else { thousands(number) };
     let label = if is_time { "time" } else { &change.what };
@@ -71,9 +80,9 @@ fn row(canvas: &Canvas, change: &CountChange, room: usize) -> String {
             format!("{sign}{}", percent(difference, before))
         }
     };
-    let difference = canvas.paint(ink, &format!("{difference:>NUMBER$}{share:>8}"));
+    let difference = canvas.paint(ink, &format!("{difference:>number$}{share:>SHARE$}"));
     let (before, after) = (shown(change.before), shown(change.after));
-    format!("    {}{before:>NUMBER$}{after:>NUMBER$}{difference}", fit(label, room))
+    format!("    {}{before:>number$}{after:>number$}{difference}", canvas.fit(label, room))
         .trim_end()
         .to_owned()
 }

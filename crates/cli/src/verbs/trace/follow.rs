@@ -7,11 +7,13 @@ use thruway_sys::printable;
 use thruway_trace::{Event, EventKind, Syscall, error_name};
 
 use super::stacks::frame_text;
+use crate::screen;
 
 /// Lines that are written whole, because the command may write to the same terminal.
 pub(super) struct CallLines {
     text: String,
     is_on_stdout: bool,
+    is_ascii: bool,
     /// Whether the reader of the lines has gone away. The command continues.
     is_closed: bool,
 }
@@ -21,7 +23,8 @@ const BUFFER_BYTES: usize = 1 << 15;
 
 impl CallLines {
     pub(super) fn new(is_on_stdout: bool) -> Self {
-        Self { text: String::new(), is_on_stdout, is_closed: false }
+        let is_ascii = screen::is_ascii();
+        Self { text: String::new(), is_on_stdout, is_ascii, is_closed: false }
     }
 
     /// Adds the line of a call. Other events add nothing.
@@ -41,7 +44,8 @@ impl CallLines {
         if self.text.is_empty() {
             return;
         }
-        let text = self.text.as_bytes();
+        let text = screen::substituted(&self.text, self.is_ascii);
+        let text = text.as_bytes();
         let written = if self.is_on_stdout {
             io::stdout().lock().write_all(text)
         } else {

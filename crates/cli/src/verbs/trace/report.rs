@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use super::follow::CallLines;
 use super::progress::Progress;
 use super::sinks::Sinks;
 use super::{compare, html, json, terminal};
-use crate::output::{Answer, Failure, colourful, print, print_error};
+use crate::output::{Answer, Failure, print, print_error};
 use crate::units::thousands;
 
 /// The exit status of a command with more look-ups than its budget.
@@ -33,10 +34,9 @@ impl Trace {
             write_json(file, &compare::json(&comparison)?)?;
         }
         if !self.is_json_printed() {
-            let canvas = self.canvas(&io::stdout());
             let reports = [&old_report, &new_report];
-            let text = compare::text(&comparison, reports, &canvas, self.all);
-            print(canvas.shown(text).as_bytes())?;
+            let canvas = Canvas::of(&io::stdout());
+            print(compare::text(&comparison, reports, &canvas, self.all).as_bytes())?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -134,9 +134,8 @@ impl Trace {
     }
 
     /// Formats the report for a stream.
-    pub(super) fn written(&self, report: &Report, stream: &impl IsTerminal) -> Vec<u8> {
-        let canvas = self.canvas(stream);
-        canvas.shown(terminal::report(report, &canvas, self.all)).into_bytes()
+    pub(super) fn written(&self, report: &Report, stream: &(impl IsTerminal + AsFd)) -> Vec<u8> {
+        terminal::report(report, &Canvas::of(stream), self.all).into_bytes()
     }
 
     pub(super) fn write_json(
@@ -147,10 +146,6 @@ impl Trace {
         let Some(file) = &self.json else { return Ok(()) };
         let limits: Vec<_> = self.limits(against).collect();
         write_json(file, &json::lines(report, &limits)?)
-    }
-
-    fn canvas(&self, stream: &impl IsTerminal) -> Canvas {
-        Canvas::new(colourful(stream), stream.is_terminal())
     }
 
     pub(super) fn write_page(&self, analysis: &Analysis, report: &Report) -> Result<(), Failure> {

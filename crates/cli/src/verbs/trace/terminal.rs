@@ -4,9 +4,7 @@ use std::fmt::Write;
 
 use thruway_trace::analysis::{Report, SearchKind, SearchPath, Totals, shell_line};
 
-use thruway_sys::printable;
-
-use super::canvas::{Canvas, Ink, cut, fit, percent, wrapped};
+use super::canvas::{Canvas, Ink, percent};
 use super::stacks::{asking_frames, frame_text, unread_interpreters};
 use crate::units::{thousands, time};
 
@@ -25,6 +23,11 @@ const NUMBER: usize = 11;
 const LABEL: usize = 20;
 /// The column of the notes on a sum.
 const NOTES: usize = 2 + LABEL + NUMBER + 3;
+/// The width of a row's bar, and of one on a narrow screen.
+const BAR: usize = 14;
+const BAR_NARROW: usize = 6;
+/// The lines of a command that needs several.
+const COMMAND_LINES_MAX: usize = 3;
 
 pub(super) fn report(report: &Report, canvas: &Canvas, all: bool) -> String {
     let mut page = Page { report, canvas, all, text: String::new() };
@@ -41,7 +44,7 @@ pub(super) fn report(report: &Report, canvas: &Canvas, all: bool) -> String {
     }
     page.advice();
     page.foot();
-    page.text
+    canvas.finished(&page.text)
 }
 
 /// The report, as far as it is written.
@@ -57,27 +60,55 @@ impl Page<'_> {
         let _ = writeln!(self.text, "{}", line.trim_end());
     }
 
+    /// Writes a heading, and the heads of the columns below it: in the same line if both fit.
     fn heading(&mut self, left: &str, right: &str) {
         let (left, width) = (format!("  {left}"), self.canvas.width);
-        let space = width.saturating_sub(left.chars().count() + right.chars().count());
+        let (length, heads) = (left.chars().count(), right.chars().count());
         let right = self.canvas.paint(Ink::Faint, right);
         let left = self.canvas.paint(Ink::Heading, &left);
         self.line("");
-        self.line(&format!("{left}{}{right}", " ".repeat(space)));
+        if length + 2 + heads <= width {
+            self.line(&format!("{left}{}{right}", " ".repeat(width - length - heads)));
+        } else {
+            self.line(&left);
+            self.line(&format!("{}{right}", " ".repeat(width.saturating_sub(heads))));
+        }
+    }
+
+    /// Writes secondary text from a column on, in as many lines as it takes.
+    fn faint(&mut self, column: usize, text: &str) {
+        for line in self.canvas.wrapped(text, self.canvas.width.saturating_sub(column)) {
+            let line = self.canvas.paint(Ink::Faint, &line);
+            self.line(&format!("{:column$}{line}", ""));
+        }
     }
 
     fn shown(&self, usual: usize) -> usize {
         if self.all { ALL_SHOWN } else { usual }
     }
 
+    /// Writes the command and its end: in one line if both fit, and otherwise the command below.
     fn headline(&mut self) {
         let totals = &self.report.totals;
-        let end = end(totals);
-        let room = self.canvas.width.saturating_sub(end.chars().count() + 17);
-        let command = cut(&shell_line(&totals.command), room);
-        let space = " ".repeat(room.saturating_sub(command.chars().count()));
+        let end = self.canvas.finished(&end(totals));
         let title = self.canvas.paint(Ink::Heading, "thruway trace");
-        self.line(&format!("{title}  {command}{space}  {end}"));
+        let command = shell_line(&totals.command);
+        let room = self.canvas.width.saturating_sub(end.chars().count() + 17);
+        let mut lines = self.canvas.wrapped(&command, room);
+        if let ([line], true) = (&*lines, self.canvas.shown(&command).chars().count() <= room) {
+            self.line(&format!("{title}  {line:<room$}  {end}"));
+        } else {
+            self.line(&format!("{title}{:room$}    {end}", ""));
+            let room = self.canvas.width.saturating_sub(2);
+            lines = self.canvas.wrapped(&command, room);
+            if lines.len() > COMMAND_LINES_MAX {
+                let rest = lines.split_off(COMMAND_LINES_MAX - 1).join(" ");
+                lines.push(rest);
+            }
+            for line in lines {
+                self.line(&format!("  {}", self.canvas.cut(&line, room)));
+            }
+        }
         self.line("");
     }
 
@@ -113,9 +144,13 @@ impl Page<'_> {
         let bar = self.canvas.bar(ink, count, lookups, width);
         let share = if label.starts_with(' ') { percent(count, lookups) } else { String::new() };
         let room = self.canvas.width.saturating_sub(NOTES + width + 10);
-        let note = self.canvas.paint(Ink::Faint, &cut(&note, room));
-        let (label, count) = (fit(label, LABEL), thousands(count));
-        self.line(&format!("  {label}{count:>NUMBER$}   {bar} {share:>5}  {note}"));
+        let fits = note.chars().count() <= room;
+        let beside = if fits { self.canvas.paint(Ink::Faint, &note) } else { String::new() };
+        let (label, count) = (self.canvas.fit(label, LABEL), thousands(count));
+        self.line(&format!("  {label}{count:>NUMBER$}   {bar} {share:>5}  {beside}"));
+        if !fits {
+            self.faint(NOTES, &note);
+        }
     }
 
     fn sum(&mut self, label: &str, count: u64, note: &str) {
@@ -123,8 +158,11 @@ impl Page<'_> {
     }
 
     fn noted_sum(&mut self, label: &str, sum: &str, note: &str) {
-        let (label, note) = (fit(label, LABEL), cut(note, self.canvas.width - NOTES));
-        self.line(&format!("  {label}{sum:>NUMBER$}   {note}"));
+        let label = self.canvas.fit(label, LABEL);
+        let mut lines = self.canvas.wrapped(note, self.canvas.width - NOTES).into_iter();
+        let first = lines.next().unwrap_or_default();
+        self.line(&format!("  {label}{sum:>NUMBER$}   {first}"));
+        lines.for_each(|line| self.line(&format!("{:NOTES$}{line}", "")));
     }
 
     fn searches(&mut self) {
@@ -178,10 +216,10 @@ impl Page<'_> {
 
     /// Writes a path, a bar, a number and further text.
     fn row(&mut self, path: &str, count: u64, most: u64, last: &str) {
-        const BAR: usize = 14;
-        let room = self.canvas.width.saturating_sub(4 + BAR + 3 + 10 + 12);
-        let bar = self.canvas.bar(Ink::Waste, count, most, BAR);
-        let (path, count) = (fit(path, room), thousands(count));
+        let width = if self.canvas.is_narrow() { BAR_NARROW } else { BAR };
+        let room = self.canvas.width.saturating_sub(4 + width + 3 + 10 + 12);
+        let bar = self.canvas.bar(Ink::Waste, count, most, width);
+        let (path, count) = (self.canvas.fit(path, room), thousands(count));
         self.line(&format!("    {path} {bar}{count:>10}{last}"));
     }
 
@@ -212,7 +250,7 @@ impl Page<'_> {
             let callers = frames.get(1..).unwrap_or_default();
             let shown = if self.all { callers.len() } else { FRAMES_SHOWN };
             for frame in callers.iter().take(shown) {
-                self.line(&format!("      {}", cut(&frame_text(frame), room)));
+                self.line(&format!("      {}", self.canvas.cut(&frame_text(frame), room)));
             }
             if callers.len() > shown {
                 let more = counted((callers.len() - shown) as u64, "caller", "callers");
@@ -221,7 +259,7 @@ impl Page<'_> {
                     self.canvas.paint(Ink::Faint, &format!("and {more}"))
                 ));
             }
-            let name = cut(&format!("such as {}", stack.name), room);
+            let name = self.canvas.cut(&format!("such as {}", stack.name), room);
             self.line(&format!("      {}", self.canvas.paint(Ink::Faint, &name)));
         }
         self.more(stacks.len());
@@ -286,29 +324,27 @@ impl Page<'_> {
         for (index, one) in advice.iter().take(self.shown(ADVICE_SHOWN)).enumerate() {
             let part =
                 one.part_of.as_ref().map_or(String::new(), |whole| format!("  (part of {whole})"));
-            let title = fit(&cut(&format!("{}{part}", one.title), room - 2), room);
+            let title = format!("{}{part}", one.title);
+            let mut lines = self.canvas.wrapped(&title, room - 2).into_iter();
+            let title = self.canvas.fit(&lines.next().unwrap_or_default(), room);
             self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
-            // The line is never cut, because it may be a command.
-            let how = self.canvas.paint(Ink::Cure, &printable::text(&one.how));
+            lines.for_each(|line| self.line(&format!("      {line}")));
+            // The line is never folded, because it may be a command.
+            let how = self.canvas.paint(Ink::Cure, &self.canvas.shown(&one.how));
             self.line(&format!("      {how}"));
             if let Some(note) = &one.note {
-                let note = cut(note, self.canvas.width - 6);
-                self.line(&format!("      {}", self.canvas.paint(Ink::Faint, &note)));
+                self.faint(6, note);
             }
         }
     }
 
     fn foot(&mut self) {
         self.line("");
-        let room = self.canvas.width - 2;
         let mut notes = notes(&self.report.totals);
         for interpreter in unread_interpreters(&self.report.stacks) {
             notes.push(format!("stacks show the code of {interpreter}, and not of its script"));
         }
-        for line in notes.iter().flat_map(|note| wrapped(note, room)) {
-            let line = self.canvas.paint(Ink::Faint, &line);
-            self.line(&format!("  {line}"));
-        }
+        notes.iter().for_each(|note| self.faint(2, note));
     }
 }
 
