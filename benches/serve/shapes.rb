@@ -11,7 +11,8 @@ class Shapes
     "/page" => [-4, 1.5, -6, 1.5],
     "/light" => [1, -1, 1],
     "/heavy" => [20, -10] * 4,
-    "/cached" => [5]
+    "/cached" => [5],
+    "/compute" => [200]
   }.freeze
   BODY = "#{'x' * 120}\n".freeze
   CACHED = "#{'x' * 10_239}\n".freeze

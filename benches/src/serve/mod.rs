@@ -17,6 +17,7 @@ pub(super) mod restarts;
 mod running;
 pub(super) mod server;
 pub(super) mod sockets;
+pub(super) mod streams;
 pub(crate) mod system_root;
 pub(super) mod tls;
 pub(super) mod waiting;

@@ -1,4 +1,5 @@
-//! Requests that wait: streams and long waits beside short requests, and many short waits at once.
+//! Requests that wait: streams and long waits beside short requests, many short waits at once, and waits beside
+//! requests that compute.
 
 use super::arena::{Arena, Scenario, ServerRuns, median_of};
 use super::contender::Contender;
@@ -100,31 +101,68 @@ pub(crate) fn mix(context: &BenchContext) -> Result<String, String> {
 
 /// Measures a response that waits for 50 ms, for 20 and for 1,000 clients.
 pub(crate) fn naps(context: &BenchContext) -> Result<String, String> {
-    let (arena, modes) = (Arena::new(context)?, modes(context));
-    let (few, many) = (Clients::new(20, 1.0, 1.0), Clients::new(1000, 1.3, 0.7));
-    let tables = [few, many].map(|clients| nap(&arena, &contenders(&arena, &modes), clients));
-    Ok(tables.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n\n"))
+    let few = ClosedLoop { speed_min: 1.0, p99_max: 1.0, ..ClosedLoop::of_naps(20) };
+    let many = ClosedLoop { speed_min: 1.3, p99_max: 0.7, ..ClosedLoop::of_naps(1000) };
+    closed_loops(context, &[few, many])
 }
 
-/// The number of clients, and the targets relative to Falcon.
-struct Clients {
-    count: u32,
+/// Measures a page that waits and computes in turn, for 20 and for 200 clients.
+pub(crate) fn pages(context: &BenchContext) -> Result<String, String> {
+    let pages = |clients| ClosedLoop {
+        what: "A page that waits for 10 ms and computes for 3 ms",
+        path: "/page",
+        clients,
+        speed_min: 1.15,
+        p99_max: 0.8,
+        cpu_max: None,
+        jain_min: None,
+    };
+    closed_loops(context, &[pages(20), pages(200)])
+}
+
+/// Requests that are sent again and again, and the targets relative to Falcon.
+struct ClosedLoop {
+    what: &'static str,
+    path: &'static str,
+    clients: u32,
     speed_min: f64,
     p99_max: f64,
+    cpu_max: Option<f64>,
+    jain_min: Option<f64>,
 }
 
-impl Clients {
-    fn new(count: u32, speed_min: f64, p99_max: f64) -> Self {
-        Self { count, speed_min, p99_max }
+impl ClosedLoop {
+    fn of_naps(clients: u32) -> Self {
+        Self {
+            what: "A wait of 50 ms",
+            path: "/nap",
+            clients,
+            speed_min: 1.0,
+            p99_max: 1.0,
+            cpu_max: Some(0.6),
+            jain_min: Some(0.99),
+        }
     }
 }
 
-fn nap(arena: &Arena<'_>, servers: &[&Contender], clients: Clients) -> Result<String, String> {
-    let (count, seconds) = (clients.count.to_string(), arena.seconds(1.0));
+fn closed_loops(context: &BenchContext, loops: &[ClosedLoop]) -> Result<String, String> {
+    let (arena, modes) = (Arena::new(context)?, modes(context));
+    let servers = contenders(&arena, &modes);
+    let tables = loops.iter().map(|closed| closed_loop(&arena, &servers, closed));
+    Ok(tables.collect::<Result<Vec<_>, _>>()?.join("\n\n"))
+}
+
+fn closed_loop(
+    arena: &Arena<'_>,
+    servers: &[&Contender],
+    closed: &ClosedLoop,
+) -> Result<String, String> {
+    let ClosedLoop { what, path, clients, .. } = closed;
+    let (count, seconds) = (clients.to_string(), arena.seconds(1.0));
     let options = ["-c", &count, "-d", &seconds];
-    let scenario = Scenario { app: App::Waiting, threads: 5, ..Scenario::rack("/nap", &options) };
-    let all = rounds(arena, servers, scenario, &["/nap"])?;
-    let title = format!("A wait of 50 ms, {count} clients, `-w 2 -t 5`");
+    let scenario = Scenario { app: App::Waiting, threads: 5, ..Scenario::rack(path, &options) };
+    let all = rounds(arena, servers, scenario, &[path])?;
+    let title = format!("{what}, {count} clients, `-w 2 -t 5`");
     let columns = ["server", "requests/s", "±", "p99 ms", "Jain", "starved", "CPU µs a request"];
     let mut table = Table::new(&title, &columns);
     for measured in &all {
@@ -139,18 +177,92 @@ fn nap(arena: &Arena<'_>, servers: &[&Contender], clients: Clients) -> Result<St
         ];
         table.row(measured.name, &cells);
     }
-    let Clients { speed_min, p99_max, .. } = clients;
     for system in systems(&all) {
-        let of = |name: &str, number| median_of(&all, &format!("{name}{system}"), number);
-        let against =
-            |number: fn(&Run) -> f64| ratio(of(FIBERS.name, number), of("Falcon", number));
-        let mut target =
-            |what: &str, reached| table.target(&format!("fibers{system}: {what}"), reached);
-        let speed = at_least(against(Run::requests_per_second), speed_min);
-        target(&format!("requests/s ≥ {speed_min} × Falcon"), speed);
-        target(&format!("p99 ≤ {p99_max} × Falcon"), at_most(against(p99_ms), p99_max));
-        target("Jain's index ≥ 0.99", at_least(of(FIBERS.name, Run::jain), 0.99));
-        target("CPU ≤ 0.6 × Falcon's", at_most(against(Run::cpu_us), 0.6));
+        note_targets(&mut table, &all, system, closed);
+    }
+    Ok(table.text())
+}
+
+/// Compares fibers with Falcon on the system.
+fn note_targets(table: &mut Table, all: &[ServerRuns], system: &str, closed: &ClosedLoop) {
+    let of = |name: &str, number| median_of(all, &format!("{name}{system}"), number);
+    let against = |number: fn(&Run) -> f64| ratio(of(FIBERS.name, number), of("Falcon", number));
+    let mut target =
+        |what: &str, reached| table.target(&format!("fibers{system}: {what}"), reached);
+    let ClosedLoop { speed_min, p99_max, .. } = closed;
+    let speed = at_least(against(Run::requests_per_second), *speed_min);
+    target(&format!("requests/s ≥ {speed_min} × Falcon"), speed);
+    target(&format!("p99 ≤ {p99_max} × Falcon"), at_most(against(p99_ms), *p99_max));
+    if let Some(jain_min) = closed.jain_min {
+        let jain = at_least(of(FIBERS.name, Run::jain), jain_min);
+        target(&format!("Jain's index ≥ {jain_min}"), jain);
+    }
+    if let Some(cpu_max) = closed.cpu_max {
+        target(&format!("CPU ≤ {cpu_max} × Falcon's"), at_most(against(Run::cpu_us), cpu_max));
+    }
+}
+
+/// Measures requests that wait for 50 ms while one request in twenty computes for 200 ms.
+pub(crate) fn computing(context: &BenchContext) -> Result<String, String> {
+    const PATHS: [&str; 2] = ["/nap", "/compute"];
+    let (arena, modes) = (Arena::new(context)?, modes(context));
+    let seconds = arena.seconds(2.0);
+    let options = ["-c", "20", "--weights", "19,1", "-d", &seconds];
+    let scenario = Scenario { app: App::Waiting, threads: 5, ..Scenario::rack("/nap", &options) };
+    let all = rounds(&arena, &contenders(&arena, &modes), scenario, &PATHS)?;
+    let title = "A wait of 50 ms, and one request in twenty that computes for 200 ms, 20 clients, \
+        `-w 2 -t 5`";
+    let columns =
+        ["server", "requests/s", "waits p50 ms", "waits p99 ms", "computing p50 ms", "p99 ms"];
+    let mut table = Table::new(title, &columns);
+    let ms = |path, pointer| move |run: &Run| run.url(path, pointer) / 1e6;
+    for measured in &all {
+        let speed = measured.median(Run::requests_per_second);
+        let times = PATHS.into_iter().flat_map(|path| {
+            let pointers = ["/latency/p50_ns", "/latency/p99_ns"];
+            pointers.map(|pointer| measured.median(ms(path, pointer)))
+        });
+        let times = times.map(|time| format!("{time:.1}"));
+        table.row(measured.name, &[vec![format!("{speed:.0}")], times.collect()].concat());
+    }
+    let waits_p99 = ms("/nap", "/latency/p99_ns");
+    for system in systems(&all) {
+        let of = |name: &str| median_of(&all, &format!("{name}{system}"), waits_p99);
+        let against = at_most(ratio(of(FIBERS.name), of("Falcon")), 0.3);
+        table.target(&format!("fibers{system}: p99 of waits ≤ 0.3 × Falcon's"), against);
+    }
+    Ok(table.text())
+}
+
+/// Measures the short application in fibers, which no request needs.
+pub(crate) fn short(context: &BenchContext) -> Result<String, String> {
+    static THREADS: Server = Server::for_rack(
+        "thruway, threads",
+        Program::Ours,
+        "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production",
+        "",
+    );
+    let arena = Arena::new(context)?;
+    let servers = Contender::in_all_systems(context, &[&FIBERS, &THREADS]);
+    let seconds = arena.seconds(1.0);
+    let options = ["-c", "10", "-d", &seconds];
+    let scenario = Scenario { threads: 5, ..Scenario::rack("/", &options) };
+    let all = rounds(&arena, &servers.iter().collect::<Vec<_>>(), scenario, &["/"])?;
+    let title = "Short Rack app in fibers and in threads, 10 connections, `-w 2 -t 5`";
+    let mut table = Table::new(title, &["server", "requests/s", "±", "CPU µs a request"]);
+    for measured in &all {
+        let speed = measured.series(Run::requests_per_second);
+        let cells = [
+            format!("{:.0}", speed.median()),
+            format!("{:.0} %", speed.spread() * 100.0),
+            format!("{:.1}", measured.median(Run::cpu_us)),
+        ];
+        table.row(measured.name, &cells);
+    }
+    for system in systems(&all) {
+        let of = |name: &str| median_of(&all, &format!("{name}{system}"), Run::requests_per_second);
+        let against = at_least(ratio(of(FIBERS.name), of(THREADS.name)), 0.95);
+        table.target(&format!("fibers{system}: requests/s ≥ 0.95 × threads"), against);
     }
     Ok(table.text())
 }
