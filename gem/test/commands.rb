@@ -10,7 +10,7 @@ require_relative "serving"
 module Commands
   include Serving
 
-  BINARY = File.expand_path("../../target/debug/thruway", __dir__)
+  BINARY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
   HELLO = <<~'RUBY'
     run ->(env) { [200, {}, ["#{Process.pid} #{env["rack.multiprocess"]}"]] }
   RUBY

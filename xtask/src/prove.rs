@@ -54,6 +54,8 @@ enum Proof {
     Policy,
     /// An application that does anything Ruby allows is served correctly, whatever the collector moves meanwhile
     Torture,
+    /// Requests that wait, as many as cases, get every byte while workers are killed, stopped and replaced
+    Waits,
     /// No sequence of responses, edits and purges makes the cache serve a stale or foreign page
     Cache,
     /// A simulated server serves as if all workers had one queue
@@ -86,6 +88,7 @@ impl Prove {
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());
         let test = match self.what {
             Proof::Torture => "gem/test/server/torture_test.rb".to_owned(),
+            Proof::Waits => "gem/test/server/chaos_test.rb".to_owned(),
             Proof::Preload => "gem/test/preload/random_test.rb".to_owned(),
             _ => format!("gem/test/boot/{}_test.rb", name.unwrap_or_default()),
         };
