@@ -5,21 +5,21 @@
   load("#{__dir__}/#{name}.rb", Module.nesting.first)
 end
 
-# The process that preloaded commands are forked from. It boots once, by loading the features that
-# runs of the command load, and then forks a child for each command. The code runs in the place of a
-# feature that Ruby requires before the command's script: in a child, `run` returns, and Ruby goes
-# on with the script as usual. It is loaded into an anonymous module (`load` with a module), because
-# the command must not see a `Thruway` that it has not required. See
-# docs/explanation/design/preload.md.
+# The process from which preloaded commands are forked. The template boots once, by loading the
+# features that earlier runs of the command have loaded, and then forks a child for each command.
+# This code replaces a feature that Ruby requires before the command's script: in a child, `run`
+# returns, and Ruby continues with the script as usual. The file is loaded into an anonymous module
+# (`load` with a module), because a command must not see a `Thruway` that the command has not
+# required. See docs/explanation/design/preload.md.
 class PreloadTemplate
   # The reason why this process cannot be a template. It is raised and rescued in this class only,
   # and never below a frame of the application.
   class Refusal < StandardError
   end
 
-  # Rails' files at which a child compares its variables with those under which the file was loaded.
+  # The files of Rails before which a child compares its environment with that of the template.
   OF_RAILS = %w[/config/application.rb /config/environment.rb].freeze
-  # The application's boot, which may act. What is loaded before it may only read.
+  # The application's own boot, which may have effects. Features before these must only read.
   OF_BOOT = ["/config/boot.rb", *OF_RAILS].freeze
   # Folders that are put into the load path when a gem is activated.
   OF_GEMS = %r{/(gems|extensions)/}
@@ -43,7 +43,7 @@ class PreloadTemplate
     @uncompared = [*native.volatile, "THRUWAY_BOOT"]
   end
 
-  # Boots and serves. It returns only in a child, which becomes the command.
+  # Boots, and serves requests for forks. Returns only in a child, which becomes the command.
   def run
     objection = boot
     give_up(objection) if objection
@@ -198,8 +198,8 @@ class PreloadTemplate
     @states[path] = state if state.any?
   end
 
-  # The file has acted once, in the run from which the plan was learned. Where it is about to act
-  # again, this process ends.
+  # Loads a file that had effects in the run from which the plan was learned. Before the file has
+  # effects here as well, this process ends.
   def require_without_acts(path)
     @native.loads(path)
     require(path)
@@ -208,8 +208,8 @@ class PreloadTemplate
     @native.loads(nil)
   end
 
-  # Adds folders to the load path while the block runs. The command itself has added them, and each
-  # child does so again.
+  # Adds folders to the load path while the block runs. The command itself adds them, in each child
+  # again.
   def with_folders(first, last)
     $LOAD_PATH.unshift(*first) if first.any?
     $LOAD_PATH.push(*last) if last.any?
@@ -365,13 +365,13 @@ class PreloadTemplate
 
   def set(variables) = variables.each { |name, value| ENV[name] = value }
 
-  # Gives each command random numbers of its own, where Ruby has chosen the seed.
+  # Reseeds the random numbers of each command, if Ruby had chosen the seed.
   def seed_anew
     Random.srand
     @randoms.reject(&:frozen?).each { |one| Random.instance_method(:initialize).bind_call(one) }
   end
 
-  # Sets the process title to the words that Ruby was started with, and the arguments.
+  # Sets the process title to the words of the command line: those of Ruby, then the arguments.
   def title = Process.setproctitle([*@program, *ARGV].map(&:b).join(" "))
 
   # Called when the command asks for a feature. If the feature was booted under other conditions
@@ -417,15 +417,15 @@ class PreloadTemplate
     set(made)
   end
 
-  # Compares what Rake is to do, if the boot has looked at that.
+  # Compares Rake's tasks and options with those of the template, if the boot has read them.
   def compare_rake(state, application)
     boot_after_all("Rake's tasks or options differ") if state && state != RakeState.now
     is_same = application.nil? || RakeState.application.equal?(application)
     boot_after_all("the tasks that it defines are another application's of Rake") unless is_same
   end
 
-  # Compares the arguments as the command has left them by now: the boot has seen what the first
-  # command had left of them.
+  # Compares the arguments in their current state, in which the command may have removed some, with
+  # the state that the boot has seen.
   def compare_arguments
     boot_after_all("its arguments differ by then") if @arguments && @arguments != ARGV
     @arguments = nil
