@@ -1,7 +1,9 @@
-//! Checks of the project's own text: links have targets, lines fit, and figures match the tables. The quality of the
+//! Checks of the project's own text: links have targets, lines fit, figures match the tables, and
+//! tables of functions name tests. The quality of the
 //! English is left to readers.
 
 mod figures;
+mod functions;
 mod links;
 mod page;
 mod widths;
@@ -32,6 +34,8 @@ pub(crate) enum Look {
     Widths,
     /// Figures that differ from the tables
     Figures,
+    /// Rows of tables of functions without a test
+    Functions,
 }
 
 impl Text {
@@ -53,6 +57,7 @@ pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
         Look::Links => links::breaches(root, &pages),
         Look::Widths => widths::breaches(&pages),
         Look::Figures => figures::breaches(root, &pages),
+        Look::Functions => functions::breaches(root, &pages),
     }
 }
 
@@ -81,6 +86,11 @@ mod tests {
     #[test]
     fn every_marked_figure_is_that_of_its_table() {
         assert_eq!(told(&breaches(&crate::root(), Look::Figures)), "");
+    }
+
+    #[test]
+    fn every_function_of_a_peer_has_a_test_or_a_reason() {
+        assert_eq!(told(&breaches(&crate::root(), Look::Functions)), "");
     }
 
     #[test]
