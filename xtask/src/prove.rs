@@ -1,6 +1,7 @@
 //! `cargo x prove`: long runs of the random tests of boots, templates, mounts and the server, and a comparison of
 //! `thruway trace` with strace. CI runs a few cases of each.
 
+mod batch_files;
 mod cache;
 mod mount_freshness;
 mod mount_media;
@@ -60,6 +61,8 @@ enum Proof {
     Cache,
     /// A simulated server serves as if all workers had one queue
     Queue,
+    /// Arguments of batch files reach them under Wine, and start no other program
+    BatchFiles,
     /// Common commands make as many calls under `thruway trace` as under strace
     TraceCounts,
 }
@@ -80,6 +83,9 @@ impl Prove {
         }
         if let Proof::Queue = self.what {
             return queue::run(root, self.cases, self.seed);
+        }
+        if let Proof::BatchFiles = self.what {
+            return batch_files::prove(root, self.cases, self.seed);
         }
         if let Proof::TraceCounts = self.what {
             return trace_counts::prove(root);
