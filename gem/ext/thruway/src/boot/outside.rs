@@ -1,4 +1,4 @@
-//! Calls by which this process may learn that another process has changed something.
+//! Calls by which this process can learn of a change that another process has made.
 //!
 //! A change that this process cannot have learned of is no different from a change that is still to come. So the
 //! boot's knowledge of folders is valid until the process may have learned of a change. That is the case when libruby

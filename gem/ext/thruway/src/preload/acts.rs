@@ -1,4 +1,4 @@
-//! A template does not act: it ends before a gem's file that it loads does something that others could see.
+//! A template has no effects: before a gem's file does something that other processes could see, the template ends.
 //!
 //! A run has loaded such a file once, and has acted then. Loaded again by a template it would act a second time, for
 //! nobody. What Rails' own files do is the application's boot, and every boot does it.

@@ -188,7 +188,7 @@ fn listen(ruby: ProtectedCall, _: VALUE, application: VALUE, features: VALUE) ->
 fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let post = post::template().ok_or(io::ErrorKind::NotFound)?;
     let place = TemplateFolder::at(&post.folder)?;
-    // A template that was told to stop while it booted has lost its key.
+    // `thruway preload stop` during the boot has removed the template's key.
     place.read(post.key, KeyFile::Key).ok_or(io::ErrorKind::NotFound)?;
     let words = place.read(post.key, KeyFile::Command).and_then(|bytes| wire::decoded(&bytes));
     let words = words.unwrap_or_default();
@@ -263,7 +263,7 @@ fn take_over(ruby: ProtectedCall, _: VALUE) -> VALUE {
     array(gvl, [strings(gvl, &words), strings(gvl, &environment)])
 }
 
-/// Limits the report to this process, excluding those that it starts, as a boot does.
+/// Limits the report of `--explain` to this process, without its children, as a boot does.
 fn keep_report(environment: &mut [Vec<u8>]) {
     let pairs = environment.as_chunks_mut::<2>().0;
     let Some([_, words]) = pairs.iter_mut().find(|[name, _]| name == b"THRUWAY_BOOT") else {

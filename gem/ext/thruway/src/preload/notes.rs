@@ -1,4 +1,4 @@
-//! Notes of a template's boot: the questions that it has asked, its output, and objections.
+//! Notes about a template's boot: its queries to the system, its output, and objections to the template.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, c_int};

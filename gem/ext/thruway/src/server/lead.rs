@@ -122,7 +122,8 @@ impl RackEngine {
         interrupted.map(|()| None)
     }
 
-    /// Notes that thread `me` was dismissed. If it `is_interrupted` as well, Ruby replaces it, so it counts on.
+    /// Records that thread `me` was dismissed. If the thread `is_interrupted` as well, Ruby starts another in its
+    /// place, so the number of threads stays.
     fn note_dismissal(&self, me: usize, is_interrupted: bool) {
         if is_interrupted {
             self.leadership.roles().readmit();

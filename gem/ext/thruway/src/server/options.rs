@@ -29,7 +29,7 @@ use crate::ruby::{
     Gvl, NIL, ProtectedCall, RArray, RHash, RString, Symbol, is_true, number, raise, read_all,
 };
 
-/// Threads of one kind in one server at most.
+/// The maximum number of threads of one kind in a server.
 const THREADS_MAX: u32 = 1024;
 
 /// Requests in fibers of one server at most: the system allows a process some 65,000 mappings, and each fiber's stack

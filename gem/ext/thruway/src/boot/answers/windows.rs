@@ -1,11 +1,11 @@
 //! Answers to calls that libruby makes into Windows while it searches for a feature.
 //!
-//! Ruby asks for the attributes of a candidate and opens it, to learn whether it can be read. Then it examines each
-//! folder above the file, and the file, since one of them may be a link (`rb_file_load_ok`, `rb_realpath_internal`).
-//! One look-up of the boot knows all of that. So these calls are answered, in exactly that order ([`Walk`]); any other
-//! call goes on to Windows, and ends the walk.
+//! Ruby queries the attributes of a candidate, and opens the candidate to check that the file is readable. Then Ruby
+//! examines each folder above the file, and the file itself, because any of them can be a link (`rb_file_load_ok`,
+//! `rb_realpath_internal`). The boot knows all these answers after a single look-up. It therefore answers these calls,
+//! in exactly this order ([`Walk`]). Any other call reaches Windows, and ends the walk.
 //!
-//! A handle that is given as an answer is that of an event, so that no call on it can reach a file.
+//! The handle in an answer belongs to an event object, so that no call on the handle can reach a file.
 
 use std::cell::Cell;
 use std::os::windows::io::IntoRawHandle;
@@ -69,7 +69,7 @@ enum Step {
     CloseExamined(usize),
 }
 
-/// A file that was looked up, and how far Ruby has come with its questions about it.
+/// A file that the boot has looked up, and Ruby's progress through the calls about this file.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     /// The path, with `\` between its components.
@@ -105,7 +105,8 @@ pub(crate) fn is_searching() -> bool {
     search::phase() != Phase::Idle
 }
 
-/// This thread waits for another one, which may change what was seen.
+/// Ends the walk and forgets the seen file, because the thread is about to wait for another thread, which may change
+/// files.
 pub(crate) fn waits() {
     search::forget();
     stop();

@@ -82,7 +82,7 @@ impl FiberScheduler {
         self.table.borrow().tasks().collect()
     }
 
-    /// Takes the task that is to go on, in the fiber that it names.
+    /// Takes the next task to continue, together with its fiber.
     pub(in crate::server) fn take_ready(&self) -> Option<ReadyTask<VALUE>> {
         self.table.borrow_mut().take_ready()
     }
@@ -254,7 +254,7 @@ impl FiberScheduler {
         table.next_due_us().map(|due_us| Duration::from_micros(left_us(due_us)))
     }
 
-    /// Called after a wait, with what it has found.
+    /// Ends a wait: makes the tasks ready whose descriptors are `ready` or whose deadlines have passed.
     pub(in crate::server) fn end_wait(&self, ready: &mut ReadyDescriptors) {
         self.is_waiting.set(false);
         let now_us = monotonic_us();

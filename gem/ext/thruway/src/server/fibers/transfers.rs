@@ -95,7 +95,7 @@ fn run(ruby: ProtectedCall, this: VALUE, transfer: Transfer, direction: Directio
             Ok(0) => return transferred(ruby.gvl(), done),
             Ok(count) => {
                 done += count;
-                // As a write that blocks, this one is complete.
+                // On a blocking descriptor, Ruby expects that a write is complete.
                 let is_complete = direction == Direction::Read || count == memory.size();
                 if done >= transfer.length && (is_complete || !is_blocking(descriptor)) {
                     return transferred(ruby.gvl(), done);
