@@ -53,6 +53,45 @@ class PreloadOtherScriptsTest < Minitest::Test
     end
   end
 
+  # A system's package may install the executable of a gem in the place of a binstub, as Debian does
+  # with RSpec's.
+  def test_a_copy_of_a_gems_executable
+    application do |made|
+      made.write("../gems/said-1.0/lib/said.rb", "module Said; def self.run = p($given); end\n")
+      code = "#!/usr/bin/env ruby\nrequire 'said'\nSaid.run\n"
+      made.write("../gems/said-1.0/exe/said", code)
+      ["", "$given = 1\n"].each do |more|
+        made.write("bin/said", code.sub("require", "#{more}require"))
+        words = ["ruby", "-I#{made.path("../gems/said-1.0/lib")}", "bin/said"]
+        plain = made.plain(*words)
+        said = made.forked(*words)
+        assert_said plain, said
+        assert_equal more != "", said.how.include?("nothing in advance"), said.how
+      end
+    end
+  end
+
+  # RubyGems chooses the gem, and then the application sets up Bundler. In a fork, Bundler would
+  # choose.
+  def test_a_binstub_of_a_gem_that_the_bundle_lacks
+    application do |made|
+      made.write("Gemfile", %(source "https://rubygems.org"\n))
+      made.write("Rakefile", %(require_relative "config/environment"\ntask(:said) { puts "ran" }\n))
+      made.write("config/environment.rb", <<~RUBY)
+        ENV["BUNDLE_GEMFILE"] = File.expand_path("../Gemfile", __dir__)
+        require "bundler/setup"
+      RUBY
+      made.write("x.rb", "require 'rubygems'\nload Gem.bin_path('rake', 'rake')\n")
+      # The first run writes Gemfile.lock.
+      words = %w[ruby x.rb said]
+      plain = Array.new(2) { made.plain(*words) }.last
+      assert_equal "ran\n", plain.out, plain.to_s
+      assert_said plain, made.preloaded(*words), "with no template yet"
+      assert_includes made.await_template.to_s, "bundle has another gem of the command, or none"
+      assert_said plain, made.preloaded(*words), "with no template"
+    end
+  end
+
   # Rails' file of commands runs a command, and has returned when the tests begin.
   def test_a_template_runs_no_command
     application do |made|

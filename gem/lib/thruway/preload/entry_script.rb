@@ -25,6 +25,14 @@ class EntryScript
   )
   LOADS_GEM = /^(load )?Gem\.\w*bin_path\(/
   OF_BUNDLER = /bin_path\(["']bundler["']/
+  SETS_UP_BUNDLER = %r{require ["']bundler/setup["']}
+  # The gem and the executable that a binstub asks for.
+  EXECUTABLE = /bin_path\(["']([\w.-]+)["'], ["']([\w.-]+)["']/
+  # The version that RubyGems takes from the first argument.
+  VERSION = /\A_(.*)_\z/
+  REQUIRES = %r{\Arequire ["']([\w./-]+)["']\z}
+  # The folder of a gem, at the beginning of a file's path.
+  OF_GEM = %r{\A.*/gems/[^/]+(?=/)}
   # The statements that a Rails script may run before the application is loaded.
   OF_RAILS = Regexp.union(
     %r{require(_relative)? ["'][\w./-]+["']}, /require File\.expand_path\([^;]*\)/,
@@ -34,17 +42,30 @@ class EntryScript
   # The statement that loads the application. All further statements run after that.
   BEGINS_RAILS = %r{(config/environment|rails/commands)["']|\ARake\.application\.run\z}
 
-  def initialize(path, arguments)
-    @path, @arguments = path, arguments
+  # The features are the paths of those that a template would load.
+  def initialize(path, arguments, features)
+    @path, @arguments, @features = path, arguments, features
   end
 
   # The reason why features must not be loaded ahead; nil if they may.
   def objection
     return "its code is on the command line" if @path == "-e"
-    return if rails?
+    return if rails? || executable?
     return "its script is neither Rails' nor a gem's" unless binstub?
 
     objection_to_bundle if lines.any?(OF_BUNDLER)
+  end
+
+  # The path of the gem's executable that the binstub will load, or the class of the error that it
+  # will raise. Nil if the script is no binstub of RubyGems: a binstub of Bundler sets up Bundler
+  # before it asks.
+  def chosen_executable
+    return if lines.any?(SETS_UP_BUNDLER) || lines.any?(OF_BUNDLER) || !binstub?
+
+    version = @arguments.first.to_s[VERSION, 1]
+    ::Gem.bin_path(*lines.grep(LOADS_GEM).last.match(EXECUTABLE).captures, *version)
+  rescue StandardError, LoadError => e
+    e.class
   end
 
   private
@@ -57,7 +78,7 @@ class EntryScript
     path = found(name)
     return "the command of bundle exec is not found" unless path
 
-    EntryScript.new(path, rest).objection
+    EntryScript.new(path, rest, @features).objection
   end
 
   def found(name)
@@ -69,6 +90,18 @@ class EntryScript
   end
 
   def binstub? = lines.grep(LOADS_GEM).any? && lines.all? { |line| whole?(OF_BINSTUB, line) }
+
+  # Whether the script is a copy of the executable of the gem that it requires first, as a system's
+  # package may install it. A binstub of the gem would run the same statements.
+  def executable?
+    name = lines.first.to_s[REQUIRES, 1]
+    feature = @features.find { |path| path.end_with?("/#{name}.rb") } if name
+    folder = feature.to_s.b[OF_GEM]
+    return false unless folder
+
+    files = %w[exe bin].map { |sub| "#{folder}/#{sub}/#{File.basename(@path.b)}" }
+    files.any? { |file| File.file?(file) && File.binread(file) == File.binread(@path) }
+  end
 
   def rails?
     folder = File.expand_path("../config", File.dirname(@path))

@@ -61,9 +61,10 @@ class PreloadTemplate
     check_options
     @surroundings = surroundings
     @start = BootState.now
-    objection = @script.objection
+    script = EntryScript.new($0, ARGV.dup, features.map(&:first))
+    objection = script.objection
     @native.bare(objection) if objection
-    load_ahead(features, variables) unless objection
+    load_ahead(script, features, variables) unless objection
     read_specifications
     ForkSafety.disconnect
     check_state
@@ -80,13 +81,19 @@ class PreloadTemplate
     "it raises #{e.class} as it boots"
   end
 
-  def load_ahead(features, variables)
+  def load_ahead(script, features, variables)
+    chosen = script.chosen_executable unless defined?(::Bundler)
     readers = EnvironmentWatcher.new(__FILE__) { @native.read_all_variables }
     readers.watching do
       BootState.keeping_titles { watching_arguments { load_features(features, variables) } }
     end
     drawn = @states.values.filter_map { |state| state[:random] }
     refuse("it draws more random numbers than can be drawn again") unless drawn.all?(&:last)
+    return unless chosen && defined?(::Bundler)
+
+    # The script asks before the application sets up Bundler, and a child after that.
+    is_same = chosen == script.chosen_executable
+    refuse("the application's bundle has another gem of the command, or none") unless is_same
   end
 
   def refuse(reason) = raise(Refusal, reason)
@@ -115,7 +122,6 @@ class PreloadTemplate
     refuse("Ruby prints its version (-v)") if has[PRINTS_VERSION]
     refuse("its script is its standard input") if $0 == "-"
     @native.script($0) unless $0 == "-e"
-    @script = EntryScript.new($0, ARGV.dup)
   end
 
   # The state of the process that a boot must not change, since children would inherit the change.
