@@ -48,6 +48,8 @@ mod sources;
 mod submounts;
 #[cfg(test)]
 mod union;
+#[cfg(test)]
+mod users;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

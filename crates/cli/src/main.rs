@@ -21,6 +21,8 @@ use std::process::ExitCode;
 #[cfg(target_os = "linux")]
 use output::Failure;
 #[cfg(target_os = "linux")]
+use thruway_mount::MountRights;
+#[cfg(target_os = "linux")]
 use verbs::mount::helper::{self, HelperRequest};
 
 fn main() -> ExitCode {
@@ -48,7 +50,7 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
 fn run_as_mount_helper(arguments: &[OsString]) -> ExitCode {
     const WRONG_USE: u8 = 1;
     const NOT_MOUNTED: u8 = 32;
-    let done = match helper::translate(arguments) {
+    let done = match helper::translate(arguments, MountRights::of_this_process()) {
         Ok(HelperRequest::Mount(arguments)) => match verbs::Thruway::parsed(arguments) {
             Ok(command) => command.run(),
             Err(error) => {

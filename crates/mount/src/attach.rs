@@ -1,36 +1,23 @@
 //! Mounts and unmounts by system call where permitted, and by `fusermount3` otherwise.
 
-use std::ffi::{CString, OsStr, OsString};
-use std::io;
+use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode as Permissions, OFlags, RawDir, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{getegid, geteuid};
-use rustix::thread::{CapabilitySet, capabilities};
 use thruway_sys::printable;
 
 use crate::mounts::{self, KIND};
-use crate::process::Channel;
-use crate::{AccessTimes, Error, Mode, Plan};
-
-const HELPER: &str = "fusermount3";
-
-/// The maximum length of a source name that the kernel accepts.
-const SOURCE_NAME_BYTES_MAX: usize = 4095;
+use crate::rights::{is_in_initial_user_namespace, may_mount};
+use crate::{AccessTimes, Error, Plan, fusermount};
 
 /// Mounts at the plan's target, and returns the connection.
 pub(crate) fn attach(plan: &Plan) -> Result<OwnedFd, Error> {
     check_target(plan)?;
-    if may_mount() { by_system_call(plan) } else { by_helper(plan) }
-}
-
-/// Whether this process may call mount(2).
-fn may_mount() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+    if may_mount() { by_system_call(plan) } else { fusermount::mount(plan) }
 }
 
 /// Checks that the target is a folder, is empty unless the plan allows otherwise, and is not already a thruway mount.
@@ -79,26 +66,20 @@ fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
 }
 
 fn by_system_call(plan: &Plan) -> Result<OwnedFd, Error> {
+    if plan.dev && !is_in_initial_user_namespace() {
+        return Err(Error::plain(
+            "--dev has no effect in a user namespace: the kernel allows no devices there",
+        )
+        .with_hint("mount without --dev"));
+    }
     let device = thruway_sys::fuse::open().map_err(|cause| {
         Error::new("cannot open", Path::new("/dev/fuse"), cause)
             .with_hint("load the kernel's fuse module; in a container, pass the device through")
     })?;
     let data = CString::new(kernel_options(plan, &device)).unwrap_or_default();
-    mount(source_name(plan), &plan.target, KIND, mount_flags(plan), data.as_c_str())
+    mount(plan.source_name(), &plan.target, KIND, mount_flags(plan), data.as_c_str())
         .map_err(|errno| Error::new("cannot mount at", &plan.target, errno))?;
     Ok(device)
-}
-
-/// Returns the source that `mount` and `df` show. The name must equal the field in fstab, or `mount --all` would mount
-/// the view again. If the joined name is too long for the kernel, only the first source is shown.
-fn source_name(plan: &Plan) -> OsString {
-    let given = plan.sources.iter().map(|source| &source.given);
-    let all: Vec<_> = given.chain(&plan.sources_file).map(|path| path.as_os_str()).collect();
-    let joined = all.join(OsStr::new(":"));
-    if joined.len() <= SOURCE_NAME_BYTES_MAX {
-        return joined;
-    }
-    all.first().map_or("thruway".into(), |first| OsString::from(*first))
 }
 
 fn mount_flags(plan: &Plan) -> MountFlags {
@@ -106,13 +87,9 @@ fn mount_flags(plan: &Plan) -> MountFlags {
     flags.set(MountFlags::NOSUID, !plan.suid);
     flags.set(MountFlags::NODEV, !plan.dev);
     flags.set(MountFlags::NOEXEC, !plan.exec);
-    flags.set(MountFlags::RDONLY, is_read_only(plan));
+    flags.set(MountFlags::RDONLY, plan.is_read_only());
     // FUSE itself keeps no access times; `mount` merely shows these flags.
     flags | plan.access_times.map_or(MountFlags::empty(), AccessTimes::flags)
-}
-
-fn is_read_only(plan: &Plan) -> bool {
-    plan.read_only || plan.mode == Mode::Frozen
 }
 
 fn kernel_options(plan: &Plan, device: &OwnedFd) -> String {
@@ -126,46 +103,6 @@ fn kernel_options(plan: &Plan, device: &OwnedFd) -> String {
         options.push_str(",allow_other");
     }
     options
-}
-
-/// Mounts by `fusermount3`, which works for ordinary users and sends the connection back.
-fn by_helper(plan: &Plan) -> Result<OwnedFd, Error> {
-    let (ours, theirs) =
-        Channel::pair().map_err(|cause| Error::new("cannot start", HELPER.as_ref(), cause))?;
-    let output = Command::new(HELPER)
-        .args(["-o", &helper_options(plan), "--"])
-        .arg(&plan.target)
-        .env("_FUSE_COMMFD", "0")
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .output()
-        .map_err(no_helper)?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        let reason = words.trim().trim_start_matches("fusermount3: ");
-        return Err(Error::plain(format_args!(
-            "cannot mount at {}: {reason}",
-            printable::path(&plan.target)
-        )));
-    }
-    let mut received = Vec::new();
-    ours.receive_descriptors(&mut received)
-        .map_err(|cause| Error::new("no connection from", HELPER.as_ref(), cause))?;
-    received.pop().ok_or_else(|| Error::plain(format_args!("no connection from {HELPER}")))
-}
-
-fn helper_options(plan: &Plan) -> String {
-    let source = source_name(plan).to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
-    let mut options = format!("subtype=thruway,default_permissions,fsname={source}");
-    let more =
-        [(is_read_only(plan), ",ro"), (!plan.exec, ",noexec"), (plan.allow_other, ",allow_other")];
-    more.iter().filter(|(set, _)| *set).for_each(|(_, option)| options.push_str(option));
-    options
-}
-
-fn no_helper(cause: io::Error) -> Error {
-    let error = Error::new("cannot start", HELPER.as_ref(), cause);
-    error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
 }
 
 /// Unmounts by force: waiting and later callers get an error. Only root may do so. For other users, the end of the
@@ -191,7 +128,7 @@ pub(crate) fn detach_own(target: &Path, mount_device: &str) -> Result<(), Error>
 /// done.
 pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
     if !may_mount() {
-        return detach_by_helper(target, lazy);
+        return fusermount::unmount(target, lazy);
     }
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, lazy);
@@ -203,17 +140,6 @@ pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
             error
         }
     })
-}
-
-fn detach_by_helper(target: &Path, lazy: bool) -> Result<(), Error> {
-    let how = if lazy { "-uz" } else { "-u" };
-    let output = Command::new(HELPER).arg(how).arg("--").arg(target).output().map_err(no_helper)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words = String::from_utf8_lossy(&output.stderr);
-    let reason = words.trim().trim_start_matches("fusermount3: ");
-    Err(Error::plain(format_args!("cannot unmount {}: {reason}", printable::path(&target))))
 }
 
 /// Returns `count` descriptors for the connection: the device itself and clones of it, one for each thread that reads

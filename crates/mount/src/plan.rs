@@ -1,5 +1,6 @@
 //! The options of a mount.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::log::LogTarget;
 use crate::owners::Owners;
 use crate::policy::PolicyFile;
 use crate::source_spec::SourceSpec;
+
+/// The maximum length of a source name that the kernel accepts.
+const SOURCE_NAME_BYTES_MAX: usize = 4095;
 
 /// Whether the sources may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,6 +252,23 @@ impl Plan {
 }
 
 impl Plan {
+    /// Returns the source that `mount` and `df` show. The name must equal the field in fstab, or `mount --all` would
+    /// mount the view again. If the joined name is too long for the kernel, only the first source is shown.
+    pub(crate) fn source_name(&self) -> OsString {
+        let given = self.sources.iter().map(|source| &source.given);
+        let all: Vec<_> = given.chain(&self.sources_file).map(|path| path.as_os_str()).collect();
+        let joined = all.join(OsStr::new(":"));
+        if joined.len() <= SOURCE_NAME_BYTES_MAX {
+            return joined;
+        }
+        all.first().map_or("thruway".into(), |first| OsString::from(*first))
+    }
+
+    /// Whether the kernel refuses all changes.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only || self.mode == Mode::Frozen
+    }
+
     /// Checks the options that cannot be combined with links that are followed.
     fn check_links(&self) -> Result<(), Error> {
         if self.follow_links == FollowLinks::Never {

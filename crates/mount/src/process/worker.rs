@@ -101,7 +101,9 @@ fn serve(
     let left = std::mem::take(&mut inherited.locked);
     view.locks().inherit(service.locks.iter().copied().zip(left), supervisor);
     let view = Arc::new(view);
-    warn_of_missing_features(&service.plan, &negotiated, &view, log);
+    if !service.is_restart {
+        warn_of_missing_features(&service.plan, &negotiated, &view, log);
+    }
     start_helpers(service, &view, inherited.status_socket.take());
     let (pool, memory) = (Pool::new(&view), Arc::clone(memory));
     let services = Services { view: Arc::clone(&view), memory, pool };

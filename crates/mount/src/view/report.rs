@@ -18,6 +18,9 @@ use crate::{Plan, Status};
 /// The reason why the kernel refuses backing files on a file system that is itself stacked.
 const STACKED: &str = "the source is a stacked file system, and Linux stacks no more than two";
 
+/// The reason why the kernel refuses all backing files of this process.
+const UNPRIVILEGED: &str = "passthrough needs CAP_SYS_ADMIN in the initial user namespace";
+
 /// Room for one or two names.
 const PROBE_BYTES: usize = 4096;
 
@@ -146,9 +149,11 @@ fn failed_sources(view: &View) -> BTreeMap<String, String> {
 
 fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {
     let mut reasons = view.backing.refusals.by_name();
-    // The system's description of this error would mislead users.
-    if let Some(count) = reasons.remove(&Error::from(Errno::LOOP).to_string()) {
-        reasons.insert(STACKED.into(), count);
+    // The system's descriptions of these errors would mislead users.
+    for (errno, reason) in [(Errno::LOOP, STACKED), (Errno::PERM, UNPRIVILEGED)] {
+        if let Some(count) = reasons.remove(&Error::from(errno).to_string()) {
+            reasons.insert(reason.into(), count);
+        }
     }
     reasons
 }

@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use thruway_mount::MountRights;
+
 use super::foreign_words::{self, ForeignWord};
 
 /// The names under which the binary acts as this helper: for the type that users write, and for the type that the
@@ -106,17 +108,20 @@ struct Words<'a> {
     is_sloppy: bool,
 }
 
-/// Parses the helper's arguments.
+/// Parses the helper's arguments, for a process with these rights.
 ///
 /// # Errors
 /// An option is not known, or a place is missing.
-pub(crate) fn translate(arguments: &[OsString]) -> Result<HelperRequest, String> {
+pub(crate) fn translate(
+    arguments: &[OsString],
+    rights: MountRights,
+) -> Result<HelperRequest, String> {
     let words = Words::of(arguments)?;
     let [sources, target] = words.places.as_slice() else {
         return Err(format!("{} takes a source and a target", NAMES[0]));
     };
     let mut translated: Vec<OsString> = vec!["thruway".into(), "mount".into(), "--nonempty".into()];
-    words.translate_options(&mut translated)?;
+    words.translate_options(&mut translated, rights)?;
     if words.is_dry {
         return Ok(HelperRequest::Nothing);
     }
@@ -164,12 +169,19 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn translate_options(&self, translated: &mut Vec<OsString>) -> Result<(), String> {
+    fn translate_options(
+        &self,
+        translated: &mut Vec<OsString>,
+        rights: MountRights,
+    ) -> Result<(), String> {
         let mut words = Vec::new();
         self.translate_each(&mut words)?;
-        // In fstab `suid` and `dev` are the default, and mount(8) does not pass them on. Mapped owners exclude them.
-        for (held, unless) in [("--suid", "nosuid"), ("--dev", "nodev")] {
-            if !self.options.contains(&unless) && !words.iter().any(is_about_owners) {
+        // In fstab `suid` and `dev` are the default, and mount(8) does not pass them on. Mapped owners exclude them. So
+        // does a lack of rights, as with other file systems.
+        let options = [("--suid", "nosuid", rights.suid), ("--dev", "nodev", rights.dev)];
+        for (held, unless, is_possible) in options {
+            let is_wanted = is_possible && !self.options.contains(&unless);
+            if is_wanted && !words.iter().any(is_about_owners) {
                 translated.push(held.into());
             }
         }
@@ -264,8 +276,12 @@ mod tests {
     use super::*;
 
     fn translated(line: &str) -> Result<String, String> {
+        translated_with(line, MountRights { suid: true, dev: true })
+    }
+
+    fn translated_with(line: &str, rights: MountRights) -> Result<String, String> {
         let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let words: Vec<OsString> = match translate(&arguments)? {
+        let words: Vec<OsString> = match translate(&arguments, rights)? {
             HelperRequest::Mount(words) => words,
             HelperRequest::Remount(remount) => {
                 let mut words = vec![OsString::from("mount")];
@@ -294,6 +310,14 @@ mod tests {
             "/a /b -o defaults,user=jo,noexec,nosuid,nodev,_netdev,nofail,comment=x,X-mount.mkdir,ro",
             "thruway mount --nonempty --no-exec --read-only -- /a /b",
         );
+    }
+
+    #[test]
+    fn set_user_id_and_devices_are_asked_for_where_they_are_possible() {
+        let with = |suid, dev| translated_with("/a /b", MountRights { suid, dev }).unwrap();
+        assert_eq!(with(true, true), "thruway mount --nonempty --suid --dev -- /a /b");
+        assert_eq!(with(true, false), "thruway mount --nonempty --suid -- /a /b");
+        assert_eq!(with(false, false), "thruway mount --nonempty -- /a /b");
     }
 
     #[test]
