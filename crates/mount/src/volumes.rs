@@ -5,19 +5,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use thruway_sys::handle::FileHandle;
 
 use crate::mounts::{MountTable, TableEntry};
+use crate::proc_path::ProcPath;
 use crate::sources;
 
 /// A file system.
 #[derive(Debug)]
 pub(crate) struct Volume {
     device: (u32, u32),
-    /// A folder on the file system, open without `O_PATH`, through which file handles are opened. `None` after the file
-    /// system was unmounted.
+    /// A folder on the file system, or a mounted file, through which file handles are opened: open without `O_PATH`
+    /// where that is possible. `None` after the file system was unmounted.
     anchor: RwLock<Option<Arc<OwnedFd>>>,
     /// The mount that leads to the file system. `None` for a private copy of a mount that is not followed.
     mount: RwLock<Option<LeadingMount>>,
@@ -168,7 +169,7 @@ fn info_of(all: &[Arc<Volume>], device: (u32, u32)) -> Option<VolumeInfo> {
 }
 
 impl Volume {
-    /// Creates the entry of a file system. `folder` may be open with `O_PATH`.
+    /// Creates the entry of a file system. `folder` may be open with `O_PATH`, and may be a mounted file.
     fn new(device: (u32, u32), folder: OwnedFd, follows: bool) -> Result<Self, Errno> {
         let (mut folder, mut mount) = (folder, None);
         if follows && let Ok(table) = MountTable::read() {
@@ -209,7 +210,7 @@ impl Volume {
         let same_system = table.entries().iter().filter(|entry| entry.device == device);
         let other =
             same_system.filter(|entry| !is_mounted || entry.id == number).find_map(|entry| {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
                 let folder = fs::openat(fs::CWD, &entry.target, flags, Mode::empty()).ok()?;
                 let stat =
                     fs::statx(&folder, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
@@ -239,9 +240,19 @@ impl Volume {
     }
 }
 
-fn open_anchor(folder: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    fs::openat(folder, c".", flags, Mode::empty())
+fn open_anchor(place: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let kind = FileType::from_raw_mode(fs::fstat(place)?.st_mode);
+    let opened = match kind {
+        FileType::Directory => return fs::openat(place, c".", flags, Mode::empty()),
+        FileType::RegularFile => {
+            fs::openat(fs::CWD, ProcPath::new(place.as_fd()).as_c_str(), flags, Mode::empty())
+        }
+        // To open a device or a FIFO may have an effect.
+        _ => Err(Errno::ACCESS),
+    };
+    // Without handles, files are opened by their names.
+    opened.or_else(|_| place.try_clone().map_err(|_| Errno::MFILE))
 }
 
 #[cfg(test)]

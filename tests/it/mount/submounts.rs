@@ -149,6 +149,32 @@ fn a_file_and_a_folder_that_are_mounted_below_a_source_are_shown() {
 }
 
 #[test]
+fn a_file_of_another_file_system_that_is_mounted_on_a_file_is_shown() {
+    for sources in [&["first"][..], SOURCES] {
+        let mut disks = Disks::default();
+        let Some(mounted) = Mounted::with_sources(sources, &[], |_| ()) else { return };
+        let file = mounted.source("file");
+        fs::write(&file, "below").unwrap();
+        fs::create_dir(mounted.path("disk")).unwrap();
+        if !disks.mount(&mounted.path("disk"), "upper") {
+            return;
+        }
+        let text = || fs::read_to_string(mounted.target("file")).unwrap_or_default();
+        for _ in 0..2 {
+            wait_until("the file below", || text() == "below");
+            assert!(disks.bind(&mounted.path("disk/upper"), &file));
+            wait_until("the file that was mounted", || text() == "upper");
+            shows(&mounted.target(""), &["file"]);
+            fs::write(mounted.target("file"), "text").unwrap();
+            assert_eq!(fs::read_to_string(mounted.path("disk/upper")).unwrap(), "text");
+            fs::write(&file, "upper").unwrap();
+            disks.unmount(&file);
+        }
+        wait_until("the file below again", || text() == "below");
+    }
+}
+
+#[test]
 fn a_file_stays_open_while_disks_come_and_go_beside_it() {
     let mut disks = Disks::default();
     let Some(mounted) = Mounted::new(&["--passthrough", "off"]) else { return };

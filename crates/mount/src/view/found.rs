@@ -10,6 +10,8 @@ use thruway_sys::handle::FileHandle;
 use super::folder::BranchDir;
 use super::stat::{handle_of, open_name};
 use crate::actor::errno;
+use crate::mounts::MountTable;
+use crate::sources;
 
 /// The way to open an inode that was just found or created in a folder.
 #[derive(Clone, Copy)]
@@ -44,11 +46,14 @@ impl<'a> FoundInode<'a> {
         }
     }
 
-    /// Opens a folder on the inode's file system.
+    /// Opens a folder on the inode's file system, or the inode itself if it is a file that is mounted on another.
     pub(super) fn anchor(self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self {
-            Self::Named(dir, name) => fs::openat(&dir.fd, name, flags, Mode::empty()),
+            Self::Named(dir, name) => match fs::openat(&dir.fd, name, flags, Mode::empty()) {
+                Err(Errno::NOTDIR) => mounted_file(&dir.fd, name),
+                opened => opened,
+            },
             // The file was created in a folder, whose file system is already known.
             Self::Created(..) | Self::Nameless(..) => Err(Errno::XDEV),
         }
@@ -62,5 +67,16 @@ impl<'a> FoundInode<'a> {
                 file.try_clone_to_owned().map_err(|error| errno(&error))
             }
         }
+    }
+}
+
+/// Opens a file on which another file system's file is mounted.
+fn mounted_file(folder: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let file = open_name(folder.as_fd(), name)?;
+    let table = MountTable::read().map_err(|error| errno(&error))?;
+    // Otherwise the file is one of its folder's file system, which has been unmounted and released.
+    match table.get(sources::mount_number(&file)?) {
+        Some(_) => Ok(file),
+        None => Err(Errno::STALE),
     }
 }

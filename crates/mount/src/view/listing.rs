@@ -159,9 +159,9 @@ fn push_with_attributes(
         b"." | b".." => EntryOut::default(),
         _ if listed.is_known => EntryOut::default(),
         _ => match view.folders.find(folder, name) {
-            Ok((dir, stat)) => {
-                lookup::named_entry(view, listed.actor, folder, (&dir, name), &stat)?
-            }
+            // The kernel looks up by itself what cannot be looked up now.
+            Ok((dir, stat)) => lookup::named_entry(view, listed.actor, folder, (&dir, name), &stat)
+                .unwrap_or_default(),
             // The name was removed after it was listed.
             Err(Errno::NOENT) => return Ok(PushOutcome::Gone),
             Err(_) => EntryOut::default(),

@@ -23,6 +23,17 @@ use crate::volumes::VolumeInfo;
 const UNKNOWN_FOLDER: InodeId = InodeId(0);
 
 pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
+    match look_up_once(cx, name) {
+        // The file system of the name is being released. Afterwards, the name leads to what the file system hid.
+        Err(Errno::STALE) => {
+            cx.view.mount_changes.wait_for_release();
+            look_up_once(cx, name)
+        }
+        done => done,
+    }
+}
+
+fn look_up_once(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;

@@ -136,6 +136,8 @@ pub(super) struct MountChanges {
     is_followed: bool,
     /// The mounts that concerned the sources at the last check.
     last: Mutex<Vec<TableEntry>>,
+    /// Held while file systems are released.
+    releasing: Mutex<()>,
 }
 
 impl MountChanges {
@@ -158,7 +160,8 @@ impl MountChanges {
         };
         let roots = sources.find(&held, &table, &volumes);
         let roots = Arc::new(Roots::new(roots, sources.table.clone()));
-        let changes = Self { sources: Mutex::new(sources), is_followed, last: Mutex::default() };
+        let (last, releasing) = Default::default();
+        let changes = Self { sources: Mutex::new(sources), is_followed, last, releasing };
         (changes, roots, volumes)
     }
 
@@ -220,18 +223,38 @@ impl MountChanges {
         // The names of a file system are looked up again before the file system is released, so that the names that it
         // hid appear without an error.
         points.iter().for_each(|point| invalidate_point(view, point, &below));
-        view.files.volumes.follow(table);
-        if !moved.is_empty() {
-            view.note_new_root();
-        }
-        view.files.close_all();
-        let dropped = view.folders.branches().map(Branches::drop_folders).unwrap_or_default();
+        let dropped = self.release(view, table, !moved.is_empty());
         points.iter().for_each(|point| invalidate_point(view, point, &below));
         names.iter().for_each(|name| view.invalidate_name(InodeId::ROOT, name));
         dropped.iter().for_each(|id| view.invalidate_folder(*id));
         if !moved.is_empty() {
             view.invalidate_folder(InodeId::ROOT);
         }
+    }
+}
+
+impl MountChanges {
+    /// Releases the file systems that were unmounted, and all that leads to them. Returns the merged folders that were
+    /// dropped.
+    fn release(
+        &self,
+        view: &FollowingView<'_>,
+        table: &MountTable,
+        has_new_root: bool,
+    ) -> Vec<InodeId> {
+        // A look-up may wait for the end, so the kernel must not be notified here: it may wait for the look-up.
+        let _releasing = lock(&self.releasing);
+        view.files.volumes.follow(table);
+        if has_new_root {
+            view.note_new_root();
+        }
+        view.files.close_all();
+        view.folders.branches().map(Branches::drop_folders).unwrap_or_default()
+    }
+
+    /// Waits until no file system is being released.
+    pub(super) fn wait_for_release(&self) {
+        drop(lock(&self.releasing));
     }
 }
 
