@@ -5,6 +5,7 @@ mod batch_files;
 mod cache;
 mod mount_freshness;
 mod mount_media;
+mod mount_users;
 mod policy;
 mod queue;
 mod trace_counts;
@@ -51,6 +52,8 @@ enum Proof {
     MountFreshness,
     /// A simulated media server on a mount of three disks loses nothing
     MountMedia,
+    /// Ordinary users mount by fusermount3 and in user namespaces; needs root, and fuse3
+    MountUsers,
     /// No sequence of operations on a mount gives access that its policy refuses
     Policy,
     /// An application that does anything Ruby allows is served correctly, whatever the collector moves meanwhile
@@ -74,6 +77,9 @@ impl Prove {
         }
         if let Proof::MountMedia = self.what {
             return mount_media::prove(root, self.cases, self.seed);
+        }
+        if let Proof::MountUsers = self.what {
+            return mount_users::prove(root);
         }
         if let Proof::Policy = self.what {
             return policy::run(root, self.cases, self.seed);
