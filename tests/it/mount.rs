@@ -49,6 +49,8 @@ mod submounts;
 #[cfg(test)]
 mod union;
 #[cfg(test)]
+mod upper;
+#[cfg(test)]
 mod users;
 
 use std::fs::{self, File, OpenOptions};

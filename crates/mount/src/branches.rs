@@ -25,6 +25,8 @@ pub(crate) struct Branches {
     folders: RwLock<IdMap<Arc<MergedFolder>>>,
     /// Open parts, by folder and branch.
     part_fds: Descriptors,
+    /// Indexes of dropped folders with whiteouts, whose order of names must stay while a program lists the folder.
+    retired: Mutex<IdMap<Index>>,
     /// The last read errors of branches.
     failures: Mutex<IdMap<Errno>>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct MergedFolder {
     pub(crate) parts: Vec<Part>,
     /// Whether changes behind the mount are reported for all parts.
     pub(crate) is_watched: bool,
+    /// Whether parts may have whiteouts, so that even a single one is read through the index.
+    pub(crate) is_layered: bool,
     /// The names of all parts, built when a request first needs them.
     index: RwLock<BuiltIndex>,
     /// Names whose entry in the index may be stale.
@@ -71,6 +75,7 @@ impl Branches {
             roots,
             folders: RwLock::default(),
             part_fds: Descriptors::new(descriptors_max),
+            retired: Mutex::default(),
             failures: Mutex::default(),
         }
     }
@@ -85,6 +90,11 @@ impl Branches {
 
     /// Adds the folder, unless another thread has added it meanwhile. Returns the folder that is kept.
     pub(crate) fn keep(&self, merged: MergedFolder) -> Arc<MergedFolder> {
+        let retired =
+            if merged.is_layered { lock(&self.retired).remove(&merged.id.0) } else { None };
+        if let Some(index) = retired {
+            merged.write_index().index = index;
+        }
         let mut folders = self.write();
         Arc::clone(folders.entry(merged.id.0).or_insert_with(|| Arc::new(merged)))
     }
@@ -95,6 +105,7 @@ impl Branches {
         for part in &dropped.parts {
             self.part_fds.remove((id, part.branch));
         }
+        self.retire(&dropped);
         Some(dropped)
     }
 
@@ -102,9 +113,24 @@ impl Branches {
     pub(crate) fn drop_folders(&self) -> Vec<InodeId> {
         let dropped = std::mem::take(&mut *self.write());
         for folder in dropped.values() {
+            self.retire(folder);
             folder.parts.iter().for_each(|part| self.part_fds.remove((folder.id, part.branch)));
         }
         dropped.values().map(|folder| folder.id).collect()
+    }
+
+    /// Keeps the index of a dropped folder. Its names are read again, and those that stay keep their order.
+    fn retire(&self, dropped: &MergedFolder) {
+        if dropped.is_layered {
+            let built = std::mem::take(&mut *dropped.write_index());
+            lock(&self.retired).insert(dropped.id.0, built.index);
+        }
+    }
+
+    /// Drops a folder that the kernel has forgotten.
+    pub(crate) fn forget(&self, id: InodeId) {
+        self.drop_folder(id);
+        lock(&self.retired).remove(&id.0);
     }
 
     /// Returns the open part, which `open` opens if necessary.
@@ -171,8 +197,15 @@ impl Branches {
 }
 
 impl MergedFolder {
-    pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool) -> Self {
-        Self { id, parts, is_watched, index: RwLock::default(), stale_names: Mutex::default() }
+    pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool, is_layered: bool) -> Self {
+        Self {
+            id,
+            parts,
+            is_watched,
+            is_layered,
+            index: RwLock::default(),
+            stale_names: Mutex::default(),
+        }
     }
 
     /// Returns the part in this branch.
@@ -180,9 +213,9 @@ impl MergedFolder {
         self.parts.iter().find(|part| part.branch == branch)
     }
 
-    /// Whether the folder has several parts.
+    /// Whether names are looked up in the index: the folder has several parts, or a part with whiteouts.
     pub(crate) fn is_merged(&self) -> bool {
-        self.parts.len() > 1
+        self.is_layered || self.parts.len() > 1
     }
 
     /// Returns the names to look up again before the index is used.

@@ -10,6 +10,9 @@ use hashbrown::HashTable;
 /// The index is compacted if it has more removed names than this and they are the majority.
 const REMOVED_MAX: usize = 64;
 
+/// The type of a name that is hidden (the kernel's type of a whiteout).
+pub(crate) const WHITEOUT: u8 = 14;
+
 /// The file of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {

@@ -227,6 +227,23 @@ impl Inodes {
         Ok(Some(unused))
     }
 
+    /// Gives the inode another file under whose identity it is not found, since the kernel moves the data of an open of
+    /// the former file.
+    pub(crate) fn follow(
+        &self,
+        id: InodeId,
+        identity: &Identity,
+        branch: u16,
+        handle: Option<&FileHandle>,
+    ) {
+        self.detach(id);
+        if self.get(id).is_ok() {
+            let record = self.record(id.slot());
+            record.replace_file(identity, branch, handle);
+            record.flags().detach();
+        }
+    }
+
     /// Removes the inode from the table of identities: its file has been replaced by another one.
     pub(crate) fn detach(&self, id: InodeId) {
         let Ok(inode) = self.get(id) else { return };

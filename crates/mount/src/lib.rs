@@ -47,6 +47,7 @@ mod status;
 mod tiering;
 mod transport;
 mod unmount;
+mod upper;
 mod view;
 mod volumes;
 mod watch;

@@ -8,12 +8,13 @@ use rustix::mount::MountFlags;
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
+use thruway_sys::printable;
 
 use crate::Error;
 use crate::log::LogTarget;
 use crate::owners::Owners;
 use crate::policy::PolicyFile;
-use crate::source_spec::SourceSpec;
+use crate::source_spec::{SourceAccess, SourceSpec};
 
 /// The maximum length of a source name that the kernel accepts.
 const SOURCE_NAME_BYTES_MAX: usize = 4095;
@@ -165,6 +166,8 @@ pub enum Transport {
 pub struct Plan {
     /// The folders to show.
     pub sources: Vec<SourceSpec>,
+    /// The source that takes all changes; the others then stay as they are.
+    pub upper: Option<PathBuf>,
     /// A file with further sources, which is read again on SIGHUP.
     pub sources_file: Option<PathBuf>,
     /// The reaction to a source that is missing as the mount is made.
@@ -228,6 +231,7 @@ impl Plan {
     /// Checks the options that depend on each other.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_links()?;
+        self.check_upper()?;
         if self.owners.is_plain() {
             return Ok(());
         }
@@ -297,6 +301,56 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Checks the options that cannot be combined with an upper source.
+    fn check_upper(&self) -> Result<(), Error> {
+        let Some(upper) = &self.upper else { return Ok(()) };
+        if self.target.starts_with(upper) || upper.starts_with(&self.target) {
+            let (upper, target) = (printable::path(upper), printable::path(&self.target));
+            return Err(Error::plain(format_args!(
+                "one of the upper source {upper} and the target {target} contains the other"
+            )));
+        }
+        let new_files = "new files are made in the upper source";
+        let unchanged = "the sources below the upper one do not change";
+        let plain = CreatePolicy { reach: CreateReach::Parent, order: CreateOrder::First };
+        let refused = [
+            (self.mode == Mode::Frozen, "--frozen", "a frozen mount takes no changes"),
+            (self.read_only, "--read-only", "without changes, no upper source is needed"),
+            (self.create != plain, "--create", new_files),
+            (self.free_min_bytes > 0, "--free-min", new_files),
+            (self.on_full == OnFull::Move, "--on-full move", new_files),
+            (!self.make_folders, "--make-folders off", new_files),
+            (self.sources_file.is_some(), "--sources", unchanged),
+            (self.missing == OnMissing::Skip, "--missing skip", unchanged),
+            (!self.xattr, "--xattr off", "a file is copied with its attributes"),
+            (self.access_times.is_some(), "--atime", "give it for the mounts of the sources"),
+            (self.policy.is_some(), "--policy", "put a mount with the policy on top of this one"),
+            (
+                !self.owners.is_plain(),
+                "options about owners and modes",
+                "put a mount with them on top of this one",
+            ),
+            (
+                self.follow_links != FollowLinks::Never,
+                "--follow-symlinks",
+                "put a mount with it on top of this one",
+            ),
+        ];
+        if let Some((_, option, hint)) = refused.iter().find(|(is_given, ..)| *is_given) {
+            let text = format_args!("--upper cannot be combined with {option}");
+            return Err(Error::plain(text).with_hint(hint));
+        }
+        let limited = self.sources.iter().find(|source| {
+            source.access == SourceAccess::NoCreate || source.free_min_bytes.is_some()
+        });
+        limited.map_or(Ok(()), |source| {
+            let text = format_args!("--upper cannot be combined with the options of {source}");
+            Err(Error::plain(text).with_hint(unchanged))
+        })
+    }
+}
+
 /// Serializes a path as bytes, since it need not be UTF-8.
 pub(crate) mod path {
     use std::ffi::OsString;
@@ -323,6 +377,7 @@ pub(crate) mod tests {
     pub(crate) fn plan() -> Plan {
         Plan {
             sources: vec![SourceSpec::parse(OsStr::new("/source")).unwrap()],
+            upper: None,
             sources_file: None,
             missing: OnMissing::Fail,
             presence: Presence::default(),

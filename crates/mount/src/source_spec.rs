@@ -74,6 +74,16 @@ impl SourceSpec {
         )))
     }
 
+    /// Returns the source of a path alone.
+    pub(crate) fn plain(path: &Path) -> Self {
+        Self {
+            path: path.into(),
+            given: path.into(),
+            access: SourceAccess::ReadWrite,
+            free_min_bytes: None,
+        }
+    }
+
     /// Whether the source was given as a path alone, without options and without a pattern.
     pub(crate) fn is_plain(&self) -> bool {
         !self.is_pattern() && self.path == self.given

@@ -24,7 +24,7 @@ use thruway_sys::printable;
 use crate::mounts::MountTable;
 use crate::plan::{OnMissing, Presence};
 use crate::proc_path::ProcPath;
-use crate::source_spec::{SourceSpec, read_sources};
+use crate::source_spec::{SourceAccess, SourceSpec, read_sources};
 use crate::{Error, Log, Plan};
 
 /// The maximum number of sources of a view.
@@ -247,6 +247,10 @@ pub(crate) fn named(plan: &Plan) -> Result<Vec<SourceSpec>, Error> {
             all.push(spec);
         }
     }
+    if let Some(upper) = &plan.upper {
+        all.iter_mut().for_each(|spec| spec.access = SourceAccess::ReadOnly);
+        all.insert(0, SourceSpec::plain(upper));
+    }
     if all.len() > SOURCES_MAX {
         return Err(Error::plain(format_args!("more than {SOURCES_MAX} sources")));
     }
@@ -274,6 +278,12 @@ fn open_now(plan: &Plan, log: &Log) -> Result<OpenedSources, Failure> {
             ));
             continue;
         }
+        let is_upper = plan.upper.is_some() && places.is_empty();
+        if let (Some(upper), false) = (&plan.upper, is_upper) {
+            refuse_overlap(upper, &opened.held[0], (&spec.path, &folder))?;
+        }
+        // The work folder is on the mount of the upper source, which therefore stays as it is.
+        let is_followed = is_followed && !is_upper;
         places.push(place);
         opened.sources.push((spec, is_followed.then_some(place)));
         opened.held.extend((!is_followed).then_some(folder));
@@ -351,6 +361,42 @@ fn open_one(plan: &Plan, source: &Path) -> Result<(OwnedFd, bool), Failure> {
         )
     })?;
     Ok((copied, false))
+}
+
+/// Refuses a source that contains the upper source, or is in it.
+fn refuse_overlap(
+    upper: &Path,
+    upper_folder: &OwnedFd,
+    (source, folder): (&Path, &OwnedFd),
+) -> Result<(), Error> {
+    let failed = |errno| Error::new("cannot open the source", source, errno);
+    let is_in = |inner, outer| is_in(inner, outer).map_err(failed);
+    if !is_in(upper_folder, folder)? && !is_in(folder, upper_folder)? {
+        return Ok(());
+    }
+    let error = Error::plain(format_args!(
+        "one of the upper source {} and the source {} contains the other",
+        printable::path(&upper),
+        printable::path(&source)
+    ));
+    Err(error.with_hint("choose an upper source outside of the others"))
+}
+
+/// Whether a folder is another one or below it.
+fn is_in(inner: &OwnedFd, outer: &OwnedFd) -> Result<bool, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let outer = Place::of(outer)?;
+    let mut folder = openat(inner, c".", flags, Mode::empty())?;
+    loop {
+        let place = Place::of(&folder)?;
+        if place.is_same_folder(&outer) {
+            return Ok(true);
+        }
+        folder = openat(&folder, c"..", flags, Mode::empty())?;
+        if Place::of(&folder)?.is_same_folder(&place) {
+            return Ok(false);
+        }
+    }
 }
 
 /// Refuses sources such as `/proc`. The kernel reports their files as empty, so no data would be read. Also, opening

@@ -34,7 +34,7 @@ impl Numbers {
 }
 
 /// One of the two folders, with files that are kept open in it.
-struct Side {
+pub(super) struct Side {
     base: OwnedFd,
     modes: &'static [u32],
     open: BTreeMap<u64, OwnedFd>,
@@ -50,12 +50,19 @@ const SETID_MODES: [u32; 4] = [0o4755, 0o2755, 0o6777, 0o2644];
 const FILES: u64 = 4;
 
 impl Side {
-    fn new(folder: &Path, modes: &'static [u32]) -> Self {
+    pub(super) fn new(folder: &Path, modes: &'static [u32]) -> Self {
         Self { base: File::open(folder).unwrap().into(), modes, open: BTreeMap::new() }
     }
 
+    /// Makes the folders in which the operations take place.
+    pub(super) fn make_folders(&self) {
+        for name in FOLDERS.iter().skip(1) {
+            fs::mkdirat(&self.base, *name, Mode::from_raw_mode(0o755)).unwrap();
+        }
+    }
+
     /// Runs the operation that the numbers determine. Both sides get the same numbers.
-    fn run(&mut self, numbers: &mut Numbers) -> (String, Said) {
+    pub(super) fn run(&mut self, numbers: &mut Numbers) -> (String, Said) {
         let name = format!("{}/{}", numbers.of(&FOLDERS), numbers.of(&NAMES));
         let other = format!("{}/{}", numbers.of(&FOLDERS), numbers.of(&NAMES));
         let (file, at) = (numbers.below(FILES), numbers.below(20_000));
@@ -226,7 +233,7 @@ impl Side {
     }
 
     /// Formats the whole tree: every name with its kind and its content.
-    fn tree(&self) -> String {
+    pub(super) fn tree(&self) -> String {
         let mut tree = String::new();
         let mut folders = vec![String::from(".")];
         while let Some(folder) = folders.pop() {
@@ -272,7 +279,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum: u64, &byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
-fn assert_same_tree(ours: &str, theirs: &str, place: &str) {
+pub(super) fn assert_same_tree(ours: &str, theirs: &str, place: &str) {
     let differ = ours.lines().zip(theirs.lines()).find(|(our, their)| our != their);
     assert_eq!(differ, None, "{place}");
     assert_eq!(ours.lines().count(), theirs.lines().count(), "{place}");

@@ -1,5 +1,7 @@
 //! The id and the identity of an inode.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 use thruway_sys::handle::FileHandle;
 
@@ -60,6 +62,21 @@ impl Identity {
         let file =
             |identity: &Self| (identity.volume, identity.number, identity.birth, identity.kind);
         file(self) == file(other)
+    }
+
+    /// Distinguishes the file by its name, too, so that each hard link is an inode of its own.
+    pub(crate) fn with_name(mut self, parent: InodeId, name: &[u8]) -> Self {
+        // The hash is the same in each process, since the table outlives a worker.
+        let mut hasher = DefaultHasher::new();
+        (parent.0, name).hash(&mut hasher);
+        self.birth ^= hasher.finish() | 1;
+        self.young = false;
+        self
+    }
+
+    /// Whether both have the same number, and so are links of one file or the same file.
+    pub(crate) fn is_same_number(&self, other: &Self) -> bool {
+        (self.volume, self.number, self.kind) == (other.volume, other.number, other.kind)
     }
 
     /// Returns a hash of volume and number only. The other fields reveal whether a number was reused.

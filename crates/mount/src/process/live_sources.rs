@@ -10,6 +10,7 @@ use thruway_sys::printable;
 use crate::plan::OnMissing;
 use crate::source_spec::SourceSpec;
 use crate::source_table::SourceTable;
+use crate::upper::Upper;
 use crate::{Error, Log, Mode, Plan, sources};
 
 /// A change of the sources.
@@ -47,6 +48,13 @@ impl LiveSources {
     ) -> Result<Self, Error> {
         let opened = sources::open(plan, log, is_cancelled)?;
         let table = SourceTable::new(opened.sources);
+        if let Some(upper) = &plan.upper {
+            if table.order.len() < 2 {
+                return Err(Error::plain("no source is left below the upper one"));
+            }
+            // The worker opens the upper source again, but its errors come after the mount was made.
+            Upper::open(upper)?;
+        }
         let is_plain = plan.sources.iter().all(SourceSpec::is_plain) && plan.sources_file.is_none();
         Ok(Self {
             plan: RefCell::new(plan.clone()),
@@ -103,6 +111,9 @@ impl LiveSources {
         };
         if plan.mode == Mode::Frozen {
             return Some(fixed("the mount is frozen"));
+        }
+        if plan.upper.is_some() {
+            return Some(fixed("they are below an upper source, which refers to their files"));
         }
         if plan.access_times.is_some() || !self.held.is_empty() {
             return Some(fixed(

@@ -28,6 +28,7 @@ use crate::transport::reader::Reader;
 use crate::transport::reader_pool::{self, ReaderSlot};
 use crate::transport::reply::ReplySender;
 use crate::transport::ring;
+use crate::upper::Upper;
 use crate::view::{Behaviour, PolicyEnforcer, SourcePlaces, Timeouts, View};
 use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, status, watch};
 
@@ -92,7 +93,7 @@ fn serve(
         (sources, std::mem::take(&mut inherited.roots)),
         device,
         negotiated,
-        behaviour(service),
+        behaviour(service)?,
         policy.map(|policy| PolicyEnforcer::new(policy, log.clone())),
         limits::raise(),
     )
@@ -378,9 +379,9 @@ fn wanted(plan: &Plan) -> u64 {
     }
 }
 
-fn behaviour(service: &ServeCommand) -> Behaviour {
+fn behaviour(service: &ServeCommand) -> Result<Behaviour, Error> {
     let plan = &service.plan;
-    Behaviour {
+    Ok(Behaviour {
         frozen: plan.mode == Mode::Frozen,
         xattr: plan.xattr,
         shared_locks: plan.shared_locks,
@@ -393,5 +394,6 @@ fn behaviour(service: &ServeCommand) -> Behaviour {
         owners: (!plan.owners.is_plain()).then(|| plan.owners.clone()),
         follows_links_at: (plan.follow_links == FollowLinks::Regular).then(|| plan.target.clone()),
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
-    }
+        upper: plan.upper.as_deref().map(Upper::open).transpose()?.map(Arc::new),
+    })
 }

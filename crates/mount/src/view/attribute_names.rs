@@ -30,10 +30,22 @@ pub(super) fn names_at(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
 
 /// Copies all extended attributes from `source` to `target`.
 pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+    copy_where(source, target, |_| true)
+}
+
+/// Copies the extended attributes that `is_kept` selects from `source` to `target`.
+pub(super) fn copy_where(
+    source: &OwnedFd,
+    target: &OwnedFd,
+    is_kept: impl Fn(&[u8]) -> bool,
+) -> Result<(), Errno> {
     let (from, to) = (ProcPath::new(source.as_fd()), ProcPath::new(target.as_fd()));
     let names = names_at(source)?;
     for name in names.split_inclusive(|&byte| byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if !is_kept(name.to_bytes()) {
+            continue;
+        }
         let mut value = vec![0; fs::getxattr_query(from.as_c_str(), name)?];
         let length = fs::getxattr(from.as_c_str(), name, value.as_mut_slice())?;
         fs::setxattr(to.as_c_str(), name, &value[..length], XattrFlags::empty())?;

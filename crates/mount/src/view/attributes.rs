@@ -9,9 +9,10 @@ use thruway_fuse::wire::{
 };
 
 use super::context::Context;
+use super::copy_up::fds_to_change;
 use super::data::change_data;
 use super::several_sources;
-use super::stat::{FILE_TYPE, LINK, is_folder, stat_fd};
+use super::stat::{FILE_TYPE, LINK, is_folder, shown_number, stat_fd};
 use super::timeouts::ChangedBy;
 use thruway_fuse::{Caller, Reply, Request};
 
@@ -56,7 +57,8 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let request = cx.request;
     let id = InodeId(request.inode);
     view.moves.give_up(id);
-    let fds = view.folders.fds_to_change(id)?;
+    let size = (with.valid & setattr_flag::SIZE != 0).then_some(with.size);
+    let fds = fds_to_change(view, id, size)?;
     if fds.len() > 1 {
         several_sources::check_attributes(&fds, is_touch(with))?;
     }
@@ -234,12 +236,6 @@ fn in_source(
 fn shown_links(view: &View, stat: &Statx) -> u32 {
     let is_merged = view.folders.branches().is_some() && is_folder(stat);
     if is_merged { stat.stx_nlink.min(1) } else { stat.stx_nlink }
-}
-
-/// Returns the inode number that users see. On the first file system, the number is the file's own. On other file
-/// systems, the top bits differ, since the whole mount is a single device.
-fn shown_number(volume: VolumeInfo, stat: &Statx) -> u64 {
-    stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
 }
 
 fn extended_time(time: &StatxTimestamp) -> ExtendedTime {

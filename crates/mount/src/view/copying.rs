@@ -14,8 +14,8 @@ use rustix::io::{self, Errno};
 
 use thruway_sys::file_flags;
 
-use super::attribute_names::copy_all;
-use super::stat::stat_fd;
+use super::attribute_names::copy_where;
+use super::stat::{FILE_TYPE, LINK, stat_fd};
 use crate::proc_path::ProcPath;
 
 /// The flags that a copy keeps. Files that cannot be changed (`chattr +i`, `+a`) do not move.
@@ -165,11 +165,28 @@ fn copy_chunk(from: &OwnedFd, to: &OwnedFd, offset: u64, length: u64) -> Result<
 
 /// Gives a file the owner, extended attributes, mode and times of another one.
 pub(super) fn copy_attributes(from: &OwnedFd, to: &OwnedFd, stat: &Statx) -> Result<(), Errno> {
+    copy_attributes_where(from, to, stat, |_| true)
+}
+
+/// Gives a file the owner, mode and times of another one, and the extended attributes that `is_kept` selects.
+pub(super) fn copy_attributes_where(
+    from: &OwnedFd,
+    to: &OwnedFd,
+    stat: &Statx,
+    is_kept: impl Fn(&[u8]) -> bool,
+) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
     fs::chownat(to, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
-    copy_all(from, to)?;
-    let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
-    fs::chmodat(CWD, ProcPath::new(to.as_fd()).as_c_str(), mode, AtFlags::empty())?;
+    copy_where(from, to, is_kept)?;
+    if u32::from(stat.stx_mode) & FILE_TYPE != LINK {
+        let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
+        fs::chmodat(CWD, ProcPath::new(to.as_fd()).as_c_str(), mode, AtFlags::empty())?;
+    }
+    restore_times(to, stat)
+}
+
+/// Gives a file these times of access and modification.
+pub(super) fn restore_times(to: &OwnedFd, stat: &Statx) -> Result<(), Errno> {
     let time =
         |time: StatxTimestamp| Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec.into() };
     let times =

@@ -9,8 +9,10 @@ use rustix::io::Errno;
 use thruway_fuse::wire::{CreateIn, EntryOut, MkDirIn, MkNodIn};
 
 use super::context::Context;
+use super::copy_up::copy_up;
 use super::folder::{BranchDir, Folder};
 use super::found::FoundInode;
+use super::layered_names;
 use super::open::access;
 use super::placement::{dir_beside, make_in};
 use super::stat::{FILE_TYPE, FOLDER, stat_fd, stat_name};
@@ -25,7 +27,7 @@ use crate::proc_path::ProcPath;
 pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result<(), Errno> {
     let kind = FileType::from_raw_mode(with.mode);
     let device = unpacked_device(with.device);
-    let made = make(cx, (with.mode, with.umask), |dir, mode| {
+    let made = make(cx, name, (with.mode, with.umask), |dir, mode| {
         fs::mknodat(&dir.fd, name, kind, mode, device)
     })?;
     reply_new(cx, &made.folder, &made.dir, name)
@@ -33,17 +35,24 @@ pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result
 
 pub(super) fn mkdir(cx: &mut Context<'_>, name: &CStr, with: &MkDirIn) -> Result<(), Errno> {
     let mode = with.mode & 0o7777 | FOLDER;
-    let made = make(cx, (mode, with.umask), |dir, mode| fs::mkdirat(&dir.fd, name, mode))?;
+    let made = make(cx, name, (mode, with.umask), |dir, mode| fs::mkdirat(&dir.fd, name, mode))?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Result<(), Errno> {
-    let made = make(cx, (0, 0), |dir, _| fs::symlinkat(target, &dir.fd, name))?;
+    let made = make(cx, name, (0, 0), |dir, _| fs::symlinkat(target, &dir.fd, name))?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result<(), Errno> {
     let (view, parent) = (cx.view, cx.inode());
+    if view.folders.upper().is_some() {
+        copy_up(view, source, None)?;
+        let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
+        let (dir, ()) =
+            layered_names::make_named(view, &folder, name, |dir| link_fd(&fd, &dir.fd, name))?;
+        return reply_new(cx, &view.folders.folder(parent)?, &dir, name);
+    }
     let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
     // The link is created in the source that has the file, since a link cannot cross file systems.
     let _names = view.moves.share_names();
@@ -64,7 +73,7 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
     // The file is opened for reading only, since a file that is open for writing cannot be executed.
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let made =
-        make(cx, (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, name, flags, mode));
+        make(cx, name, (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, name, flags, mode));
     let made = match made {
         // Another program created the file after the kernel looked. On ESTALE, the kernel looks again.
         Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
@@ -83,7 +92,7 @@ pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno
     let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
     let made =
-        make(cx, (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, c".", flags, mode))?;
+        make(cx, c"", (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, c".", flags, mode))?;
     let found = FoundInode::Nameless(&made.dir, made.file.as_fd());
     reply_created(cx, &made, found, (with, verdict)).map(drop)
 }
@@ -99,12 +108,21 @@ struct NewFile<T> {
 /// the permissions of the new file.
 fn make<T>(
     cx: &mut Context<'_>,
+    name: &CStr,
     (mode, umask): (u32, u32),
     mut make: impl FnMut(&BranchDir, Mode) -> Result<T, Errno>,
 ) -> Result<NewFile<T>, Errno> {
     let folder = cx.view.folders.folder(cx.inode())?;
     let (actor, caller) = (&mut *cx.actor, &cx.request.caller);
     let permissions = |mode: u32| Mode::from_raw_mode(mode & 0o7777);
+    if cx.view.folders.upper().is_some() {
+        let (dir, file) = layered_names::make_named(cx.view, &folder, name, |dir| {
+            actor.make_as(caller, mode, umask, || make(dir, permissions(mode)))
+        })?;
+        // The folder may have another part now.
+        let folder = cx.view.folders.folder(cx.inode())?;
+        return Ok(NewFile { folder, dir, file });
+    }
     let (dir, file) = match &cx.view.behaviour.owners {
         None => make_in(cx.view, &folder, |dir| {
             actor.make_as(caller, mode, umask, || make(dir, permissions(mode)))

@@ -15,6 +15,7 @@ use super::{
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::transport::reply::{Outcome, ReplySender};
+use crate::upper::UPPER;
 
 /// Errors of a failing source: of its disk, its device, or the server behind it.
 const FAILING: [Errno; 5] =
@@ -80,6 +81,7 @@ impl View {
         );
         waits_for_disk
             || self.may_move(&request.operation)
+            || self.may_copy_up(request)
             || data::copies_much(self, request)
             || self.access.may_scan(&request.operation)
             || (!is_short && self.files.volumes.any_remote())
@@ -87,6 +89,24 @@ impl View {
 }
 
 impl View {
+    /// Whether the operation may copy a file to the upper source, which takes as long as its data.
+    fn may_copy_up(&self, request: &Request<'_>) -> bool {
+        if self.behaviour.upper.is_none() {
+            return false;
+        }
+        let is_lower = |id| self.files.inodes.get(InodeId(id)).is_ok_and(|it| it.branch != UPPER);
+        match request.operation {
+            Operation::Open(with) => open::changes(&with) && is_lower(request.inode),
+            Operation::SetAttr(_)
+            | Operation::SetXattr { .. }
+            | Operation::RemoveXattr { .. }
+            | Operation::Ioctl { .. } => is_lower(request.inode),
+            Operation::Link { source, .. } => is_lower(source),
+            Operation::Rename { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether the operation may move a file to another source.
     fn may_move(&self, operation: &Operation<'_>) -> bool {
         match operation {

@@ -14,6 +14,7 @@ use thruway_sys::file_flags::{
 };
 
 use super::context::Context;
+use super::copy_up::fds_to_change;
 use super::stat::stat_fd;
 use crate::actor::errno;
 use crate::proc_path::ProcPath;
@@ -80,7 +81,7 @@ fn get(cx: &mut Context<'_>, kind: Flags, with: &IoctlIn) -> Result<(), Errno> {
 fn set(cx: &mut Context<'_>, flags: Flags) -> Result<(), Errno> {
     let (id, view) = (cx.inode(), cx.view);
     view.moves.give_up(id);
-    let fds = view.folders.fds_to_change(id)?;
+    let fds = fds_to_change(view, id, None)?;
     let mut done: Vec<(OwnedFd, Flags)> = Vec::new();
     // The first source comes last, since its flags are shown.
     for fd in fds.iter().rev() {

@@ -30,6 +30,8 @@ pub(super) struct Files {
     pub(super) pins: Pins,
     /// The names of inodes, if they are needed.
     pub(super) names: Option<Names>,
+    /// Whether there is an upper source.
+    has_upper: bool,
     /// Descriptors for reading, for daemon I/O. The second branch of an inode holds a descriptor that keeps the access
     /// time.
     readers: Descriptors,
@@ -43,7 +45,7 @@ impl Files {
     pub(super) fn new(
         inodes: Inodes,
         (roots, volumes): (Arc<Roots>, Arc<Volumes>),
-        needs_names: bool,
+        (needs_names, has_upper): (bool, bool),
         descriptors_max: usize,
     ) -> Result<Self, Errno> {
         let mut files = Self {
@@ -53,6 +55,7 @@ impl Files {
             path_fds: Descriptors::new(descriptors_max / 4),
             pins: Pins::default(),
             names: None,
+            has_upper,
             readers: Descriptors::new(descriptors_max / 8),
             writers: Descriptors::new(descriptors_max / 8),
         };
@@ -158,7 +161,8 @@ impl Files {
         let fd = fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
         // The name may refer to another file by now.
         let identity = identity(inode.identity.volume, &stat_fd(&fd)?);
-        if identity.is_same_file(&inode.identity) { Ok(fd) } else { Err(Errno::STALE) }
+        let is_link = self.has_upper && identity.is_same_number(&inode.identity);
+        if is_link || identity.is_same_file(&inode.identity) { Ok(fd) } else { Err(Errno::STALE) }
     }
 
     /// Checks that the handle opens the inode. Between the `statx` of a name and the creation of its handle, another
@@ -241,6 +245,9 @@ impl Files {
     /// Opens the inode for writing. A file that can only be appended to (`chattr +a`) is opened for appending, and then
     /// each write appends.
     pub(super) fn open_for_writing(&self, id: InodeId) -> Result<OwnedFd, Errno> {
+        if self.has_upper {
+            self.roots.check_writable(self.inodes.get(id)?.branch)?;
+        }
         match self.reopen(id, OFlags::WRONLY) {
             Err(Errno::PERM) => self.reopen(id, OFlags::WRONLY | OFlags::APPEND),
             opened => opened,

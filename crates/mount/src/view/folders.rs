@@ -1,6 +1,6 @@
 //! The folders of the view, and the names in them.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use super::files::Files;
 use super::folder::{BranchDir, Folder, Parts};
 use super::merged_sources::MergedSources;
-use super::stat::{FOLDER, handle_of, stat_fd, stat_name, take_newer_times};
+use super::stat::{FOLDER, handle_of, shown_number, stat_fd, stat_name, take_newer_times};
 use super::watches::FolderWatches;
 use crate::branches::{Branches, MergedFolder, Opener, Part};
 use crate::inodes::{ForgottenInode, InodeId, WatchState};
+use crate::upper::{UPPER, Upper};
 
 /// The folders that the kernel knows, of a single source or merged from several.
 #[derive(Debug)]
@@ -30,6 +31,29 @@ impl Folders {
     /// Returns the sources, if there are several.
     pub(super) fn branches(&self) -> Option<&Branches> {
         self.merged_sources.as_ref().map(|merged_sources| &merged_sources.branches)
+    }
+
+    /// Returns the upper source, if it takes all changes.
+    pub(super) fn upper(&self) -> Option<&Upper> {
+        self.merged_sources.as_ref()?.upper.as_deref()
+    }
+
+    /// Returns the layers of a name, the file that is shown first; see [`MergedSources::layers`].
+    pub(super) fn layers(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
+        let upper = self.upper().ok_or(Errno::INVAL)?;
+        self.merged_sources()?.layers(upper, &self.dirs(folder)?, name)
+    }
+
+    /// Returns the layers of a name without the upper source.
+    pub(super) fn lower_layers(
+        &self,
+        folder: &Folder,
+        name: &CStr,
+    ) -> Result<Vec<BranchDir>, Errno> {
+        let upper = self.upper().ok_or(Errno::INVAL)?;
+        let mut dirs = self.dirs(folder)?;
+        dirs.retain(|dir| dir.branch != UPPER);
+        self.merged_sources()?.layers(upper, &dirs, name)
     }
 
     fn merged_sources(&self) -> Result<&MergedSources, Errno> {
@@ -71,6 +95,12 @@ impl Folders {
     pub(super) fn all_with(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok(vec![dir.clone()]),
+            Parts::Merged(_) if self.upper().is_some() => {
+                let layers = self.layers(folder, name)?;
+                let mut dirs = self.dirs(folder)?;
+                dirs.retain(|dir| layers.iter().any(|layer| layer.branch == dir.branch));
+                Ok(dirs)
+            }
             Parts::Merged(merged) if merged.is_merged() => {
                 let merged_sources = self.merged_sources()?;
                 if self.watches.is_behind() {
@@ -136,11 +166,35 @@ impl Folders {
     /// these times are reported.
     pub(super) fn complete(&self, id: InodeId, stat: &mut Statx) -> bool {
         let Ok(folder) = self.folder(id) else { return false };
+        if self.upper().is_some() {
+            self.keep_number(&folder, stat);
+            return folder.is_watched;
+        }
         if let (Some(merged), Ok(merged_sources)) = (folder.merged(), self.merged_sources()) {
             let parts = merged.parts.iter().flat_map(|part| merged_sources.open_part(merged, part));
             parts.flat_map(|dir| stat_fd(&dir.fd)).for_each(|part| take_newer_times(stat, &part));
         }
         folder.is_watched
+    }
+
+    /// Gives a folder the number of its lowest part, which stays when the folder is copied to the upper source.
+    fn keep_number(&self, folder: &Folder, stat: &mut Statx) {
+        let Some(merged) = folder.merged() else { return };
+        let (Some(last), Ok(sources)) = (merged.parts.last(), self.merged_sources()) else {
+            return;
+        };
+        if merged.parts.len() < 2 {
+            return;
+        }
+        let lowest = sources.open_part(merged, last).and_then(|dir| stat_fd(&dir.fd));
+        let volumes = &self.files.volumes;
+        if let (Ok(lowest), Some(first)) = (lowest, volumes.known(stat))
+            && let Some(volume) = volumes.known(&lowest)
+        {
+            // The number that is shown depends on the first part's file system.
+            stat.stx_ino = shown_number(volume, &lowest);
+            stat.stx_ino = shown_number(first, stat);
+        }
     }
 
     /// Returns the merged folder, whose parts are looked up if they are not known.
@@ -173,10 +227,10 @@ impl Folders {
         });
         if !is_complete {
             // Once its name is looked up again, the folder may have more parts.
-            return Ok(Arc::new(MergedFolder::new(id, parts, false)));
+            return Ok(Arc::new(MergedFolder::new(id, parts, false, self.upper().is_some())));
         }
         self.watches.set_watched(id, is_watched);
-        Ok(branches.keep(MergedFolder::new(id, parts, is_watched)))
+        Ok(branches.keep(MergedFolder::new(id, parts, is_watched, self.upper().is_some())))
     }
 
     /// Returns the folder in each branch that has this folder's path, for a folder whose name is not known: the worker
@@ -187,6 +241,9 @@ impl Folders {
         id: InodeId,
     ) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         let path = self.files.path_in_source(id).ok_or(Errno::STALE)?;
+        if let Some(upper) = self.upper() {
+            return self.layers_by_path(upper, &path);
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let open = |(branch, root): (u16, Arc<OwnedFd>)| {
@@ -197,11 +254,33 @@ impl Folders {
         if fds.is_empty() { Err(Errno::STALE) } else { Ok(fds) }
     }
 
+    /// Returns the layers of the folder with this path below the root.
+    fn layers_by_path(
+        &self,
+        upper: &Upper,
+        path: &[u8],
+    ) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+        let merged_sources = self.merged_sources()?;
+        let roots = merged_sources.branches.roots().present().into_iter();
+        let mut dirs: Vec<_> = roots.map(|(branch, fd)| BranchDir { branch, fd }).collect();
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+            dirs = merged_sources.layers(upper, &dirs, &name)?;
+        }
+        let fds: Vec<_> = dirs.into_iter().map(|dir| (dir.branch, dir.fd)).collect();
+        if fds.is_empty() { Err(Errno::STALE) } else { Ok(fds) }
+    }
+
     /// Returns the folder in each branch that has this folder's name in the parent.
     fn part_fds(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         let known = self.files.names.as_ref().and_then(|names| names.get(id));
         let (parent, name) = known.ok_or(Errno::STALE)?;
         let parent = self.folder(parent)?;
+        if self.upper().is_some() {
+            let layers = self.layers(&parent, &name)?;
+            let fds: Vec<_> = layers.into_iter().map(|dir| (dir.branch, dir.fd)).collect();
+            return if fds.is_empty() { Err(Errno::STALE) } else { Ok(fds) };
+        }
         let mut fds = Vec::new();
         for dir in self.all_with(&parent, &name)? {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

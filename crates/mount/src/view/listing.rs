@@ -19,6 +19,7 @@ use super::stat::{FILE_TYPE, LINK};
 use super::state::View;
 use crate::actor::Actor;
 use crate::branches::MergedFolder;
+use crate::index::WHITEOUT;
 
 /// The size of the buffer for the source's entries. Without attributes, an entry takes about as much space in the
 /// reply; with attributes, some five times more.
@@ -196,7 +197,8 @@ fn each_merged(
     let Some(merged_sources) = &view.folders.merged_sources else { return };
     let built = merged_sources.index(merged);
     let sequence = u32::try_from(cookie.saturating_sub(DOTS)).unwrap_or(u32::MAX);
-    for (sequence, name, entry) in built.index.after(sequence).take(most) {
+    let shown = built.index.after(sequence).filter(|(_, _, entry)| entry.kind != WHITEOUT);
+    for (sequence, name, entry) in shown.take(most) {
         let Ok(name) = CString::new(name) else { continue };
         let entry = DirEntry {
             number: entry.number,

@@ -165,7 +165,12 @@ fn intern(
 ) -> Result<InodeId, Errno> {
     let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };
     let is_open = !matches!(found, FoundInode::Named(..));
-    let identity = identity(volume.index, stat);
+    let mut identity = identity(volume.index, stat);
+    if let Some(name) = found.name()
+        && view.is_separate_link(found.branch(), stat)
+    {
+        identity = identity.with_name(parent, name.to_bytes());
+    }
     let found_in = (parent, found.branch());
     let id = view.files.inodes.intern(&identity, found_in, is_open, handle, |id| {
         if !opens_reach_us(stat) {
@@ -181,7 +186,7 @@ pub(super) fn forget(view: &View, id: InodeId, lookups: u64) {
     if let Some(forgotten) = view.files.inodes.forget(id, lookups) {
         view.folders.unwatch(&forgotten);
         if let Some(branches) = view.folders.branches() {
-            branches.drop_folder(id);
+            branches.forget(id);
         }
         view.files.forget(id);
         view.access.forget(id);

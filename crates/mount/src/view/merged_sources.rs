@@ -4,15 +4,16 @@ use std::ffi::{CStr, CString};
 use std::sync::{Arc, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{OFlags, Statx};
+use rustix::fs::{self, FileType, Mode, OFlags, RawDirEntry, Statx};
 use rustix::io::Errno;
 
 use super::entries::each_entry;
 use super::folder::BranchDir;
-use super::stat::{open_handle, stat_name};
+use super::stat::{is_folder, open_handle, stat_name};
 use crate::branches::{Branches, BuiltIndex, MergedFolder, Part};
-use crate::index::Entry;
+use crate::index::{Entry, WHITEOUT};
 use crate::inodes::InodeId;
+use crate::upper::Upper;
 use crate::volumes::Volumes;
 
 /// The maximum age of the index of a folder whose changes are not reported.
@@ -26,6 +27,8 @@ const RAW_BYTES: usize = 64 * 1024;
 pub(super) struct MergedSources {
     pub(super) branches: Branches,
     pub(super) volumes: Arc<Volumes>,
+    /// The upper source, if names may be hidden by whiteouts.
+    pub(super) upper: Option<Arc<Upper>>,
 }
 
 impl MergedSources {
@@ -45,9 +48,13 @@ impl MergedSources {
         name: &CStr,
     ) -> Result<(BranchDir, Statx), Errno> {
         let entry = self.index(merged).index.find(name.to_bytes()).ok_or(Errno::NOENT)?;
+        if entry.kind == WHITEOUT {
+            return Err(Errno::NOENT);
+        }
         let part = merged.part(entry.branch).ok_or(Errno::STALE)?;
         let dir = self.open_part(merged, part)?;
         match stat_name(&dir.fd, name) {
+            Ok(stat) if self.is_whiteout(&dir, name, &stat) => Err(Errno::NOENT),
             Ok(stat) => Ok((dir, stat)),
             Err(Errno::NOENT) => self.look_up_again(merged, name).ok_or(Errno::NOENT),
             Err(errno) => Err(errno),
@@ -112,8 +119,13 @@ impl MergedSources {
                 each_entry(&dir.fd, 0, RAW_BYTES, |entry| {
                     let name = entry.file_name().to_bytes();
                     if !matches!(name, b"." | b"..") {
-                        let kind = u8::try_from(entry.file_type().as_raw_mode() >> 12);
-                        built.index.insert(name, part.branch, kind.unwrap_or(0), entry.ino());
+                        let kind = match self.is_listed_whiteout(&dir, entry) {
+                            true => WHITEOUT,
+                            false => {
+                                u8::try_from(entry.file_type().as_raw_mode() >> 12).unwrap_or(0)
+                            }
+                        };
+                        built.index.insert(name, part.branch, kind, entry.ino());
                     }
                     Ok(true)
                 })
@@ -140,6 +152,7 @@ impl MergedSources {
             // A part that was removed has no names.
             let Ok(dir) = self.open_part(merged, part) else { continue };
             match (stat_name(&dir.fd, name), &found) {
+                (Ok(stat), _) if self.is_whiteout(&dir, name, &stat) => break,
                 (Ok(stat), None) => found = Some((dir, stat)),
                 (Ok(_), Some(_)) => more = true,
                 (Err(_), _) => {}
@@ -155,6 +168,56 @@ impl MergedSources {
             }
         }
         found
+    }
+
+    /// Returns the layers of a name: the file that is shown, and for a folder those with which it is merged. Empty if
+    /// the name does not exist.
+    pub(super) fn layers(
+        &self,
+        upper: &Upper,
+        parts: &[BranchDir],
+        name: &CStr,
+    ) -> Result<Vec<BranchDir>, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut layers = Vec::new();
+        for part in parts {
+            let stat = match stat_name(&part.fd, name) {
+                Err(Errno::NOENT) => continue,
+                stat => stat?,
+            };
+            let is_part = is_folder(&stat) || layers.is_empty();
+            if !is_part || self.is_whiteout(part, name, &stat) {
+                break;
+            }
+            let fd = Arc::new(fs::openat(&part.fd, name, flags, Mode::empty())?);
+            let hides = !is_folder(&stat) || upper.is_opaque(&fd);
+            if is_folder(&stat) {
+                upper.check_complete(&fd)?;
+            }
+            layers.push(BranchDir { branch: part.branch, fd });
+            if hides {
+                break;
+            }
+        }
+        Ok(layers)
+    }
+
+    /// Whether the file is a whiteout, which hides its name.
+    fn is_whiteout(&self, dir: &BranchDir, name: &CStr, stat: &Statx) -> bool {
+        self.upper.as_ref().is_some_and(|upper| upper.is_whiteout(&dir.fd, name, stat))
+    }
+
+    /// Whether an entry of a listing is a whiteout. Only devices and empty files can be.
+    fn is_listed_whiteout(&self, dir: &BranchDir, entry: &RawDirEntry<'_>) -> bool {
+        let Some(upper) = &self.upper else { return false };
+        let may_be = match entry.file_type() {
+            FileType::CharacterDevice | FileType::Unknown => true,
+            FileType::RegularFile => upper.holds_marked_whiteouts(&dir.fd),
+            _ => false,
+        };
+        may_be
+            && stat_name(&dir.fd, entry.file_name())
+                .is_ok_and(|stat| upper.is_whiteout(&dir.fd, entry.file_name(), &stat))
     }
 
     /// Marks a name as stale after another program has changed the file that a branch has under the name.

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::context::Context;
 use super::folder::{BranchDir, Folder};
+use super::layered_names::{self, LayeredRename};
 use super::placement::dir_beside;
 use super::several_sources;
 use super::stat::{is_folder, stat_name};
@@ -20,6 +21,9 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
+    if view.folders.upper().is_some() {
+        return layered_names::remove(view, &folder, name, false);
+    }
     let file = one_of_several(view, &folder, name);
     let _held = file.map(|_| view.access.walks.hold_alone());
     let unlink = |dir: &BranchDir| fs::unlinkat(&dir.fd, name, AtFlags::empty());
@@ -43,6 +47,9 @@ pub(super) fn rmdir(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
+    if view.folders.upper().is_some() {
+        return layered_names::remove(view, &folder, name, true);
+    }
     remove(view, &folder, name, true, |dir| {
         let remove = || fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
         view.files.keeping_folder(dir.fd.as_fd(), name, remove)
@@ -84,6 +91,9 @@ pub(super) fn rename(
 ) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
+    if view.folders.upper().is_some() {
+        return rename_in_upper(view, (parent, name), (new_parent, new_name), flags);
+    }
     let _names = view.moves.share_names();
     let (folder, new_folder) = (view.folders.folder(parent)?, view.folders.folder(new_parent)?);
     let flags = RenameFlags::from_bits_retain(flags);
@@ -138,6 +148,24 @@ pub(super) fn rename(
     }
     if flags.contains(RenameFlags::EXCHANGE) {
         note_name(view, parent, from[0].fd.as_fd(), name);
+    }
+    Ok(())
+}
+
+/// Renames in the upper source.
+fn rename_in_upper(
+    view: &View,
+    (parent, name): (InodeId, &CStr),
+    (new_parent, new_name): (InodeId, &CStr),
+    flags: u32,
+) -> Result<(), Errno> {
+    let (folder, new_folder) = (view.folders.folder(parent)?, view.folders.folder(new_parent)?);
+    let flags = RenameFlags::from_bits_retain(flags);
+    let rename = LayeredRename { view, from: (&folder, name), to: (&new_folder, new_name), flags };
+    let (from, to) = rename.run()?;
+    note_name(view, new_parent, to.fd.as_fd(), new_name);
+    if flags.contains(RenameFlags::EXCHANGE) {
+        note_name(view, parent, from.fd.as_fd(), name);
     }
     Ok(())
 }

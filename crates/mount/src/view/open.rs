@@ -10,6 +10,7 @@ use thruway_fuse::wire::{OpenIn, OpenOut, ReleaseIn, open_flag, open_in_flag};
 use super::access::CHECKED;
 use super::backing_files::{DAEMON_IO, DataWay};
 use super::context::Context;
+use super::copy_up::copy_up;
 use super::data::{is_setgid_for_locks, is_setid};
 use super::stat::stat_fd;
 use super::state::View;
@@ -47,8 +48,14 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     let id = InodeId(request.inode);
     let flags = OFlags::from_bits_retain(with.flags);
     let verdict = check_open(view, &request.caller, id, flags)?;
-    let changes = writes(flags) || flags.contains(OFlags::TRUNC);
-    if view.moves.is_gone(id) && changes {
+    let changes = changes(with);
+    let truncates = flags.contains(OFlags::TRUNC);
+    if changes {
+        copy_up(view, id, truncates.then_some(0))?;
+    } else if let Some(upper) = view.folders.upper() {
+        upper.check_complete(&*view.files.path_fd(id)?)?;
+    }
+    if view.moves.is_gone(id) && (changes || view.folders.upper().is_some()) {
         // On ESTALE, the kernel looks the name up again.
         return Err(Errno::STALE);
     }
@@ -81,6 +88,12 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     };
     cx.reply.put(&opened(view, io_mode));
     Ok(())
+}
+
+/// Whether an open with these flags may change the file.
+pub(super) fn changes(with: &OpenIn) -> bool {
+    let flags = OFlags::from_bits_retain(with.flags);
+    writes(flags) || flags.contains(OFlags::TRUNC)
 }
 
 fn check_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Result<Verdict, Errno> {

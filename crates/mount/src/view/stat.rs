@@ -10,7 +10,7 @@ use thruway_sys::handle::FileHandle;
 
 use crate::actor::errno;
 use crate::inodes::Identity;
-use crate::volumes::Volume;
+use crate::volumes::{Volume, VolumeInfo};
 
 /// The fields of every `statx`. The time of birth distinguishes files that had the same number in succession.
 const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
@@ -98,6 +98,12 @@ pub(super) fn take_newer_times(stat: &mut Statx, part: &Statx) {
     };
     newer(&mut stat.stx_mtime, part.stx_mtime);
     newer(&mut stat.stx_ctime, part.stx_ctime);
+}
+
+/// Returns the inode number that users see. On the first file system, the number is the file's own. On other file
+/// systems, the top bits differ, since the whole mount is a single device.
+pub(super) fn shown_number(volume: VolumeInfo, stat: &Statx) -> u64 {
+    stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
 }
 
 pub(super) fn is_folder(stat: &Statx) -> bool {

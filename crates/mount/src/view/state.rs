@@ -1,9 +1,11 @@
 //! The view, and the parts that it consists of.
 
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::Statx;
 use rustix::io::Errno;
 use rustix::process::{Pid, getppid};
 use thruway_fuse::{ConnectionOptions, Notification};
@@ -13,6 +15,7 @@ use super::backing_files::BackingFiles;
 use super::connection::Connection;
 use super::error_counts::ErrorCounts;
 use super::files::Files;
+use super::folder::BranchDir;
 use super::folders::Folders;
 use super::invalidation::Invalidation;
 use super::links::LinkFollower;
@@ -21,6 +24,7 @@ use super::mount_changes::{FollowingView, MountChanges, SourcePlaces, known_fold
 use super::moves::Moves;
 use super::policy_check::PolicyEnforcer;
 use super::recent_listing::RecentListing;
+use super::stat::{identity, is_folder};
 use super::timeouts::{CacheTimeouts, EPOCH_MINOR, Timeouts};
 use super::walks::Walks;
 use super::watches::FolderWatches;
@@ -32,6 +36,8 @@ use crate::owners::Owners;
 use crate::plan::{Changes, CreatePolicy};
 use crate::policy::Policy;
 use crate::source_table::SourceTable;
+use crate::upper::{UPPER, Upper};
+use crate::volumes::Volumes;
 use crate::watch::{self, Change, Watch};
 
 /// The options of a view.
@@ -60,6 +66,8 @@ pub(crate) struct Behaviour {
     pub(crate) owners: Option<Owners>,
     /// If links to regular files are followed: the folder where the view is mounted.
     pub(crate) follows_links_at: Option<PathBuf>,
+    /// The upper source, if it takes all changes.
+    pub(crate) upper: Option<Arc<Upper>>,
 }
 
 /// The state from which the requests of a mount are served.
@@ -103,13 +111,14 @@ impl View {
         let inodes = Inodes::new(Arc::clone(&memory));
         let (needs_names, sources) =
             (is_merged || enforcer.is_some(), (Arc::clone(&roots), volumes));
-        let files = Arc::new(Files::new(inodes, sources, needs_names, descriptors_max)?);
+        let options = (needs_names, behaviour.upper.is_some());
+        let files = Arc::new(Files::new(inodes, sources, options, descriptors_max)?);
         let (inodes, volumes) = (&files.inodes, &files.volumes);
         let watch = choose_changes(&mut behaviour, is_merged);
         let watches = FolderWatches::new(watch, inodes, volumes, &roots);
         let merged_sources = is_merged.then(|| {
             let branches = Branches::new(roots, descriptors_max / 4);
-            MergedSources { branches, volumes: Arc::clone(volumes) }
+            MergedSources::new(branches, volumes, &behaviour)
         });
         let is_frozen = behaviour.frozen;
         let folders =
@@ -228,6 +237,26 @@ impl View {
         roots.iter().find_map(|(_, root)| known_folder(&self.files, root, path))
     }
 
+    /// Whether each name of the file is an inode of its own, since a copy to the upper source concerns one name.
+    pub(super) fn is_separate_link(&self, branch: u16, stat: &Statx) -> bool {
+        self.behaviour.upper.is_some() && branch != UPPER && stat.stx_nlink > 1 && !is_folder(stat)
+    }
+
+    /// Returns the inode of a name in a source, if the kernel knows it.
+    pub(super) fn known_at(
+        &self,
+        folder: InodeId,
+        (dir, name): (&BranchDir, &CStr),
+        stat: &Statx,
+    ) -> Option<InodeId> {
+        if !self.is_separate_link(dir.branch, stat) {
+            return self.files.known(stat);
+        }
+        let volume = self.files.volumes.known(stat)?;
+        let identity = identity(volume.index, stat).with_name(folder, name.to_bytes());
+        self.files.inodes.find_known(&identity)
+    }
+
     /// Closes descriptors that were not used for a while. Call this function every few seconds.
     pub(crate) fn age(&self) {
         self.files.age();
@@ -235,6 +264,12 @@ impl View {
             branches.age();
         }
         self.backing.drop_all_idle();
+    }
+}
+
+impl MergedSources {
+    fn new(branches: Branches, volumes: &Arc<Volumes>, behaviour: &Behaviour) -> Self {
+        Self { branches, volumes: Arc::clone(volumes), upper: behaviour.upper.clone() }
     }
 }
 

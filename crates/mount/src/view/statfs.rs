@@ -9,12 +9,16 @@ use thruway_fuse::wire::StatFsOut;
 use super::context::Context;
 use crate::roots::Roots;
 use crate::source_spec::SourceAccess;
+use crate::upper::UPPER;
 
 pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let space = match view.folders.branches() {
         None => fs::fstatvfs(view.files.path_fd(id)?)?,
+        Some(branches) if view.folders.upper().is_some() => {
+            fs::fstatvfs(branches.roots().get(UPPER)?)?
+        }
         Some(branches) => sum(branches.roots())?,
     };
     let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);

@@ -12,6 +12,7 @@ use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 use super::access::is_content;
 use super::attribute_names::names_at;
 use super::context::Context;
+use super::copy_up::fds_to_change;
 use super::location;
 use super::several_sources;
 use super::stat::stat_fd;
@@ -34,6 +35,9 @@ pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(
         return Err(Errno::NODATA);
     }
     is_passed_on(cx.view, name)?;
+    if is_mark(cx.view, name.to_bytes()) {
+        return Err(Errno::NODATA);
+    }
     let id = cx.inode();
     let view = cx.view;
     if location::is_virtual(name.to_bytes()) {
@@ -64,6 +68,7 @@ pub(super) fn setxattr(
     with: &SetXattrIn,
 ) -> Result<(), Errno> {
     is_passed_on(cx.view, name)?;
+    check_settable(cx.view, name)?;
     if location::is_virtual(name.to_bytes()) {
         return location::set(cx, name.to_bytes(), value);
     }
@@ -86,7 +91,7 @@ pub(super) fn setxattr(
         }
     };
     let flags = XattrFlags::from_bits_retain(with.flags);
-    let fds = view.folders.fds_to_change(id)?;
+    let fds = fds_to_change(view, id, None)?;
     check_several(&fds, name, flags)?;
     let mut done: Vec<(&OwnedFd, Option<Vec<u8>>)> = Vec::new();
     for (index, fd) in fds.iter().enumerate().rev() {
@@ -152,6 +157,9 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
     if caller.uid != 0 {
         names = without(&names, |name| name.starts_with(TRUSTED));
     }
+    if view.behaviour.upper.is_some() {
+        names = without(&names, |name| is_mark(view, name));
+    }
     if excludes_access_lists(view) {
         names = without(&names, |name| name.starts_with(ACCESS_LISTS));
     }
@@ -163,13 +171,14 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
 
 pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     is_passed_on(cx.view, name)?;
+    check_settable(cx.view, name)?;
     if location::is_virtual(name.to_bytes()) {
         return Err(Errno::PERM);
     }
     let id = cx.inode();
     let view = cx.view;
     view.moves.give_up(id);
-    let fds = view.folders.fds_to_change(id)?;
+    let fds = fds_to_change(view, id, None)?;
     check_several(&fds, name, XattrFlags::REPLACE)?;
     for (index, fd) in fds.iter().enumerate().rev() {
         match fs::removexattr(ProcPath::new(fd.as_fd()).as_c_str(), name) {
@@ -179,6 +188,15 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
         }
     }
     Ok(())
+}
+
+/// Whether the attribute is one of the marks by which an upper source hides files. The view does not show them.
+fn is_mark(view: &View, name: &[u8]) -> bool {
+    view.behaviour.upper.as_ref().is_some_and(|upper| upper.is_mark(name))
+}
+
+fn check_settable(view: &View, name: &CStr) -> Result<(), Errno> {
+    if is_mark(view, name.to_bytes()) { Err(Errno::OPNOTSUPP) } else { Ok(()) }
 }
 
 /// Fails if extended attributes are disabled, or if this one is an access list that would contradict the modes that the

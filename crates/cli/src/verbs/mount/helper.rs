@@ -257,7 +257,7 @@ fn translate_option(option: &str) -> Option<Option<OsString>> {
             | "attribute_timeout" | "log" | "policy" | "free_min" | "on_full" | "make_folders"
             | "missing" | "missing_timeout" | "require_marker" | "sources" | "map_user"
             | "map_group" | "force_user" | "force_group" | "create_user" | "create_group" | "mode"
-            | "create_mode" | "fixed_changes" | "follow_symlinks",
+            | "create_mode" | "fixed_changes" | "follow_symlinks" | "upper",
             Some(value),
         ) => Some(format!("--{}={value}", name.replace('_', "-")).into()),
         _ => return None,

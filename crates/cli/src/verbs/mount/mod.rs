@@ -68,6 +68,10 @@ pub(super) struct Options {
     /// Promise that the sources do not change; the mount is read-only, and the kernel opens files without the daemon
     #[arg(long)]
     frozen: bool,
+    /// The folder that takes all changes, so that the sources stay as they are: a file is copied there before it is
+    /// changed, and removed names are hidden. The folder can be read by overlayfs, and a folder of overlayfs here
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["frozen", "read_only", "policy", "sources"])]
+    upper: Option<PathBuf>,
     /// With several sources: the source in which new files and folders are created. One of first, most-free,
     /// least-free, least-used, random and random-by-free, where the folder is created if necessary. With parent-
     /// before it, only sources that have the folder count; with near-, those that have the folder or one above come
@@ -251,8 +255,10 @@ impl Options {
             return Err(Failure::new("no source").hint("thruway help mount"));
         }
         let sources: Result<_, _> = sources.iter().map(|source| sources::spec(source)).collect();
+        let upper = self.upper.as_deref().map(thruway_mount::resolve_new_target);
         Ok(Plan {
             sources: sources?,
+            upper: upper.transpose().map_err(failure)?,
             sources_file: self.sources.as_deref().map(absolute).transpose()?,
             missing: match self.missing {
                 MissingSource::Fail => OnMissing::Fail,
