@@ -1,80 +1,10 @@
 # frozen_string_literal: true
 
-# `thruway run` on Windows, as far as Wine is Windows: run by `cargo x windows`. THRUWAY_WINDOWS is
-# the folder of a release, WINDOWS_RUBY a ruby.exe; both are started by Wine.
+# `thruway run` on Windows, as far as Wine is Windows: run by `cargo x windows`.
 
-require "fileutils"
-require "minitest/autorun"
-require "tmpdir"
+require_relative "wine_test"
 
-$stdout.sync = true
-
-class WindowsBootTest < Minitest::Test
-  RELEASE = ENV.fetch("THRUWAY_WINDOWS")
-  RUBY = ENV.fetch("WINDOWS_RUBY")
-  IS_QUICK = !ENV["THRUWAY_WINDOWS_ALL"]
-  BEAT_S = 5
-  LIMIT_S = 600
-
-  def setup
-    @root = Dir.mktmpdir("thruway windows")
-    @folder = "#{@root}/app"
-    @pack = "#{@folder}/boot.pack"
-    FileUtils.mkdir_p("#{@folder}/lib")
-  end
-
-  def teardown
-    FileUtils.rm_rf(@root)
-  end
-
-  # Output, errors and exit status, without the carriage returns of a console. Files take output:
-  # a service that Wine starts meanwhile may keep a pipe open.
-  def run_in_wine(*words, debug: "-all")
-    files = %w[out errors].map { |name| "#{@root}/#{name}" }
-    streams = { in: File::NULL, out: files.first, err: files.last }
-    environment = { "WINEDEBUG" => debug }
-    streams.update(chdir: @folder, pgroup: true)
-    wine = Process.detach(Process.spawn(environment, "wine", *words, **streams))
-    await(wine, words)
-    said = files.map { |file| File.binread(file).force_encoding(Encoding::UTF_8).delete("\r") }
-    [*said, wine.value.exitstatus]
-  end
-
-  # Waits for a program under Wine, with a line from time to time. One that never ends is killed.
-  def await(wine, words)
-    waited_s = 0
-    until wine.join(BEAT_S)
-      waited_s += BEAT_S
-      puts "windows: #{words.join(" ")[0, 100].dump} runs for #{waited_s} s"
-      next if waited_s < LIMIT_S
-
-      Process.kill(:KILL, -wine.pid)
-      flunk "#{words.inspect} did not end in #{LIMIT_S} s"
-    end
-  end
-
-  def plain(*words, **options)
-    run_in_wine(RUBY, *words, **options)
-  end
-
-  def packed(*words, with: [], **options)
-    thruway("run", "--pack", windows(@pack), *with, "--", "ruby.exe", *words, **options)
-  end
-
-  def thruway(*words, **options)
-    run_in_wine("#{RELEASE}/bin/thruway.exe", *words, **options)
-  end
-
-  def windows(path)
-    "Z:#{path}"
-  end
-
-  def write(name, text)
-    path = "#{@folder}/#{name}"
-    FileUtils.mkdir_p(File.dirname(path))
-    File.write(path, text)
-  end
-
+class WindowsBootTest < WineTest
   # The program's answer with the pack: learning, and then from the pack.
   def assert_same_with_the_pack(*words)
     expected = plain(*words)
@@ -107,7 +37,7 @@ class WindowsBootTest < Minitest::Test
       exit 7
     RUBY
     report = assert_same_with_the_pack("--disable=gems", "main.rb")
-    assert_match(/^thruway: in the portable mode/, report)
+    refute_match(/portable mode/, report)
     assert_match(/^thruway: [1-9]\d* features from the pack, 0 compiled$/, report)
   end
 
@@ -137,37 +67,6 @@ class WindowsBootTest < Minitest::Test
       assert_equal expected.first.lines, said.gsub("/boots/", "/plain/").lines, "seed #{seed}"
       assert_equal expected.drop(1), others
     end
-  end
-
-  # The names that the program's thread looks up between two marks, according to Wine's trace.
-  # Programs that Wine itself starts write to the same file.
-  def lookups(trace)
-    lines = trace.lines.drop_while { |line| !line.include?("begin-mark") }
-    thread = lines.first[/\A\h+:/]
-    lines = lines.take_while { |line| !line.include?("end-mark") }
-    names = lines.grep(/\A#{thread}trace:file:nt_to_unix_file_name_no_root/)
-    names.reject { |line| line.include?("begin-mark") }
-  end
-
-  def test_a_feature_costs_a_lookup_of_its_folder_and_one_of_itself
-    count = 10
-    (0..count).each { |number| write("lib/name_of_feature_#{number}.rb", "") }
-    write("main.rb", <<~RUBY)
-      $LOAD_PATH.unshift("\#{__dir__}/lib")
-      require "name_of_feature_0"
-      File.exist?("Z:/begin-mark")
-      #{count}.times { |number| require "name_of_feature_\#{number + 1}" }
-      File.exist?("Z:/end-mark")
-    RUBY
-    words = ["--disable=gems", "main.rb"]
-    assert_equal plain(*words), packed(*words)
-    _, trace = packed(*words, with: ["--read-only"], debug: "+file")
-    found = lookups(trace).map { |line| line[/ L"(\S+)"/, 1].split("\\").last }
-    assert_equal (1..count).flat_map { |number| ["lib", "name_of_feature_#{number}.rb"] }, found
-    return if IS_QUICK
-
-    _, trace = plain(*words, debug: "+file")
-    assert_operator lookups(trace).size, :>=, 6 * count
   end
 
   def test_verbs_of_linux_say_so

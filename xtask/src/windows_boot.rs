@@ -24,7 +24,7 @@ pub(crate) fn test(root: &Path, wine: &Wine, all: bool) -> Result<(), String> {
     };
     let folder = lay_out(root, wine, &ruby)?;
     let mut tests = Command::new("ruby");
-    tests.current_dir(root).args(["-w", "tests/windows/boot.rb", "--verbose"]);
+    tests.current_dir(root).args(["-w", "tests/windows/all.rb", "--verbose"]);
     wine.settle(&mut tests);
     tests
         .env("THRUWAY_WINDOWS", &folder)

@@ -83,9 +83,15 @@ impl Boot {
         let change_since_pack =
             change_since_pack.and_then(|(pack, path)| frozen::first_change(&pack, path));
         let is_frozen = may_freeze && pack.is_some() && change_since_pack.is_none();
+        let files = Files::new(pack, is_frozen, !options.portable);
+        #[cfg(windows)]
+        let files = match file {
+            Some(file) if !file.is_by_this_user() => files.of_another_user(),
+            _ => files,
+        };
         let boot = Self {
             counts: Counts::default(),
-            files: Files::new(pack, is_frozen, !options.portable),
+            files,
             identity: identity.to_vec(),
             pack_path,
             file,
@@ -289,6 +295,9 @@ impl Boot {
         learned_entries::put_folders(&folders, &mut builder);
         // Another process may have replaced the pack in the meantime; its entries are kept too.
         let newest = PackFile::open_for(path, &self.identity).ok();
+        // The new pack is this user's, and would tell of another one which files may be read.
+        #[cfg(windows)]
+        let newest = newest.filter(PackFile::is_by_this_user);
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned.keep(&pack, &mut builder);
         }
@@ -304,7 +313,7 @@ impl Boot {
     #[must_use]
     pub fn report(&self) -> String {
         let report = self.counts.report(self.files.stats.value(), self.files.folder_lookups());
-        let report = self.portable_mode() + &report;
+        let report = self.limits() + &report;
         match self.change_since_pack.map(printable::bytes) {
             Some(path) => format!("thruway: not frozen, since {path} has changed\n{report}"),
             None => report,
@@ -314,29 +323,26 @@ impl Boot {
     /// Whether calls of libruby are answered while it searches for a feature.
     #[must_use]
     pub fn answers_search(&self) -> bool {
-        !self.options.portable || self.options.answers_search
+        !self.options.portable
     }
 
-    /// Returns lines on the features that portable mode disables; empty in other modes.
-    fn portable_mode(&self) -> String {
-        if !self.options.portable {
-            return String::new();
+    /// Returns lines on what this mode or system cannot do; empty if there is nothing to say.
+    fn limits(&self) -> String {
+        let mut text = String::new();
+        let is_portable = self.options.portable;
+        if is_portable {
+            text.push_str("thruway: in the portable mode: libruby's own calls are not answered\n");
         }
-        let mut text = if self.options.answers_search {
-            "thruway: in the portable mode: libruby's calls are answered while it searches\n"
-        } else {
-            "thruway: in the portable mode: libruby's own calls are not answered\n"
-        }
-        .to_owned();
-        if self.options.trust == Trust::Digest && !self.may_write {
+        if is_portable && self.options.trust == Trust::Digest && !self.may_write {
             text.push_str(
                 "thruway: not frozen: portable mode cannot see what the program changes\n",
             );
         }
-        if self.options.gc_after_mb.is_some() {
-            text.push_str(
-                "thruway: --gc-after has no effect: portable mode cannot count allocations\n",
-            );
+        if self.options.gc_after_mb.is_some() && (is_portable || cfg!(windows)) {
+            let place = if is_portable { "portable mode" } else { "the boot on Windows" };
+            let line =
+                format!("thruway: --gc-after has no effect: {place} cannot count allocations\n");
+            text.push_str(&line);
         }
         text
     }

@@ -21,6 +21,9 @@ use crate::rights;
 pub struct Files {
     pack: Option<Pack<'static>>,
     is_frozen: bool,
+    /// Whether the pack tells of this user which files may be read. Where access lists decide (Windows), a pack tells
+    /// that of its owner alone.
+    knows_rights: bool,
     /// The effective user ID.
     user: AtomicU32,
     /// Incremented by every event after which changes by another process must be noticed.
@@ -76,6 +79,7 @@ impl Files {
         Self {
             pack,
             is_frozen,
+            knows_rights: true,
             user: AtomicU32::new(disk::user()),
             epoch: AtomicU64::new(0),
             folders: Mutex::new(Folders::new(pack, is_frozen, is_interposed)),
@@ -84,6 +88,12 @@ impl Files {
             observer: OnceLock::new(),
             stats: Count::default(),
         }
+    }
+
+    /// The same cache, with a pack of another user. Such a pack does not tell which files this user may read.
+    #[cfg(windows)]
+    pub(crate) fn of_another_user(self) -> Self {
+        Self { knows_rights: false, ..self }
     }
 
     /// Registers an observer that is called before each query to the disk. The observer must not query these
@@ -135,11 +145,11 @@ impl Files {
     /// Records that this process has written the file at `path` or changed its permissions. Only a frozen
     /// pack is affected, since other modes query a file each time it is used.
     pub fn edited(&self, path: &[u8]) {
-        if !self.is_frozen() {
+        if !self.is_frozen() || disk::is_device(path) {
             return;
         }
         let real = real(path);
-        let real = disk::path_bytes(&real);
+        let real = disk::real_path_bytes(&real);
         let has_other_links = disk::status_of_target(&real)
             .is_some_and(|status| disk::has_other_links(&status) && rights::is_regular(&status));
         match self.folders() {
@@ -153,6 +163,9 @@ impl Files {
 
     /// Records that this process has created, moved or removed the file at `path`.
     pub fn changed(&self, path: &[u8]) {
+        if disk::is_device(path) {
+            return;
+        }
         match (self.folders(), cleaned(path)) {
             (Some(mut folders), Some(path)) => folders.changed(&path),
             (Some(mut folders), None) => folders.changed_somewhere(),
@@ -166,7 +179,7 @@ impl Files {
     pub fn opened(&self, path: &[u8]) {
         self.changed(path);
         if disk::status(path).is_ok_and(|status| disk::kind(&status) == NameKind::Link) {
-            self.changed(&disk::path_bytes(&real(path)));
+            self.changed(&disk::real_path_bytes(&real(path)));
         }
     }
 
@@ -219,7 +232,7 @@ impl Files {
         }
         match entry {
             None if self.is_frozen() => Lookup::Undecided,
-            Some(known) if self.is_frozen_at(path) && is_readable(&known) => {
+            Some(known) if self.is_frozen_at(path) && self.is_readable(&known) => {
                 Lookup::File(FoundFile { stamp: None, entry, is_searched: false })
             }
             _ => self.look_up_on_disk(path, entry),
@@ -251,6 +264,30 @@ impl Files {
         folders.begin_lookup(self.epoch(), continues);
         let id = folders.id(folder);
         folders.real_path(id).map(|real| path::join(real, name))
+    }
+
+    /// Returns the kind of what is at a path, if it is known that no link is on the way: a folder, or a feature of a
+    /// frozen pack.
+    #[cfg(windows)]
+    #[must_use]
+    pub fn real_kind(&self, path: &[u8]) -> Option<NameKind> {
+        let is_feature = self.pack.is_some_and(|pack| pack.find(kind::FEATURE, path).is_some());
+        let is_known = !is_feature || self.is_frozen_at(path);
+        let is_real = is_known && self.real_path(path).is_some_and(|real| real == path);
+        is_real.then_some(if is_feature { NameKind::File } else { NameKind::Folder })
+    }
+
+    /// Whether the last component of a path is spelled as in its folder, or is not there at all; `false` if that is
+    /// unknown. Windows gives names a short form too, which is not in a listing that has this name.
+    #[cfg(windows)]
+    #[must_use]
+    pub fn has_no_other_name(&self, path: &[u8]) -> bool {
+        let Some((folder, name)) = path::split(path).filter(|_| path::is_clean(path)) else {
+            return false;
+        };
+        let Some(mut folders) = self.folders() else { return false };
+        let id = folders.id(folder);
+        !folders.is_missing(id) && matches!(folders.probe(id, name), Probe::Absent | Probe::File)
     }
 
     /// Lists the folder of a file. A frozen pack notices that a file was replaced by the time of its folder,
@@ -292,6 +329,12 @@ impl Files {
         is_certain && rights::is_certain(status, user) || rights::may_read(path)
     }
 
+    /// Whether every user, or at least this process, may read the feature's file.
+    fn is_readable(&self, feature: &Entry<'_>) -> bool {
+        let is_open = self.knows_rights && CodeFlags::from_bits(feature.flags()).is_open;
+        is_open || rights::may_read(feature.name())
+    }
+
     /// Whether the pack is trusted about a path without a query.
     pub(crate) fn is_frozen_at(&self, path: &[u8]) -> bool {
         self.is_frozen && self.folders().is_some_and(|mut folders| folders.is_frozen_at(path))
@@ -324,12 +367,13 @@ fn locked(files: &Files) -> Option<MutexGuard<'_, Folders>> {
     Some(folders)
 }
 
-/// Returns the clean form of a path; `None` if its folder does not exist.
+/// Returns the clean form of a path; `None` if its folder does not exist, or if the path does not say which file it is.
 pub(crate) fn cleaned(path: &[u8]) -> Option<Vec<u8>> {
     let path = std::path::absolute(disk::native_path(path)).ok()?;
     let bytes = disk::path_bytes(&path);
     if path::is_clean(&bytes) {
-        return Some(bytes.into_owned());
+        // The case of other letters is folded by the file system alone.
+        return (cfg!(not(windows)) || bytes.is_ascii()).then(|| bytes.into_owned());
     }
     #[expect(
         clippy::disallowed_methods,
@@ -347,11 +391,6 @@ fn real(path: &[u8]) -> PathBuf {
         reason = "nothing is opened: only which file was changed counts"
     )]
     path.canonicalize().unwrap_or_else(|_| path.into_owned())
-}
-
-/// Whether every user, or at least this process, may read the feature's file.
-fn is_readable(feature: &Entry<'_>) -> bool {
-    CodeFlags::from_bits(feature.flags()).is_open || rights::may_read(feature.name())
 }
 
 #[cfg(test)]

@@ -65,8 +65,6 @@ pub struct Options {
     /// Whether libruby's calls to libc are left alone. The boot then turns names into paths, and Ruby
     /// performs all other queries.
     pub portable: bool,
-    /// Whether, in the portable mode, libruby's calls are answered while it searches for a feature (Windows).
-    pub answers_search: bool,
     /// The disabled parts.
     pub without: Vec<Part>,
     /// Whether a report is printed at exit.

@@ -1,5 +1,6 @@
 //! Absolute paths as bytes, split and joined without touching the disk.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -58,7 +59,20 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 /// Whether a clean path equals `above` or lies below it.
 #[must_use]
 pub fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
-    path.strip_prefix(above).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+    let Some((start, rest)) = path.split_at_checked(above.len()) else { return false };
+    is_same(start, above) && matches!(rest.first(), None | Some(b'/'))
+}
+
+/// Whether two clean paths are one, by their letters. On Windows the case of ASCII letters does not count.
+#[must_use]
+pub fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if cfg!(windows) { one.eq_ignore_ascii_case(other) } else { one == other }
+}
+
+/// Returns the form in which changed paths are compared: on Windows, in lower case as far as ASCII goes.
+#[must_use]
+pub fn folded(path: &[u8]) -> Cow<'_, [u8]> {
+    if cfg!(windows) { Cow::Owned(path.to_ascii_lowercase()) } else { Cow::Borrowed(path) }
 }
 
 /// Returns a 128-bit hash of the path, which identifies the path in practice.

@@ -27,6 +27,8 @@ pub struct PackFile {
     map: ReadOnlyMap,
     layout: Layout,
     inode: Inode,
+    #[cfg(windows)]
+    is_by_this_user: bool,
 }
 
 /// The outcome of writing a pack.
@@ -66,7 +68,14 @@ impl PackFile {
         let (file, inode) = disk::open_trusted(path)?;
         let map = ReadOnlyMap::new(&file).map_err(|error| Error::system(path, "map", error))?;
         let layout = Layout::of(&map).map_err(|kind| Error::new(path, kind))?;
-        Ok(Self { path: path.to_owned(), map, layout, inode })
+        Ok(Self {
+            path: path.to_owned(),
+            map,
+            layout,
+            inode,
+            #[cfg(windows)]
+            is_by_this_user: thruway_sys::owner::is_this_user(&file).unwrap_or(false),
+        })
     }
 
     /// Like [`open`](Self::open), for a pack with the given identity.
@@ -103,6 +112,13 @@ impl PackFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the pack belongs to this user, rather than to the administrators or the system.
+    #[cfg(windows)]
+    #[must_use]
+    pub fn is_by_this_user(&self) -> bool {
+        self.is_by_this_user
     }
 
     /// The device and inode, which distinguish this pack from its successor.

@@ -24,6 +24,8 @@ pub mod event;
 pub mod fanotify;
 #[cfg(target_os = "linux")]
 pub mod file_flags;
+#[cfg(windows)]
+pub mod file_type;
 #[cfg(target_os = "linux")]
 pub mod fuse;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
@@ -40,6 +42,8 @@ pub mod imports;
 pub mod imports;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod io_ring;
+#[cfg(windows)]
+pub mod last_error;
 #[cfg(target_os = "linux")]
 pub mod lease;
 #[cfg(windows)]

@@ -54,6 +54,15 @@ pub fn check(file: &File) -> io::Result<Result<(), Distrust>> {
     check_by(file, false)
 }
 
+/// Whether the file belongs to the very user of this process.
+///
+/// # Errors
+/// Any error of the system.
+pub fn is_this_user(file: &File) -> io::Result<bool> {
+    let (user, security) = (CurrentUser::new()?, Security::of(file)?);
+    Ok(user.is(security.owner))
+}
+
 /// Whether a path is a folder that belongs to this user, the administrators or the system, in which no other user may
 /// create files, or write those that others create.
 #[must_use]
@@ -127,8 +136,13 @@ impl CurrentUser {
         ];
         // SAFETY: the SID is valid, as it comes from the system.
         let is_known = known.iter().any(|known| unsafe { IsWellKnownSid(sid, *known) } != 0);
-        // SAFETY: as above; this user's SID lies in the buffer.
-        is_known || unsafe { EqualSid(sid, self.sid()) } != 0
+        is_known || self.is(sid)
+    }
+
+    /// Whether a SID is that of this user.
+    fn is(&self, sid: PSID) -> bool {
+        // SAFETY: the SID is valid, as it comes from the system; this user's lies in the buffer.
+        unsafe { EqualSid(sid, self.sid()) != 0 }
     }
 }
 
@@ -224,6 +238,7 @@ mod tests {
     fn a_file_of_this_user_is_trusted() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(check(file.as_file()).unwrap(), Ok(()));
+        assert!(is_this_user(file.as_file()).unwrap());
         assert!(!is_private_folder(file.path()));
         assert!(is_private_folder(file.path().parent().unwrap()));
     }

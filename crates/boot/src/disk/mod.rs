@@ -7,15 +7,15 @@ mod windows;
 
 #[cfg(unix)]
 pub(crate) use posix::{
-    Status, has_other_links, is_at_its_path, is_same_file, kind, native_path, open, path_bytes,
-    read_folder, read_link, stamp, status, status_for_reading, status_of_file, status_of_target,
-    user,
+    Status, has_other_links, is_at_its_path, is_device, is_same_file, kind, native_path, open,
+    path_bytes, read_folder, read_link, real_path_bytes, stamp, status, status_for_reading,
+    status_of_file, status_of_target, user,
 };
 #[cfg(windows)]
 pub(crate) use windows::{
-    Status, has_other_links, is_at_its_path, is_same_file, kind, native_path, open, path_bytes,
-    read_folder, read_link, stamp, status, status_for_reading, status_of_file, status_of_target,
-    user,
+    Status, has_other_links, is_at_its_path, is_device, is_same_file, kind, native_path, open,
+    path_bytes, read_folder, read_link, real_path_bytes, stamp, status, status_for_reading,
+    status_of_file, status_of_target, user,
 };
 
 use crate::listing::NameKind;

@@ -111,3 +111,13 @@ pub(crate) fn native_path(path: &[u8]) -> Cow<'_, Path> {
 pub(crate) fn path_bytes(path: &Path) -> Cow<'_, [u8]> {
     Cow::Borrowed(path.as_os_str().as_bytes())
 }
+
+/// Returns the bytes of a path that the system has made.
+pub(crate) fn real_path_bytes(path: &Path) -> Cow<'_, [u8]> {
+    path_bytes(path)
+}
+
+/// Returns `false`: a device is a file among others.
+pub(crate) fn is_device(_path: &[u8]) -> bool {
+    false
+}

@@ -144,6 +144,21 @@ pub(crate) fn path_bytes(path: &Path) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
+/// Returns the bytes of a path that the system has made: `C:/a` for `\\?\C:\a`.
+pub(crate) fn real_path_bytes(path: &Path) -> Cow<'_, [u8]> {
+    let bytes = path_bytes(path);
+    match bytes.strip_prefix(b"//?/").filter(|rest| rest.get(1) == Some(&b':')) {
+        Some(rest) => Cow::Owned(rest.to_vec()),
+        None => bytes,
+    }
+}
+
+/// Whether a path is one of the devices that every program writes to, and that are no files.
+pub(crate) fn is_device(path: &[u8]) -> bool {
+    const DEVICES: [&[u8]; 4] = [b"nul", b"con", b"conin$", b"conout$"];
+    DEVICES.iter().any(|device| path.eq_ignore_ascii_case(device))
+}
+
 /// Returns the NT path of a clean path.
 fn nt_path(path: &[u8]) -> Option<Vec<u16>> {
     if !path::is_clean(path) {
@@ -159,4 +174,23 @@ fn nt_path(path: &[u8]) -> Option<Vec<u16>> {
         ),
     );
     Some(units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_the_system_has_the_form_of_rubys() {
+        let bytes = |path: &str| real_path_bytes(Path::new(path)).into_owned();
+        assert_eq!(bytes(r"\\?\C:\a\b"), b"C:/a/b");
+        assert_eq!(bytes(r"\\?\UNC\host\share"), b"//?/UNC/host/share");
+        assert_eq!(bytes(r"C:\a"), b"C:/a");
+    }
+
+    #[test]
+    fn devices_are_no_files() {
+        assert!(is_device(b"NUL") && is_device(b"conout$"));
+        assert!(!is_device(b"C:/nul.d") && !is_device(b"C:/a"));
+    }
 }

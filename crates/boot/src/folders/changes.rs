@@ -20,7 +20,7 @@ impl Changes {
     /// Records a change to the file at `path`.
     pub(super) fn add(&mut self, path: &[u8]) {
         if self.paths.len() < PATHS_MAX {
-            self.paths.insert(path.into());
+            self.paths.insert(path::folded(path).into());
         } else {
             self.add_all();
         }
@@ -43,9 +43,13 @@ impl Changes {
 
     /// Whether the file at `path`, or a folder above it, has changed.
     pub(super) fn concern(&self, path: &[u8]) -> bool {
+        if self.are_all || self.paths.is_empty() {
+            return self.are_all;
+        }
+        let path = path::folded(path);
         let mut above =
-            std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));
-        self.are_all || !self.paths.is_empty() && above.any(|path| self.paths.contains(path))
+            std::iter::successors(Some(&*path), |path| path::split(path).map(|(folder, _)| folder));
+        above.any(|path| self.paths.contains(path))
     }
 }
 
@@ -64,6 +68,15 @@ mod tests {
         {
             assert_eq!(changes.concern(path.as_bytes()), is_changed, "{path}");
         }
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn a_change_is_known_in_any_case() {
+        let mut changes = Changes::default();
+        changes.add(b"C:/App/Lib");
+        assert!(changes.concern(b"c:/app/LIB/a.rb") && changes.concern(b"C:/App/Lib"));
+        assert!(!changes.concern(b"C:/App/Library") && !changes.concern(b"C:/App"));
     }
 
     #[test]

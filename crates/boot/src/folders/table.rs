@@ -8,7 +8,7 @@ use thruway_pack::Stamp;
 
 use super::steady::is_steady;
 use crate::listing::Listing;
-use crate::path::PathHasher;
+use crate::path::{self, PathHasher};
 
 /// The number of a folder in the table, which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +82,9 @@ impl FolderTable {
     /// may be mounted in several places.
     pub(super) fn known_as(&self, path: &[u8], inode: Option<u64>) -> Vec<FolderId> {
         let is_it = |folder: &Folder| {
-            let State::Folder(real) = folder.state else { return *folder.path == *path };
-            Some(self[real].stamp.inode) == inode || *folder.path == *path
+            let is_here = path::is_same(&folder.path, path);
+            let State::Folder(real) = folder.state else { return is_here };
+            Some(self[real].stamp.inode) == inode || is_here
         };
         let ids = (0..).map(FolderId).zip(&self.folders);
         ids.filter(|(_, folder)| is_it(folder)).map(|(id, _)| id).collect()

@@ -1,8 +1,8 @@
 //! Detects whether Ruby's compiler has printed anything: a later boot would have to print the same warnings again.
 //!
-//! Where libruby's calls are interposed, its writes are counted. In the portable mode, calls of `Warning.warn` are
-//! counted, since the compiler warns in no other way. Ruby suppresses trace events while it parses, so a method of
-//! ours precedes Ruby's own meanwhile.
+//! Where libruby's writes are interposed, they are counted. In the portable mode and on Windows, calls of
+//! `Warning.warn` are counted, since the compiler warns in no other way. Ruby suppresses trace events while it parses,
+//! so a method of ours precedes Ruby's own meanwhile.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::ruby::{Gvl, ProtectedCall, RModule, Symbol};
 
 const WARN: &CStr = c"warn";
 
-/// The calls of `Warning.warn` in the portable mode, counted with the interpreter lock held.
+/// The calls of `Warning.warn`, counted with the interpreter lock held.
 struct Counts {
     /// The number of calls of `Warning.warn` while any file was observed.
     warnings: AtomicU64,
@@ -34,7 +34,7 @@ pub(super) struct OutputObservation(u64);
 impl OutputObservation {
     /// Starts to observe; returns `None` where the output cannot be observed.
     pub(super) fn begin(gvl: Gvl) -> Option<Self> {
-        if !is_portable() {
+        if counts_writes() {
             writes::count();
             return writes::counted().map(Self);
         }
@@ -47,7 +47,7 @@ impl OutputObservation {
 
     /// Stops observing. Returns whether the compiler has printed nothing.
     pub(super) fn ends_in_silence(self, gvl: Gvl) -> bool {
-        if !is_portable() {
+        if counts_writes() {
             return writes::counted() == Some(self.0);
         }
         if COUNTS.observed_files.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -58,8 +58,8 @@ impl OutputObservation {
     }
 }
 
-fn is_portable() -> bool {
-    current::boot().is_some_and(|boot| boot.options.portable)
+fn counts_writes() -> bool {
+    cfg!(unix) && current::boot().is_some_and(|boot| !boot.options.portable)
 }
 
 fn warning(gvl: Gvl) -> RModule {

@@ -15,6 +15,8 @@ pub(crate) mod answers;
 #[path = "answers/windows.rs"]
 pub(crate) mod answers;
 mod called_names;
+#[cfg(windows)]
+pub(crate) mod changes;
 mod code;
 #[cfg(unix)]
 mod collector;
@@ -34,6 +36,9 @@ mod method;
 mod objects;
 mod originals;
 #[cfg(unix)]
+pub(crate) mod outside;
+#[cfg(windows)]
+#[path = "outside/windows.rs"]
 pub(crate) mod outside;
 mod require;
 mod search;

@@ -37,8 +37,19 @@ fn require_relative(ruby: ProtectedCall, receiver: VALUE, name: VALUE) -> VALUE 
     let Some(file) = vm::calling_file(ruby.gvl()) else {
         raise::load_error(ruby, c"cannot infer basepath");
     };
-    let path = vm::absolute_path(ruby, name, vm::dirname(ruby, file));
-    require(ruby, receiver, path)
+    require(ruby, receiver, absolute_path(ruby, name, vm::dirname(ruby, file)))
+}
+
+/// The absolute path of a name below a folder. On Windows Ruby looks for the long form of its last component.
+fn absolute_path(ruby: ProtectedCall, name: VALUE, folder: VALUE) -> VALUE {
+    #[cfg(windows)]
+    if RString::plain(ruby.gvl(), name).is_some() && answers().is_some_and(Boot::answers_search) {
+        // No Ruby code runs for a plain String.
+        super::answers::expand();
+        let expand = |ruby| vm::absolute_path(ruby, name, folder);
+        return ruby.ensure(expand, super::answers::end_expansion);
+    }
+    vm::absolute_path(ruby, name, folder)
 }
 
 /// Calls `body` while look-ups of Ruby on this thread are answered. Exceptions propagate.
@@ -64,8 +75,9 @@ fn find_and_require(ruby: ProtectedCall, receiver: VALUE, name: VALUE) -> VALUE 
         return take_over::finish(ruby);
     }
     preload::check_guard(ruby, name);
-    if let Some(boot) = answers().filter(|boot| boot.options.portable) {
-        // Ruby expands its load path next, without a call that could be observed. SAFETY: the closure does nothing.
+    if let Some(boot) = answers().filter(|boot| cfg!(windows) || boot.options.portable) {
+        // Ruby expands its load path next, without a call that could be observed: on Windows the calls do not tell
+        // which path is expanded. SAFETY: the closure does nothing.
         unsafe { load_path::current(gvl, boot, |_| ()) };
     }
     if cfg!(windows) && plain.is_none() {

@@ -67,11 +67,10 @@ fn interpose_libruby(options: &mut Options) {
     options.portable = calls::interpose_libruby(rb_sys::rb_f_require as *const ()).is_err();
 }
 
-/// Lets the boot answer libruby's calls in a search, as far as possible. The boot is in the portable mode otherwise.
+/// As on Unix.
 #[cfg(windows)]
 fn interpose_libruby(options: &mut Options) {
-    options.portable = true;
-    options.answers_search = answers::begin(address_in_libruby());
+    options.portable = !answers::begin(address_in_libruby());
 }
 
 /// Limits the report to the Ruby that the user started, excluding those that it starts in turn. The reporting process

@@ -3,7 +3,7 @@
 //! Only C code makes such values, by a call of a function of Windows. The function's contract is the invariant of the
 //! type, and the methods here are safe.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 
 /// A handle of a kernel object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +11,32 @@ use std::ffi::c_void;
 pub(crate) struct Handle(*mut c_void);
 
 impl Handle {
+    /// The handle of a file that was not opened, and of a search without a result.
+    pub(crate) const INVALID: Self = Self(std::ptr::without_provenance_mut(usize::MAX));
+
     pub(crate) fn of(address: *mut c_void) -> Self {
         Self(address)
+    }
+
+    pub(crate) fn number(self) -> isize {
+        self.0 as isize
+    }
+}
+
+/// The name of a function that is looked up in a DLL, or its number there.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct ProcedureName(*const c_char);
+
+impl ProcedureName {
+    /// Whether this is a name, and equal to `name`.
+    pub(crate) fn is(self, name: &CStr) -> bool {
+        // A number is passed as an address of the first 64 KiB, which no program has.
+        if self.0.addr() <= usize::from(u16::MAX) {
+            return false;
+        }
+        // SAFETY: the caller has passed a text that ends in NUL.
+        unsafe { CStr::from_ptr(self.0) == name }
     }
 }
 

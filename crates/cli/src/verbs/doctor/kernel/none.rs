@@ -3,7 +3,7 @@
 use super::checks::Check;
 
 const BOOT_MODE: &str = if cfg!(windows) {
-    "portable: Ruby makes its own system calls, except for files that the boot has examined"
+    "full: Ruby's look-ups are answered, and what the program changes is seen"
 } else {
     "portable: Ruby makes its own system calls"
 };
