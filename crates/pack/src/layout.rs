@@ -1,8 +1,12 @@
 //! The layout of a pack, format 1. All numbers are little-endian.
 //!
-//! ```text header      80 bytes, see `Header` identity    given by the caller, which refuses a pack with another one;
-//! padded to 8 slots       u32 each, a power of two of them; padded to 8: a hash table of places in `entries` entries
-//! 88 bytes each, see `Record` names       one after the other; padded to 16 data        each item at a multiple of 16
+//! ```text
+//! header      80 bytes, see `Header`
+//! identity    given by the caller, which refuses a pack with another one; padded to 8
+//! slots       u32 each, a power of two of them; padded to 8: a hash table of places in `entries`
+//! entries     88 bytes each, see `Record`
+//! names       one after the other; padded to 16
+//! data        each item at a multiple of 16
 //! ```
 //!
 //! The offsets of the sections are not stored, but follow from the counts in the header. A slot holds 0 if
