@@ -3,8 +3,8 @@
 //! Ruby queries the attributes of a candidate, and opens the candidate to check that the file is readable. Then Ruby
 //! examines each folder above the file, and the file itself, because any of them can be a link (`rb_file_load_ok`,
 //! `rb_realpath_internal`). Ruby examines the folders of its load path in the same way. The boot knows the folders, and
-//! one look-up tells the file. Calls about the file are answered in exactly this order ([`Walk`]). Any other call reaches
-//! Windows, and ends the walk.
+//! one look-up tells the file. Calls about the file are answered in exactly this order ([`Walk`]). Any other call
+//! reaches Windows, and ends the walk.
 //!
 //! For `require_relative`, Ruby also looks for the long form of the last component of the path. Where the folder's
 //! names have the component letter by letter, or not at all, there is no other form.
