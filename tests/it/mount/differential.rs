@@ -126,11 +126,20 @@ impl Side {
             _ => return self.on_open_file(kind, name, file, at, length, mode),
         };
         // Without NONBLOCK the open of a FIFO would wait.
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let common = OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let flags = flags | common;
         let name = if kind == 19 { "." } else { name };
+        // A FIFO opens for writing only while it has a reader. Whether a reader that was closed is gone is chance: a
+        // program that another test starts has a copy of each descriptor until it is executed. So there is always one.
+        let _reader = self.is_fifo(name).then(|| fs::openat(&self.base, name, common, mode));
         let opened = fs::openat(&self.base, name, flags, mode)?;
         self.open.insert(file, opened);
         Ok(String::new())
+    }
+
+    fn is_fifo(&self, name: &str) -> bool {
+        let stat = fs::statat(&self.base, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
     }
 
     fn on_open_file(

@@ -1,6 +1,5 @@
 //! Mounts with an upper source, which takes all changes, held to the kernel's overlayfs.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -250,11 +249,11 @@ fn removed_names_are_hidden_and_made_again() {
         fs::remove_file(folder.join(number.to_string())).unwrap();
     }
     assert!(is_whiteout(&layered.upper("folder/0")));
-    let listed = |folder: &Path| -> BTreeSet<_> {
+    let listed = |folder: &Path| -> Vec<_> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
     let names = |folder: &Path| listed(folder).len();
-    assert_eq!(listed(&folder), BTreeSet::from(["below".into()]));
+    assert_eq!(listed(&folder), ["below"]);
     assert_eq!(names(&layered.upper("folder")), FILES);
     assert!(fs::symlink_metadata(folder.join("0")).is_err());
     fs::write(folder.join("0"), "new").unwrap();
