@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use rb_sys::VALUE;
 
 use super::allocations;
+use crate::ruby::collector;
 use crate::ruby::define::{Method, quietly, singleton_method};
 use crate::ruby::{FALSE, Gvl, ProtectedCall, RModule, is_true};
 
@@ -43,10 +44,11 @@ pub(super) fn wait_for(gvl: Gvl, megabytes: u32) {
     });
 }
 
-/// Counts an allocation.
+/// Counts an allocation. Beyond the limit, the first allocation during which nothing else holds the collector ends the
+/// wait.
 fn allocated(bytes: usize) {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    if STATE.bytes_left.fetch_sub(bytes, Ordering::Relaxed) <= bytes {
+    if STATE.bytes_left.fetch_sub(bytes, Ordering::Relaxed) <= bytes && !collector::is_held() {
         resume();
     }
 }

@@ -1,14 +1,26 @@
 //! Ruby's garbage collector.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::gvl::Gvl;
 use super::immediate::is_true;
+
+/// Whether [`without_collection`] runs.
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+
+/// Whether the collector must stay disabled for now.
+pub(crate) fn is_held() -> bool {
+    IS_HELD.load(Ordering::Relaxed)
+}
 
 /// Runs `work` with the garbage collector disabled, and returns its result. Meanwhile, objects may be kept where the
 /// collector does not look for them, such as in a Rust value that no Ruby object owns yet. `work` must not raise.
 pub(crate) fn without_collection<T>(_: Gvl, work: impl FnOnce() -> T) -> T {
     // SAFETY: the lock is held.
     let was_off = is_true(unsafe { rb_sys::rb_gc_disable() });
+    let was_held = IS_HELD.swap(true, Ordering::Relaxed);
     let result = work();
+    IS_HELD.store(was_held, Ordering::Relaxed);
     if !was_off {
         // SAFETY: as above.
         unsafe { rb_sys::rb_gc_enable() };
