@@ -22,7 +22,7 @@ use super::folders::Folders;
 use super::stat::{identity, stat_fd};
 use crate::branches::Branches;
 use crate::inodes::{InodeId, lock};
-use crate::mounts::{MountTable, TableChanges, TableEntry};
+use crate::mounts::{self, MountTable, TableChanges, TableEntry};
 use crate::plan::Presence;
 use crate::roots::{Root, Roots};
 use crate::source_table::{SourceEntry, SourceTable};
@@ -229,6 +229,7 @@ impl MountChanges {
         dropped.iter().for_each(|id| view.invalidate_folder(*id));
         if !moved.is_empty() {
             view.invalidate_folder(InodeId::ROOT);
+            view.invalidate_answers_on_their_way();
         }
     }
 }
@@ -322,6 +323,15 @@ impl FollowingView<'_> {
     fn invalidate_name(&self, parent: InodeId, name: &[u8]) {
         // The readers notice if the connection is gone.
         let _ = self.connection.notify(&Notification::Entry { parent: parent.0, name });
+    }
+
+    /// Invalidates all names, also those whose look-ups saw the previous sources and are answered only now: the kernel
+    /// compares the epoch in which a look-up began. Without it, such an answer would hold for the whole timeout. If
+    /// there is a mount on top of a thruway mount, the kernel would remove that mount together with its name.
+    fn invalidate_answers_on_their_way(&self) {
+        if !mounts::any_on_top_of_ours() {
+            let _ = self.connection.notify(&Notification::Epoch);
+        }
     }
 
     fn invalidate_folder(&self, id: InodeId) {
