@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What the tests of Windows share: programs that run under Wine. THRUWAY_WINDOWS is the folder of a
-# release, WINDOWS_RUBY a ruby.exe.
+# The common part of the tests of Windows: programs under Wine. THRUWAY_WINDOWS is the folder
+# of a release, WINDOWS_RUBY a ruby.exe.
 
 require "fileutils"
 require "minitest/autorun"

@@ -16,7 +16,7 @@ class ChaosTest < Minitest::Test
   # Memory that workers may take more after as many requests again.
   GROWTH_MAX = 1.25
 
-  # What a crowd with one request says of a response to its first request.
+  # The faults that a crowd with one request finds in the response to its first request.
   def verdict(text, killed: nil, ends: true)
     crowd = Crowd.new(1, 0)
     crowd.expect_death(killed) if killed

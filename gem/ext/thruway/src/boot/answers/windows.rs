@@ -72,9 +72,9 @@ enum Step {
     Examine,
 }
 
-/// What is open to be examined: its attributes, if Ruby has not asked for them yet.
+/// The file that is open to be examined: its attributes, if Ruby has not asked for them yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Examined {
+enum ExaminedFile {
     Nothing,
     Open(u32),
     Described,
@@ -88,7 +88,7 @@ struct Walk {
     /// Whether no link is on the way.
     is_real: bool,
     step: Step,
-    examined: Examined,
+    examined: ExaminedFile,
 }
 
 const NO_WALK: Walk = Walk {
@@ -96,7 +96,7 @@ const NO_WALK: Walk = Walk {
     length: 0,
     is_real: false,
     step: Step::Other,
-    examined: Examined::Nothing,
+    examined: ExaminedFile::Nothing,
 };
 
 thread_local! {
@@ -210,9 +210,9 @@ pub(crate) fn opened(path: WideArgument, opening: OpenArguments) -> Option<Handl
     } else if opening != EXAMINED {
         None
     } else if walk.step == Step::Examine && walk.is_real && walk.is_at(path) {
-        Some(Walk { examined: Examined::Open(NORMAL), ..walk })
+        Some(Walk { examined: ExaminedFile::Open(NORMAL), ..walk })
     } else {
-        attributes_of_real(path).map(|found| Walk { examined: Examined::Open(found), ..walk })
+        attributes_of_real(path).map(|found| Walk { examined: ExaminedFile::Open(found), ..walk })
     };
     match next {
         Some(next) => {
@@ -245,11 +245,11 @@ fn slashed(path: WideArgument) -> Option<Vec<u8>> {
 /// The attributes of the file that a handle stands for.
 pub(crate) fn described(file: Handle) -> Option<u32> {
     let walk = WALK.get();
-    let Examined::Open(attributes) = walk.examined else { return None };
+    let ExaminedFile::Open(attributes) = walk.examined else { return None };
     if Some(file) != stand_in() {
         return None;
     }
-    WALK.set(Walk { examined: Examined::Described, ..walk });
+    WALK.set(Walk { examined: ExaminedFile::Described, ..walk });
     answered(attributes)
 }
 
@@ -259,9 +259,9 @@ pub(crate) fn closed(handle: Handle) -> bool {
         return false;
     }
     let walk = WALK.get();
-    let is_candidate = walk.step == Step::Close && walk.examined == Examined::Nothing;
+    let is_candidate = walk.step == Step::Close && walk.examined == ExaminedFile::Nothing;
     let step = if is_candidate { Step::Examine } else { walk.step };
-    WALK.set(Walk { step, examined: Examined::Nothing, ..walk });
+    WALK.set(Walk { step, examined: ExaminedFile::Nothing, ..walk });
     true
 }
 
