@@ -16,6 +16,7 @@ use rustix::fs::{
     self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Statx, XattrFlags,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use thruway_sys::printable;
 
 use crate::Error;
@@ -215,14 +216,21 @@ fn open_work(path: &Path, upper: &OwnedFd) -> Result<OwnedFd, Error> {
     let failed = |errno| Error::new("cannot make the work folder", &work_of(path), errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let above = fs::openat(upper, c"..", flags, Mode::empty()).map_err(failed)?;
-    let work = work_of(path);
-    let name = work.file_name().ok_or_else(|| failed(Errno::INVAL))?;
+    let work_path = work_of(path);
+    let name = work_path.file_name().ok_or_else(|| failed(Errno::INVAL))?;
     match fs::mkdirat(&above, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(failed(errno)),
     }
     let flags = flags | OFlags::NOFOLLOW;
     let work = fs::openat(&above, name, flags, Mode::empty()).map_err(failed)?;
+    let stat = fs::fstat(&work).map_err(failed)?;
+    // Another user could replace a copy before it gets its name.
+    if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        let shown = printable::path(&work_path);
+        return Err(Error::plain(format_args!("other users may change the work folder {shown}"))
+            .with_hint(format_args!("remove it, if nothing in it is needed: rm -r {shown}")));
+    }
     let device = |fd: &OwnedFd| fs::fstat(fd).map(|stat| stat.st_dev);
     if device(&work).map_err(failed)? == device(upper).map_err(failed)? {
         return Ok(work);

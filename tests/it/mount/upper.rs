@@ -380,6 +380,11 @@ fn an_upper_source_that_makes_no_sense_is_refused_by_name() {
         );
     }
     assert!(refused("absent", &[], "lower").contains("hint: mkdir"));
+    fs::create_dir_all(path("open")).unwrap();
+    fs::create_dir(path(".open.thruway-work")).unwrap();
+    fs::set_permissions(path(".open.thruway-work"), fs::Permissions::from_mode(0o777)).unwrap();
+    let text = refused("open", &[], "lower");
+    assert!(text.contains("other users may change the work folder"), "{text}");
     let text = refused("upper", &[], "lower=NC");
     assert!(text.contains("the options of"), "{text}");
 }
