@@ -65,15 +65,15 @@ impl Namespace {
         fs::hard_link(binary, path("thruway"))
             .or_else(|_| fs::copy(binary, path("thruway")).map(drop))
             .unwrap();
-        fs::create_dir(path("work")).unwrap();
+        fs::create_dir(path("own")).unwrap();
         ["source", "source/folder", "other", "target"]
             .iter()
-            .for_each(|name| fs::create_dir(path("work").join(name)).unwrap());
-        fs::write(path("work/source/old"), "old\n").unwrap();
+            .for_each(|name| fs::create_dir(path("own").join(name)).unwrap());
+        fs::write(path("own/source/old"), "old\n").unwrap();
         fs::write(path("fuse.conf"), "").unwrap();
         let given = ["", "source", "source/folder", "source/old", "other", "target"];
         given.iter().for_each(|name| {
-            chown(path("work").join(name), Some(USER), Some(USER)).unwrap();
+            chown(path("own").join(name), Some(USER), Some(USER)).unwrap();
         });
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", PREPARE]);
@@ -99,7 +99,7 @@ impl Namespace {
         Some(namespace)
     }
 
-    /// Runs a shell script as the user, in the folder `work`, up to its first failure.
+    /// Runs a shell script as the user, in the folder `own`, up to its first failure.
     fn run(&self, script: &str) -> Output {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.holder.id().to_string(), "--mount"]);
@@ -109,7 +109,7 @@ impl Namespace {
             command.args(as_user());
         }
         command.args(["sh", "-ec", &format!("cd \"$0\"\n{script}")]);
-        command.arg(self.folder.path().join("work"));
+        command.arg(self.folder.path().join("own"));
         command.env("T", self.folder.path().join("thruway")).output().unwrap()
     }
 
@@ -131,7 +131,7 @@ impl Namespace {
 
     fn assert_is_unmounted(&self) {
         let folder = self.folder.path().to_str().unwrap().rsplit(' ').next().unwrap();
-        let own = format!("grep fuse.thruway /proc/self/mounts | grep -q '{folder}/work/target '");
+        let own = format!("grep fuse.thruway /proc/self/mounts | grep -q '{folder}/own/target '");
         self.assert_works(&format!("if {own}; then exit 1; fi"));
     }
 
@@ -155,7 +155,7 @@ impl Namespace {
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.folder.path().join("work").join(name)).unwrap()
+        fs::read_to_string(self.folder.path().join("own").join(name)).unwrap()
     }
 
     /// Uses a mount, replaces its worker, unmounts by `unmount` and mounts again, and unmounts by SIGTERM.
@@ -231,7 +231,7 @@ fn an_ordinary_user_mounts_by_fusermount3() {
     user.assert_works("\"$T\" mount --allow-other source target");
     let mut root = Command::new("nsenter");
     root.args(["--target", &user.holder.id().to_string(), "--mount", "cat"]);
-    let read = root.arg(user.folder.path().join("work/target/old")).output().unwrap();
+    let read = root.arg(user.folder.path().join("own/target/old")).output().unwrap();
     assert!(stdout(&read).starts_with("old\n"), "{}", stderr(&read));
     user.assert_works("\"$T\" unmount target");
     let device = user.folder.path().join("fuse");

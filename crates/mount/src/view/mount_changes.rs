@@ -229,7 +229,7 @@ impl MountChanges {
         dropped.iter().for_each(|id| view.invalidate_folder(*id));
         if !moved.is_empty() {
             view.invalidate_folder(InodeId::ROOT);
-            view.invalidate_answers_on_their_way();
+            view.invalidate_all_names();
         }
     }
 }
@@ -328,7 +328,7 @@ impl FollowingView<'_> {
     /// Invalidates all names, also those whose look-ups saw the previous sources and are answered only now: the kernel
     /// compares the epoch in which a look-up began. Without it, such an answer would hold for the whole timeout. If
     /// there is a mount on top of a thruway mount, the kernel would remove that mount together with its name.
-    fn invalidate_answers_on_their_way(&self) {
+    fn invalidate_all_names(&self) {
         if !mounts::any_on_top_of_ours() {
             let _ = self.connection.notify(&Notification::Epoch);
         }
