@@ -15,10 +15,19 @@ pub(super) struct Search {
     /// The last component of the name, without suffix.
     stem: Vec<u8>,
     /// The different folders of the candidates so far.
-    folders: Vec<Name>,
+    folders: Folders,
     kind: Option<SearchKind>,
     /// The number of other names looked up in between.
     gap: u8,
+}
+
+/// Different folders in their order.
+#[derive(Debug, Default)]
+struct Folders {
+    list: Vec<Name>,
+    /// The same folders, once there are many. A program may look for one name in each folder of a tree, as Go does
+    /// for `go.mod`.
+    set: HashSet<Name>,
 }
 
 /// The folders that were searched.
@@ -37,6 +46,8 @@ struct Base {
 const GAP_MAX: u8 = 3;
 /// The most folders of a search that are recorded.
 const FOLDERS_MAX: usize = 1024;
+/// A list of more folders is not scanned to find one.
+const SCANNED_MAX: usize = 16;
 /// Searches with fewer folders count only where others give no evidence.
 const BREADTH_SURE: usize = 3;
 
@@ -63,7 +74,7 @@ impl Search {
             return Some(std::mem::take(self));
         }
         self.gap = self.gap.saturating_add(1);
-        (self.gap > GAP_MAX && !self.folders.is_empty()).then(|| std::mem::take(self))
+        (self.gap > GAP_MAX && !self.folders.list.is_empty()).then(|| std::mem::take(self))
     }
 
     /// Starts another search, unless the candidate belongs to the current one. Returns the search that has
@@ -75,27 +86,48 @@ impl Search {
         }
         let next = Self { stem: stem(component).to_vec(), ..Self::default() };
         let before = std::mem::replace(self, next);
-        (!before.folders.is_empty()).then_some(before)
+        (!before.folders.list.is_empty()).then_some(before)
     }
 
     /// Whether a candidate starts a new search for another name: after `a`, a search for `sub/a` starts in a
     /// folder below or above the first one.
     fn is_next(&self, names: &Names, folder: Name) -> bool {
         // The last folder is part of the current search.
-        let first = self.folders.first().filter(|_| self.folders.last() != Some(&folder));
+        let first = self.folders.list.first().filter(|_| self.folders.list.last() != Some(&folder));
         first.is_some_and(|first| names.is_below(folder, *first) || names.is_below(*first, folder))
     }
 
     fn is_about(&self, component: &[u8]) -> bool {
-        !self.folders.is_empty() && self.stem == stem(component)
+        !self.folders.list.is_empty() && self.stem == stem(component)
     }
 
     fn extend(&mut self, folder: Name) {
+        self.folders.add(folder);
+    }
+}
+
+impl Folders {
+    /// Adds a folder, unless it is known or there are too many.
+    fn add(&mut self, folder: Name) {
         // If suffixes vary in the inner loop, the same folder repeats at once; in the outer loop, after all
         // others.
-        let is_new = self.folders.last() != Some(&folder) && !self.folders.contains(&folder);
-        if is_new && self.folders.len() < FOLDERS_MAX {
-            self.folders.push(folder);
+        let is_last = self.list.last() == Some(&folder);
+        if is_last || self.list.len() >= FOLDERS_MAX || self.contains(folder) {
+            return;
+        }
+        self.list.push(folder);
+        match self.list.len() {
+            0..=SCANNED_MAX => {}
+            length if length == SCANNED_MAX + 1 => self.set.extend(&self.list),
+            _ => _ = self.set.insert(folder),
+        }
+    }
+
+    fn contains(&self, folder: Name) -> bool {
+        if self.list.len() <= SCANNED_MAX {
+            self.list.contains(&folder)
+        } else {
+            self.set.contains(&folder)
         }
     }
 }
@@ -109,7 +141,8 @@ fn stem(component: &[u8]) -> &[u8] {
 impl Bases {
     /// Adds a search that has ended.
     pub(super) fn push(&mut self, search: &Search, names: &Names) {
-        let (Some(kind), [first, others @ ..]) = (search.kind, search.folders.as_slice()) else {
+        let (Some(kind), [first, others @ ..]) = (search.kind, search.folders.list.as_slice())
+        else {
             return;
         };
         if others.is_empty() {
@@ -120,13 +153,13 @@ impl Bases {
         } else {
             others.iter().map(|other| common_end(names, *first, *other)).min().unwrap_or(0)
         };
-        for folder in &search.folders {
+        for folder in &search.folders.list {
             let base = std::iter::once(*folder).chain(names.folders(*folder)).nth(common);
             // Every folder is below the root, so the root is no evidence.
             let Some(base) = base.filter(|base| *base != Name::ROOT) else { continue };
             let base = self.0.entry(base).or_default();
             base.kinds[kind as usize] += 1;
-            base.breadth = base.breadth.max(search.folders.len());
+            base.breadth = base.breadth.max(search.folders.list.len());
         }
     }
 
@@ -243,6 +276,19 @@ mod tests {
             assert!(search.found(folders[1], b"other").is_none());
         }
         assert!(search.found(folders[2], b"other").is_some());
+    }
+
+    #[test]
+    fn each_folder_of_a_long_search_counts_once() {
+        let mut names = Names::default();
+        let all: Vec<_> = (0..2 * SCANNED_MAX)
+            .map(|number| names.enter(format!("/{number}").as_bytes()).0)
+            .collect();
+        let mut folders = Folders::default();
+        for folder in all.iter().chain(all.iter().rev()) {
+            folders.add(*folder);
+        }
+        assert_eq!(folders.list, all);
     }
 
     #[test]

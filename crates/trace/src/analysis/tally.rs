@@ -81,6 +81,8 @@ pub(super) struct ProgramTally {
     pub(super) name: Vec<u8>,
     /// The search that the program is known for.
     pub(super) searches: SearchKind,
+    /// Whether the program searches for commands because a script or a person named them.
+    is_shell: bool,
     pub(super) starts: u64,
     pub(super) lookups: u64,
     pub(super) missed: u64,
@@ -295,7 +297,7 @@ impl Analysis {
             tally.link_walks += u64::from(!goes_on);
             thread.link = Some(name);
         }
-        let is_shell = SHELLS.contains(&programs[program].name.as_slice());
+        let is_shell = programs[program].is_shell;
         let program = programs[program].searches;
         let (mut folder, mut component) = (names.parent(name), base_name(path));
         if program == SearchKind::Node
@@ -358,6 +360,7 @@ impl ProgramTally {
         Self {
             name: name.to_vec(),
             searches: SearchKind::of_program(name),
+            is_shell: SHELLS.contains(&name),
             starts: 0,
             lookups: 0,
             missed: 0,
