@@ -4,7 +4,9 @@
 //! is per thread, too. A file system with access lists must see the caller's umask, which applies only in folders
 //! without a default list.
 
-use rustix::fs::Mode;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, CWD, Mode, chmodat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid, umask};
 use rustix::thread::{
@@ -14,6 +16,7 @@ use rustix::thread::{
 use thruway_fuse::Caller;
 
 use crate::owners::NewOwnership;
+use crate::proc_path::ProcPath;
 
 const SETGID: u32 = 0o2000;
 
@@ -184,13 +187,7 @@ impl Actor {
         &self,
         change: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        if !self.can_keep_setid {
-            return change();
-        }
-        self.set_setid(true)?;
-        let changed = change();
-        self.set_setid(false)?;
-        changed
+        if self.can_keep_setid { keeping_setid(change) } else { change() }
     }
 
     fn become_caller(&self, caller: &Caller, groups: &[Gid]) -> Result<(), Errno> {
@@ -213,14 +210,35 @@ impl Actor {
     }
 
     fn give_up_setid(&self) -> Result<(), Errno> {
-        if self.can_keep_setid { self.set_setid(false) } else { Ok(()) }
+        if self.can_keep_setid { set_setid(false) } else { Ok(()) }
     }
+}
 
-    fn set_setid(&self, on: bool) -> Result<(), Errno> {
-        let mut sets = capabilities(None)?;
-        sets.effective.set(CapabilitySet::FSETID, on);
-        set_capabilities(None, sets)
-    }
+/// Sets the mode of a file with these permissions, for a copy of another file. Threads that serve requests have no
+/// `CAP_FSETID`, without which the kernel clears setgid of a file whose group is not the thread's.
+pub(crate) fn set_mode_of_copy(file: BorrowedFd<'_>, mode: Mode) -> Result<(), Errno> {
+    let path = ProcPath::new(file);
+    let change = || chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
+    let may_keep = || {
+        let sets = capabilities(None)?;
+        Ok(sets.permitted.contains(CapabilitySet::FSETID)
+            && !sets.effective.contains(CapabilitySet::FSETID))
+    };
+    if mode.contains(Mode::SGID) && may_keep()? { keeping_setid(change) } else { change() }
+}
+
+fn keeping_setid<T>(change: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    set_setid(true)?;
+    let changed = change();
+    set_setid(false)?;
+    changed
+}
+
+/// Makes `CAP_FSETID` of this thread effective, or ineffective.
+fn set_setid(on: bool) -> Result<(), Errno> {
+    let mut sets = capabilities(None)?;
+    sets.effective.set(CapabilitySet::FSETID, on);
+    set_capabilities(None, sets)
 }
 
 /// Makes these capabilities effective, since switching to another user has cleared all.

@@ -93,7 +93,9 @@ fn attributes_tell_where_a_file_is() {
 fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
     let Some((mounted, _disks)) = disks([8 << 20; 2], &["--create", "first"]) else { return };
     fs::create_dir_all(mounted.target("a/b")).unwrap();
-    fs::set_permissions(mounted.path("fast/a"), fs::Permissions::from_mode(0o750)).unwrap();
+    // Setgid stays, also for groups in which the daemon is not.
+    std::os::unix::fs::chown(mounted.path("fast/a"), None, Some(34)).unwrap();
+    fs::set_permissions(mounted.path("fast/a"), fs::Permissions::from_mode(0o2750)).unwrap();
     let file = mounted.target("a/b/file");
     let mut content = vec![7u8; 100_000];
     fs::write(&file, &content).unwrap();
@@ -105,8 +107,8 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
     let slow = mounted.path("slow");
     assert_eq!(move_to(&file, &slow), Err(rustix::io::Errno::BUSY), "it is open for writing");
     drop(writer);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::chown(&file, Some(12), Some(34)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o2650)).unwrap();
     let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123);
     File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
     let before = fs::metadata(&file).unwrap();
@@ -121,7 +123,7 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
         |stat: &fs::Metadata| (stat.mode(), stat.uid(), stat.gid(), stat.mtime_nsec(), stat.len());
     assert_eq!(facts(&after), facts(&before));
     assert!(after.blocks() * 512 < 1_000_000, "the hole is one");
-    assert_eq!(fs::metadata(mounted.path("slow/a")).unwrap().mode() & 0o777, 0o750);
+    assert_eq!(fs::metadata(mounted.path("slow/a")).unwrap().mode() & 0o7777, 0o2750);
     // The reader goes on, and a writer writes to the file in its new place.
     reader.seek(SeekFrom::Start(3_000_000)).unwrap();
     let mut end = String::new();

@@ -1,7 +1,7 @@
 //! The sources of a mount: the changes permitted in each, and changes of the list while the mount is in use.
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -86,6 +86,9 @@ fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
 fn a_link_and_a_rename_make_the_folder_on_the_disk_of_the_file() {
     let Some(mounted) = Mounted::with_sources(SOURCES, &[], |mounted| {
         fs::create_dir(mounted.path("first/library")).unwrap();
+        // Of a group in which the daemon is not.
+        std::os::unix::fs::chown(mounted.path("first/library"), None, Some(34)).unwrap();
+        fs::set_permissions(mounted.path("first/library"), Permissions::from_mode(0o2775)).unwrap();
         fs::create_dir(mounted.path("second/downloads")).unwrap();
         fs::write(mounted.path("second/downloads/film"), "film").unwrap();
     }) else {
@@ -97,6 +100,10 @@ fn a_link_and_a_rename_make_the_folder_on_the_disk_of_the_file() {
     let inode = |path: &Path| fs::metadata(path).unwrap().ino();
     assert_eq!(inode(&link), inode(&mounted.target("downloads/film")));
     assert!(is_there(&mounted.path("second/library/a film (1999)/film")));
+    for name in ["second/library", "second/library/a film (1999)"] {
+        let made = fs::metadata(mounted.path(name)).unwrap();
+        assert_eq!((made.gid(), made.mode() & 0o2000), (34, 0o2000), "{name}");
+    }
     assert_eq!(fs::read_dir(mounted.target("library/a film (1999)")).unwrap().count(), 1);
     fs::rename(mounted.target("downloads/film"), mounted.target("library/moved")).unwrap();
     assert!(is_there(&mounted.path("second/library/moved")));
@@ -122,7 +129,7 @@ fn a_read_only_source_refuses_changes_and_a_closed_one_new_files() {
     let mounted = mounted.assert_mounted();
     let target = |name: &str| mounted.path("target").join(name);
     assert_eq!(mounted.text("in_archive"), "archive");
-    let mode: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    let mode = Permissions::from_mode(0o600);
     for (what, result) in [
         ("open", File::options().write(true).open(target("in_archive")).map(drop)),
         ("truncate", File::create(target("in_archive")).map(drop)),

@@ -192,6 +192,8 @@ fn a_copy_has_all_attributes_and_the_lower_file_stays() {
     let layered = Layered::new(|mounted| {
         let file = mounted.source("folder/file");
         fs::create_dir(mounted.source("folder")).unwrap();
+        // Of a group in which the daemon is not.
+        std::os::unix::fs::chown(mounted.source("folder"), None, Some(8)).unwrap();
         fs::set_permissions(mounted.source("folder"), fs::Permissions::from_mode(0o2751)).unwrap();
         let sparse = File::create(&file).unwrap();
         sparse.write_all_at(b"begin", 0).unwrap();
@@ -215,6 +217,7 @@ fn a_copy_has_all_attributes_and_the_lower_file_stays() {
     assert_eq!(attribute(&layered.upper(name), "user.note").as_deref(), Some(b"kept".as_slice()));
     let made = fs::metadata(layered.upper("folder")).unwrap();
     assert_eq!((made.mode(), made.mtime_nsec()), (folder.mode(), folder.mtime_nsec()));
+    assert_eq!(made.mode() & 0o7777, 0o2751);
     assert_eq!(fs::metadata(layered.target("folder")).unwrap().ino(), folder.ino());
     let writer = File::options().write(true).open(layered.target(name)).unwrap();
     writer.write_all_at(b"BEGIN", 0).unwrap();

@@ -16,6 +16,7 @@ use thruway_sys::file_flags;
 
 use super::attribute_names::copy_where;
 use super::stat::{FILE_TYPE, LINK, stat_fd};
+use crate::actor::set_mode_of_copy;
 use crate::proc_path::ProcPath;
 
 /// The flags that a copy keeps. Files that cannot be changed (`chattr +i`, `+a`) do not move.
@@ -180,7 +181,7 @@ pub(super) fn copy_attributes_where(
     copy_where(from, to, is_kept)?;
     if u32::from(stat.stx_mode) & FILE_TYPE != LINK {
         let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
-        fs::chmodat(CWD, ProcPath::new(to.as_fd()).as_c_str(), mode, AtFlags::empty())?;
+        set_mode_of_copy(to.as_fd(), mode)?;
     }
     restore_times(to, stat)
 }

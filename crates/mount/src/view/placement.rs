@@ -1,6 +1,7 @@
 //! Chooses the source in which a file is created.
 
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
@@ -10,9 +11,9 @@ use super::attribute_names::copy_all;
 use super::folder::{BranchDir, Folder};
 use super::stat::stat_fd;
 use super::state::View;
+use crate::actor::set_mode_of_copy;
 use crate::inodes::InodeId;
 use crate::plan::{CreateOrder, CreateReach};
-use crate::proc_path::ProcPath;
 use crate::source_spec::SourceAccess;
 
 /// The maximum number of folders above a file that are asked for their sources.
@@ -196,8 +197,7 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
                 let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
                 fs::chownat(&fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
                 copy_all(&source, &fd)?;
-                let path = ProcPath::new(std::os::fd::AsFd::as_fd(&fd));
-                fs::chmodat(fs::CWD, path.as_c_str(), mode, AtFlags::empty())?;
+                set_mode_of_copy(fd.as_fd(), mode)?;
                 Ok(fd)
             });
             made.inspect_err(|_| {

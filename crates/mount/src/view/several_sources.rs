@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{
-    self, AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, StatVfsMountFlags, Statx, StatxAttributes,
+    self, AtFlags, Gid, Mode, OFlags, RenameFlags, StatVfsMountFlags, Statx, StatxAttributes,
     Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::entries::each_entry;
 use super::folder::BranchDir;
 use super::stat::{is_folder, stat_fd, stat_name};
-use crate::proc_path::ProcPath;
+use crate::actor::set_mode_of_copy;
 
 /// Room for one or two names.
 const FIRST_ENTRIES_BYTES: usize = 4096;
@@ -100,7 +100,7 @@ pub(super) fn restore_attributes(fd: &OwnedFd, before: &Statx) {
     let owner = (Uid::from_raw(before.stx_uid), Gid::from_raw(before.stx_gid));
     let _ = fs::chownat(fd, c"", Some(owner.0), Some(owner.1), AtFlags::EMPTY_PATH);
     let mode = Mode::from_raw_mode(u32::from(before.stx_mode) & 0o7777);
-    let _ = fs::chmodat(CWD, ProcPath::new(fd.as_fd()).as_c_str(), mode, AtFlags::empty());
+    let _ = set_mode_of_copy(fd.as_fd(), mode);
     let time =
         |time: fs::StatxTimestamp| Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec.into() };
     let times = Timestamps {
@@ -124,7 +124,7 @@ fn check_writable(fd: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Checks that names in the folder can be removed.
-fn check_folder(fd: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn check_folder(fd: &OwnedFd) -> Result<(), Errno> {
     check_writable(fd)?;
     if stat_fd(fd)?.stx_attributes.intersects(FIXED) { Err(Errno::PERM) } else { Ok(()) }
 }
