@@ -134,6 +134,68 @@ fn a_rename_stays_within_its_sources_or_is_one_to_another_file_system() {
     assert!(fs::metadata(mounted.path("first/all")).is_err());
 }
 
+/// A file that a rename replaces is gone in each source, as `sed -i` and editors expect. Nothing of it appears when the
+/// new file goes.
+#[test]
+fn a_rename_replaces_the_files_of_all_sources() {
+    let Some(mounted) = merged(&[]) else { return };
+    let rename = |old: &str, new: &str| {
+        let renamed = fs::rename(mounted.target(old), mounted.target(new));
+        renamed.map_err(|error| error.raw_os_error())
+    };
+    let is_in =
+        |source: &str, name: &str| mounted.path(source).join(name).symlink_metadata().is_ok();
+    // `only_first` comes before the files that it replaces.
+    rename("only_first", "only_third").unwrap();
+    assert!(is_in("first", "only_third") && !is_in("third", "only_third"));
+    fs::remove_file(mounted.target("only_third")).unwrap();
+    assert!(!names(&mounted, "").contains(&"only_third".to_owned()));
+    // A folder replaces an empty one of another source, and no full one.
+    fs::create_dir(mounted.path("third/empty")).unwrap();
+    fs::create_dir_all(mounted.path("second/full/name")).unwrap();
+    fs::create_dir(mounted.path("first/mine")).unwrap();
+    fs::write(mounted.path("first/mine/file"), "").unwrap();
+    wait_until("the folders are seen", || {
+        ["empty", "full", "mine"].iter().all(|name| mounted.target(name).is_dir())
+    });
+    assert_eq!(rename("mine", "full"), Err(Some(39)));
+    assert_eq!(rename("mine", "only_second"), Err(Some(20)));
+    assert_eq!(rename("only_second", "mine"), Err(Some(21)));
+    rename("mine", "empty").unwrap();
+    assert!(is_in("first", "empty/file") && !is_in("third", "empty"));
+    assert_eq!(names(&mounted, "empty"), ["file"]);
+}
+
+#[test]
+fn a_rename_changes_nothing_in_a_read_only_source() {
+    let Some(mounted) = Mounted::with_sources(&["first", "second"], &[], |mounted| {
+        for (source, name) in [("first", "new"), ("second", "old"), ("second", "new")] {
+            fs::write(mounted.path(source).join(name), source).unwrap();
+        }
+    }) else {
+        return;
+    };
+    let set = |source: &str, access: &str, place: &[&str]| {
+        let mut given = mounted.path(source).into_os_string();
+        given.push(access);
+        let mut command = thruway();
+        command.args(["mount", "add"]).args(place).arg(mounted.target("")).arg(given);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    let rename = |old: &str, new: &str| fs::rename(mounted.target(old), mounted.target(new));
+    set("first", "=RO", &["--first"]);
+    // The file of the read-only source would hide the new name.
+    assert_eq!(rename("old", "new").unwrap_err().raw_os_error(), Some(30));
+    assert_eq!(text(&mounted, "new"), "first");
+    set("first", "", &["--first"]);
+    set("second", "=RO", &[]);
+    fs::write(mounted.target("newer"), "newer").unwrap();
+    rename("newer", "new").unwrap();
+    assert_eq!(text(&mounted, "new"), "newer");
+    assert_eq!(fs::read_to_string(mounted.path("second/new")).unwrap(), "second");
+}
+
 #[test]
 fn a_merged_folder_is_changed_in_every_source() {
     let Some(mounted) = merged(&[]) else { return };

@@ -104,7 +104,7 @@ pub(super) fn rename(
     let to = to?;
     // The new folder may have another part now.
     let new_folder = view.folders.folder(new_parent)?;
-    let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
+    let in_the_way = in_the_way(view, (&from, name), (&new_folder, new_name), flags)?;
     if from.len() > 1 || !in_the_way.is_empty() {
         several_sources::check_rename((&from, name), (&to, new_name), flags)?;
         let shown = in_the_way.first().map(|dir| stat_name(&dir.fd, new_name)).transpose()?;
@@ -128,12 +128,13 @@ pub(super) fn rename(
         })
     });
     if renamed.is_ok() {
-        // These files would hide the new name.
         for dir in in_the_way {
-            match fs::unlinkat(&dir.fd, new_name, AtFlags::empty()) {
-                Err(Errno::ISDIR) => fs::unlinkat(&dir.fd, new_name, AtFlags::REMOVEDIR)?,
-                removed => removed?,
-            }
+            view.files.keeping_folder(dir.fd.as_fd(), new_name, || {
+                match fs::unlinkat(&dir.fd, new_name, AtFlags::empty()) {
+                    Err(Errno::ISDIR) => fs::unlinkat(&dir.fd, new_name, AtFlags::REMOVEDIR),
+                    removed => removed,
+                }
+            })?;
         }
     }
     view.folders.note_change(&folder, name);
@@ -170,36 +171,49 @@ fn rename_in_upper(
     Ok(())
 }
 
-/// Returns the folders in which sources before the renamed ones have a file with the new name.
+/// Returns the folders in which other sources than those of the renamed file have a file with the new name. A rename
+/// replaces these files, too: those of earlier sources would hide the new name, and those of later sources would appear
+/// once the renamed file is gone.
 fn in_the_way(
     view: &View,
-    folder: &Folder,
-    name: &CStr,
-    from: &[BranchDir],
+    (from, name): (&[BranchDir], &CStr),
+    (folder, new_name): (&Folder, &CStr),
     flags: RenameFlags,
 ) -> Result<Vec<BranchDir>, Errno> {
     if folder.merged().is_none() {
         return Ok(Vec::new());
     }
-    let (dir, stat) = match view.folders.find(folder, name) {
+    let (dir, replaced) = match view.folders.find(folder, new_name) {
         Err(Errno::NOENT) => return Ok(Vec::new()),
         found => found?,
     };
     if flags.contains(RenameFlags::NOREPLACE) {
         return Err(Errno::EXIST);
     }
-    let is_same_source = from.len() == 1 && dir.branch == from[0].branch;
-    if flags.contains(RenameFlags::EXCHANGE) && !is_same_source {
-        return Err(Errno::XDEV);
+    if flags.contains(RenameFlags::EXCHANGE) {
+        let is_same_source = from.len() == 1 && dir.branch == from[0].branch;
+        return if is_same_source { Ok(Vec::new()) } else { Err(Errno::XDEV) };
     }
-    if is_folder(&stat) && !is_same_source {
-        return Err(Errno::XDEV);
+    match (is_folder(&stat_name(&from[0].fd, name)?), is_folder(&replaced)) {
+        (true, false) => return Err(Errno::NOTDIR),
+        (false, true) => return Err(Errno::ISDIR),
+        _ => {}
     }
-    let mut dirs = view.folders.all_with(folder, name)?;
-    // The sources before those of the file would hide the new name.
-    let branches = parts_before(folder, from[0].branch);
-    dirs.retain(|dir| branches.contains(&dir.branch));
-    Ok(dirs)
+    let before = parts_before(folder, from[0].branch);
+    let mut in_the_way = Vec::new();
+    for dir in view.folders.all_with(folder, new_name)? {
+        if from.iter().any(|from| from.branch == dir.branch) {
+            continue;
+        }
+        let is_before = before.contains(&dir.branch);
+        let writable = view.files.roots.check_writable(dir.branch);
+        match writable.and_then(|()| several_sources::check_folder(&dir.fd)) {
+            // The file stays hidden, as a read-only source cannot be changed.
+            Err(Errno::ROFS) if !is_before => {}
+            checked => checked.map(|()| in_the_way.push(dir))?,
+        }
+    }
+    Ok(in_the_way)
 }
 
 /// Returns the branches of a folder that take precedence over this one.
