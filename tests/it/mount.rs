@@ -41,6 +41,8 @@ mod rights;
 #[cfg(test)]
 mod ring;
 #[cfg(test)]
+mod semantics;
+#[cfg(test)]
 mod several;
 #[cfg(test)]
 mod sources;

@@ -57,6 +57,8 @@ pub enum CreateOrder {
     LeastFree,
     /// The least used space first.
     LeastUsed,
+    /// The least used share of the space first.
+    LeastFilled,
     /// At random.
     Random,
     /// At random, with a probability in proportion to the free space.

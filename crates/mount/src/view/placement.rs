@@ -132,6 +132,14 @@ struct Space {
     used: u64,
 }
 
+impl Space {
+    /// Returns the used part of the whole, in units of 2⁻⁶⁴: large disks may differ by less than a percentage point.
+    fn used_share(self) -> u128 {
+        let whole = u128::from(self.used) + u128::from(self.free);
+        (u128::from(self.used) << 64) / whole.max(1)
+    }
+}
+
 /// Returns the space of a source in which files may be created.
 fn check_room(view: &View, branch: u16) -> Result<Space, Errno> {
     let roots = &view.files.roots;
@@ -153,6 +161,7 @@ fn sort(sources: &mut [(u16, Space)], order: CreateOrder) {
         CreateOrder::MostFree => sources.sort_by_key(|(_, space)| std::cmp::Reverse(space.free)),
         CreateOrder::LeastFree => sources.sort_by_key(|(_, space)| space.free),
         CreateOrder::LeastUsed => sources.sort_by_key(|(_, space)| space.used),
+        CreateOrder::LeastFilled => sources.sort_by_key(|(_, space)| space.used_share()),
         CreateOrder::Random => sort_at_random(sources, |_| 1),
         CreateOrder::RandomByFree => sort_at_random(sources, |space| space.free.max(1)),
     }
@@ -234,6 +243,19 @@ mod tests {
         assert_eq!(sorted(CreateOrder::MostFree), [1, 0, 2]);
         assert_eq!(sorted(CreateOrder::LeastFree), [0, 2, 1]);
         assert_eq!(sorted(CreateOrder::LeastUsed), [1, 2, 0]);
+    }
+
+    #[test]
+    fn the_least_filled_source_is_that_with_the_least_share_whatever_its_size() {
+        let space = |free, used| Space { free, used };
+        let share = |free, used| space(free, used).used_share();
+        assert!(share(60, 9) < share(5, 3) && share(5, 3) < share(0, 1));
+        assert_eq!(share(10, 30), share(1, 3));
+        assert!(share(u64::MAX - 1, 1) < share(u64::MAX - 2, 2));
+        assert_eq!(share(0, 0), 0);
+        let mut sources = [(0, space(5, 3)), (1, space(60, 9)), (2, space(0, 0))];
+        sort(&mut sources, CreateOrder::LeastFilled);
+        assert_eq!(sources.map(|(branch, _)| branch), [2, 1, 0]);
     }
 
     #[test]

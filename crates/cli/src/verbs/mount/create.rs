@@ -4,11 +4,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use thruway_mount::{CreateOrder, CreatePolicy, CreateReach};
 
 /// The orders of sources.
-const ORDERS: [(&str, CreateOrder); 6] = [
+const ORDERS: [(&str, CreateOrder); 7] = [
     ("first", CreateOrder::First),
     ("most-free", CreateOrder::MostFree),
     ("least-free", CreateOrder::LeastFree),
     ("least-used", CreateOrder::LeastUsed),
+    ("least-filled", CreateOrder::LeastFilled),
     ("random", CreateOrder::Random),
     ("random-by-free", CreateOrder::RandomByFree),
 ];

@@ -14,11 +14,12 @@ pub(super) enum ForeignWord {
 }
 
 /// The create policies of mergerfs, and their equivalents here.
-const POLICIES: [(&str, &str); 18] = [
+const POLICIES: [(&str, &str); 19] = [
     ("ff", "first"),
     ("mfs", "most-free"),
     ("lfs", "least-free"),
     ("lus", "least-used"),
+    ("lup", "least-filled"),
     ("rand", "random"),
     ("pfrd", "random-by-free"),
     ("epff", "parent-first"),
@@ -35,73 +36,111 @@ const POLICIES: [(&str, &str); 18] = [
     ("mspff", "near-first"),
 ];
 
-/// Options that have no effect here, whatever their value.
-const NEEDLESS: [&str; 46] = [
-    "async_read",
-    "atomic_o_trunc",
-    "auto_cache",
-    "auto_unmount",
-    "big_writes",
+/// Options that have no effect here, whatever their value. Names have dashes, in place of which mergerfs also accepts
+/// underscores.
+const NEEDLESS: [&str; 62] = [
+    "async-read",
+    "atomic-o-trunc",
+    "attr-timeout",
+    "auto-cache",
+    "auto-unmount",
+    "big-writes",
     "cache.attr",
     "cache.entry",
     "cache.files",
     "cache.files.process-names",
-    "cache.negative_entry",
+    "cache.negative-entry",
+    "cache.open",
     "cache.readdir",
     "cache.statfs",
     "cache.symlinks",
     "cache.writeback",
+    "direct-io",
     "direct-io-allow-mmap",
-    "direct_io",
     "dropcacheonclose",
     "export-support",
     "flush-on-close",
     "fsname",
-    "fuse_msg_size",
+    "func.readdir",
+    "fuse-msg-size",
+    "gid-cache.expire-timeout",
+    "gid-cache.remove-timeout",
     "handle-killpriv",
     "handle-killpriv-v2",
-    "hard_remove",
+    "hard-remove",
     "inodecalc",
-    "kernel_cache",
+    "kernel-cache",
     "kernel-permissions-check",
     "lazy-umount-mountpoint",
-    "max_readahead",
+    "log.metrics",
+    "max-readahead",
     "multithreaded",
+    "negative-timeout",
+    "no-splice-move",
+    "no-splice-read",
+    "no-splice-write",
     "nonempty",
     "parallel-direct-writes",
+    "passthrough.max-stack-depth",
     "pin-threads",
-    "posix_acl",
+    "posix-acl",
     "process-thread-count",
     "process-thread-queue-depth",
+    "proxy-ioprio",
     "read-thread-count",
     "readahead",
     "readdir",
+    "readdirplus",
     "scheduling-priority",
-    "security_capability",
-    "splice_move",
-    "splice_read",
-    "splice_write",
+    "security-capability",
+    "splice-move",
+    "splice-read",
+    "splice-write",
+    "statfs-ignore",
+    "symlinkify-timeout",
+    "sync-read",
     "threads",
-    "use_ino",
+    "use-ino",
 ];
 
 /// Options that with these values request the behaviour of every mount of Thruway.
-const ALREADY_SO: [(&str, &[&str]); 11] = [
+const ALREADY_SO: [(&str, &[&str]); 15] = [
+    ("allow-idmap", &["false"]),
     ("branches-mount-timeout", &["0"]),
     ("branches-mount-timeout-fail", &["true", "false"]),
     ("category.action", &["all", "epall"]),
     ("category.search", &["ff"]),
     ("func.getattr", &["newest", "combined"]),
     ("link-exdev", &["passthrough"]),
-    ("link_cow", &["false"]),
+    ("debug", &["false"]),
+    ("link-cow", &["false"]),
+    ("never-forget-nodes", &["false"]),
+    ("nfsopenhack", &["off"]),
     ("nullrw", &["false"]),
     ("rename-exdev", &["passthrough"]),
     ("statfs", &["base"]),
     ("symlinkify", &["false"]),
 ];
 
+/// The functions of the category `action`.
+const ACTIONS: [&str; 10] = [
+    "func.chmod",
+    "func.chown",
+    "func.link",
+    "func.removexattr",
+    "func.rename",
+    "func.rmdir",
+    "func.setxattr",
+    "func.truncate",
+    "func.unlink",
+    "func.utimens",
+];
+
+/// The functions of the category `create`.
+const CREATES: [&str; 4] = ["func.create", "func.mkdir", "func.mknod", "func.symlink"];
+
 /// Options that are refused, and their substitutes. The first match applies.
-const REFUSED: [(&[&str], &str); 18] = [
+const REFUSED: [(&[&str], &str); 26] = [
     (
         &[
             "category.search",
@@ -120,7 +159,15 @@ const REFUSED: [(&[&str], &str); 18] = [
     ),
     (&["branches-mount-timeout"], "missing=wait,missing_timeout=SECONDS,require_mount_point"),
     (&["branches", "srcmounts"], "name the sources in the first field of fstab"),
-    (&["statfs_ignore"], "df leaves out sources that take no new files by itself"),
+    (&["mount", "mountpoint"], "name the target in the second field of fstab"),
+    (&["config"], "write the options into the line of fstab"),
+    (&["log.file"], "log=FILE has the messages of the daemon, but no requests"),
+    (&["debug"], "thruway mount status counts the requests of each kind"),
+    (&["allow-idmap"], "map_user=SOURCE:SHOWN, map_group=SOURCE:SHOWN"),
+    (
+        &["never-forget-nodes", "noforget", "nfsopenhack", "remember", "remember-nodes"],
+        "handles of files that the kernel has forgotten are stale: export the sources",
+    ),
     (&["statfs"], "df shows the sum of all file systems (statfs=base)"),
     (
         &["follow-symlinks"],
@@ -134,7 +181,7 @@ const REFUSED: [(&[&str], &str); 18] = [
         &["rename-exdev", "link-exdev"],
         "a rename or link makes the folder on the file's disk instead (make_folders=on)",
     ),
-    (&["allow_root"], "allow_other"),
+    (&["allow-root"], "allow_other"),
     (&["delete-deny", "rename-deny"], "a policy with the verdict read-only"),
     (
         &["mirror", "mirror-only"],
@@ -149,10 +196,13 @@ const REFUSED: [(&[&str], &str); 18] = [
     (&["chmod-filter", "chmod-allow-x"], "create_mode= changes the modes of new files"),
     (&["realistic-permissions"], "mode= changes the modes that are shown"),
     (
+        &["link-cow"],
+        "a write to one name of a file is a write to all; upper=DIR copies the file first",
+    ),
+    (&["symlinkify"], "data is moved by the kernel without links (passthrough=on)"),
+    (&["nullrw"], "a mount always moves the data"),
+    (
         &[
-            "symlinkify",
-            "nullrw",
-            "link_cow",
             "hide-hard-links",
             "block-devices-as-files",
             "enable-lock-forwarding",
@@ -167,6 +217,7 @@ const REFUSED: [(&[&str], &str); 18] = [
 /// Translates an option of mergerfs or bindfs. Returns `None` for any other option.
 pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> {
     use ForeignWord::{Needless, Refused};
+    let name = &*name.replace('_', "-");
     let is_so = |(known, values): &(&str, &[&str])| {
         *known == name && value.is_some_and(|value| values.contains(&value))
     };
@@ -180,22 +231,14 @@ pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> 
     }
     match (name, value) {
         (
-            "category.create" | "func.create" | "func.mkdir" | "func.mknod" | "func.symlink",
-            Some(policy),
-        ) => {
-            return Some(create(policy));
-        }
-        (
             "func.getattr" | "func.getxattr" | "func.listxattr" | "func.open" | "func.readlink"
             | "func.access",
             Some("ff"),
         )
-        | ("statfs_ignore", Some("none"))
         | (
             "no-allow-other" | "create-as-user" | "chown-normal" | "chgrp-normal" | "chmod-normal",
             None,
         ) => return Some(Needless),
-        (name, Some("all" | "epall")) if name.starts_with("func.") => return Some(Needless),
         ("minfreespace", Some(bytes)) => return argument(format!("--free-min={bytes}")),
         ("moveonenospc", _) => {
             return argument(format!("--on-full={}", if is_on { "move" } else { "fail" }));
@@ -210,6 +253,9 @@ pub(super) fn translate(name: &str, value: Option<&str>) -> Option<ForeignWord> 
         ("passthrough.io", Some("ro" | "wo" | "rw")) => return argument("--passthrough=on".into()),
         ("xattr-none", None) => return argument("--xattr=off".into()),
         _ => {}
+    }
+    if ACTIONS.contains(&name) && matches!(value, Some("all" | "epall")) {
+        return Some(Needless);
     }
     // A name that ends in a dot or a dash matches every option with this beginning.
     let matches =
@@ -274,13 +320,50 @@ fn offset(ours: &str, value: &str) -> ForeignWord {
     }
 }
 
-fn create(policy: &str) -> ForeignWord {
-    match POLICIES.iter().find(|(theirs, _)| *theirs == policy) {
-        Some((_, ours)) => ForeignWord::Arguments(vec![format!("--create={ours}").into()]),
-        None => ForeignWord::Refused(format!(
-            "there is no policy {policy}: a new file is made in one source (create=, thruway help mount)"
-        )),
+/// The create policies of mergerfs's functions, of which the last option for each counts. A mount of Thruway has one
+/// policy for all of them.
+#[derive(Debug, Default)]
+pub(super) struct CreatePolicies<'a> {
+    policies: [Option<&'a str>; CREATES.len()],
+}
+
+impl<'a> CreatePolicies<'a> {
+    /// Records an option about new files. Returns `false` for any other option.
+    pub(super) fn record(&mut self, name: &str, value: Option<&'a str>) -> bool {
+        let Some(policy) = value else { return false };
+        if name == "category.create" {
+            self.policies = [Some(policy); CREATES.len()];
+            return true;
+        }
+        let function = CREATES.iter().position(|known| *known == name);
+        function.inspect(|&function| self.policies[function] = Some(policy)).is_some()
     }
+
+    /// Returns the argument that makes the policy that was recorded, if any.
+    ///
+    /// # Errors
+    /// There is no such policy, or the functions have different ones. The text is the advice.
+    pub(super) fn argument(&self) -> Result<Option<OsString>, String> {
+        let mut given = self.policies.iter().flatten();
+        let Some(policy) = given.next() else { return Ok(None) };
+        if let Some(other) = given.find(|other| *other != policy) {
+            return Err(format!(
+                "policies {policy} and {other}: files, folders, links and devices are made where one create= says"
+            ));
+        }
+        let ours = match *policy {
+            "all" => return Err(no_policy(policy, "create=first")),
+            "epall" => return Err(no_policy(policy, "create=parent-first")),
+            "newest" => return Err(no_policy(policy, "create=near-first")),
+            policy => POLICIES.iter().find(|(theirs, _)| *theirs == policy),
+        };
+        let (_, ours) = ours.ok_or_else(|| no_policy(policy, "create=, thruway help mount"))?;
+        Ok(Some(format!("--create={ours}").into()))
+    }
+}
+
+fn no_policy(policy: &str, instead: &str) -> String {
+    format!("there is no policy {policy}, as a new file is made in one source: {instead}")
 }
 
 /// Translates a value of `xattr`.
@@ -300,10 +383,9 @@ mod tests {
     fn words_of_mergerfs_become_ours() {
         let argument = |text: &str| Some(ForeignWord::Arguments(vec![text.into()]));
         for (theirs, ours) in POLICIES {
-            assert_eq!(
-                translate("category.create", Some(theirs)),
-                argument(&format!("--create={ours}"))
-            );
+            let mut policies = CreatePolicies::default();
+            assert!(policies.record("category.create", Some(theirs)));
+            assert_eq!(policies.argument(), Ok(Some(format!("--create={ours}").into())));
         }
         assert_eq!(translate("minfreespace", Some("50G")), argument("--free-min=50G"));
         assert_eq!(translate("moveonenospc", Some("true")), argument("--on-full=move"));
@@ -315,35 +397,30 @@ mod tests {
     }
 
     #[test]
-    fn each_row_of_the_page_is_so() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto/from_mergerfs.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        let table = page.split("| option of mergerfs | here |").nth(1).unwrap();
-        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-        let mut count = 0;
-        for row in rows {
-            let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-            let (name, value) = cells[0].trim_matches('`').split_once('=').unwrap();
-            match (translate(name, Some(value)), cells[1]) {
-                (Some(ForeignWord::Needless), "always so")
-                | (Some(ForeignWord::Refused(_)), "refused") => {}
-                (Some(ForeignWord::Arguments(arguments)), ours) => {
-                    let ours = ours.trim_matches('`').split(' ');
-                    let ours: Vec<OsString> = ours.map(|word| format!("--{word}").into()).collect();
-                    assert_eq!(arguments, ours, "{row}");
-                }
-                (word, _) => panic!("{row}: {word:?}"),
+    fn the_last_policy_of_each_function_counts_and_all_have_to_agree() {
+        let argument = |options: &[(&'static str, &'static str)]| {
+            let mut policies = CreatePolicies::default();
+            for (name, policy) in options {
+                assert!(policies.record(name, Some(policy)));
             }
-            count += 1;
-        }
-        assert!(count > 40, "{count} rows");
+            policies.argument()
+        };
+        let most_free = Ok(Some("--create=most-free".into()));
+        assert_eq!(argument(&[("func.mkdir", "ff"), ("category.create", "mfs")]), most_free);
+        assert_eq!(argument(&[("category.create", "ff"), ("category.create", "mfs")]), most_free);
+        assert_eq!(argument(&[("func.create", "mfs"), ("func.symlink", "mfs")]), most_free);
+        let refused = argument(&[("category.create", "mfs"), ("func.mkdir", "ff")]).unwrap_err();
+        assert!(refused.starts_with("policies mfs and ff: "), "{refused}");
+        assert_eq!(argument(&[]), Ok(None));
+        let mut policies = CreatePolicies::default();
+        assert!(
+            !policies.record("func.unlink", Some("ff")) && !policies.record("func.mkdir", None)
+        );
     }
 
     #[test]
     fn what_would_change_the_meaning_is_refused_with_what_replaces_it() {
         for (name, value) in [
-            ("category.create", Some("all")),
-            ("category.create", Some("newest")),
             ("category.search", Some("newest")),
             ("func.rename", Some("ff")),
             ("follow-symlinks", Some("all")),

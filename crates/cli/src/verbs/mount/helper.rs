@@ -9,7 +9,7 @@ use std::process::Command;
 
 use thruway_mount::MountRights;
 
-use super::foreign_words::{self, ForeignWord};
+use super::foreign_words::{self, CreatePolicies, ForeignWord};
 
 /// The names under which the binary acts as this helper: for the type that users write, and for the type that the
 /// kernel shows.
@@ -191,12 +191,16 @@ impl<'a> Words<'a> {
 
     fn translate_each(&self, translated: &mut Vec<OsString>) -> Result<(), String> {
         translated.extend(self.access_times().map(|when| format!("--atime={when}").into()));
+        let mut policies = CreatePolicies::default();
         for option in &self.options {
             if let Some(word) = translate_option(option) {
                 translated.extend(word);
                 continue;
             }
             let (name, value) = split_value(option);
+            if policies.record(name, value) {
+                continue;
+            }
             match foreign_words::translate(name, value) {
                 Some(ForeignWord::Arguments(words)) => translated.extend(words),
                 Some(ForeignWord::Needless) => {}
@@ -207,6 +211,7 @@ impl<'a> Words<'a> {
                 None => return Err(format!("unknown option {option}")),
             }
         }
+        translated.extend(policies.argument()?);
         Ok(())
     }
 
@@ -347,8 +352,8 @@ mod tests {
         assert_translated(
             "/mnt/disk*:/mnt/old=NC,50G /all -o category.create=mfs,minfreespace=2G,moveonenospc=true,\
              cache.files=off,func.getattr=newest,xattr=passthrough,fsname=pool",
-            "thruway mount --nonempty --suid --dev --create=most-free --free-min=2G --on-full=move \
-             --xattr=on -- /mnt/disk* /mnt/old=NC,50G /all",
+            "thruway mount --nonempty --suid --dev --free-min=2G --on-full=move --xattr=on --create=most-free \
+             -- /mnt/disk* /mnt/old=NC,50G /all",
         );
         assert_translated(
             "/a /b -o nosuid,nodev,follow-symlinks=regular,follow_symlinks=never",

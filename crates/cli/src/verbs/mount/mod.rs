@@ -5,6 +5,8 @@ mod failure;
 mod foreign_words;
 pub(crate) mod helper;
 mod log;
+#[cfg(test)]
+mod mergerfs_table;
 mod owners;
 mod relocate;
 mod service;
@@ -73,9 +75,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["frozen", "read_only", "policy", "sources"])]
     upper: Option<PathBuf>,
     /// With several sources: the source in which new files and folders are created. One of first, most-free,
-    /// least-free, least-used, random and random-by-free, where the folder is created if necessary. With parent-
-    /// before it, only sources that have the folder count; with near-, those that have the folder or one above come
-    /// first. parent is parent-first; none creates nothing. Sources that are full are skipped
+    /// least-free, least-used, least-filled, random and random-by-free, where the folder is created if necessary. With
+    /// parent- before it, only sources that have the folder count; with near-, those that have the folder or one above
+    /// come first. parent is parent-first; none creates nothing. Sources that are full are skipped
     #[arg(long, value_name = "WHERE", default_value = "parent", value_parser = create::policy())]
     create: CreatePolicy,
     /// Create files in a source only while this much space is free there; a source's own limit replaces it
