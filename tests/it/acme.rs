@@ -268,7 +268,7 @@ fn a_server_that_was_killed_or_whose_files_are_damaged_goes_on() {
     eventually(|| is_served("shop.example", authority.tls_port));
     let log = authority.log();
     assert!(
-        log.contains("it holds no certificate in PEM") && log.contains("it is no account"),
+        log.contains("it holds no certificate in PEM") && log.contains("it is not an account"),
         "{log}"
     );
 }
@@ -462,9 +462,12 @@ fn what_cannot_work_is_refused_before_anything_is_served() {
     for (words, reason) in [
         (&["--acme-domain", "*.example"][..], "DNS-01"),
         (&["--acme-domain", "192.0.2.1"], "is an address"),
-        (&["--acme-domain", "a.example", "--acme-directory", "http://a/dir"], "no URL of HTTPS"),
+        (
+            &["--acme-domain", "a.example", "--acme-directory", "http://a/dir"],
+            "is not an HTTPS URL",
+        ),
         (&["--acme-domain", "a.example", "--acme-challenge", "dns-01"], "dns-01 is not supported"),
-        (&["--acme-domain", "a.example", "--acme-contact", "ops"], "no e-mail address"),
+        (&["--acme-domain", "a.example", "--acme-contact", "ops"], "is not an e-mail address"),
         (&["--acme-domain", "a.example", "--acme-eab-kid", "k"], "has no key"),
         (
             &[

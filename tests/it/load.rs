@@ -226,7 +226,7 @@ fn the_request_is_as_it_was_asked_for() {
         (&["-H", "no colon"][..], "cannot send \"no colon\": a header is written as Name: value"),
         (&["--method", "GE T"], "cannot send \"GE T\": not a valid method"),
         (&["--body", "@/no/such/file"], "cannot read /no/such/file: "),
-        (&["--mix", "rude=1"], "\"rude\" is no kind of client: it is greedy, "),
+        (&["--mix", "rude=1"], "\"rude\" is not a kind of client: the kinds are greedy, "),
         (&["--mix", "greedy=1,depth=2"], "options of a class are for --class"),
         (&["--mix", "scheduled=1"], "scheduled clients need a rate: --class scheduled=N,rate="),
         (&["--class", "polite=1,rate=1"], "polite clients have no \"rate\"; they take: pause, url"),
@@ -548,7 +548,7 @@ fn a_failed_handshake_of_tls_says_why() {
         (b"\x15\x03\x03\x00\x02\x02\x28", "handshake_failure: no common cipher or signature"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "protocol_version: protocol version: it speaks neither"),
         (b"\x15\x03\x03\x00\x02\x02\x70", "unrecognized_name: it has no host of that name"),
-        (b"\x15\x03\x03\x00\x02\x02\x74", "certificate_required: it wants a certificate"),
+        (b"\x15\x03\x03\x00\x02\x02\x74", "certificate_required: it requires a client certificate"),
         (b"\x16\x03\x03\x00\x04\x14\x00\x00\x00", "the server breaks the protocol"),
         (b"", "the server has closed within the handshake"),
     ];

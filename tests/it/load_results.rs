@@ -371,7 +371,7 @@ fn urls_headers_and_bodies_differ_from_request_to_request() {
     }
     for (options, part) in [
         (&["--var", "id=1-3"][..], "--var has no effect in this run"),
-        (&["--var", "id=3-1", "--body", "{id}"], "3-1 is no range of 1 to 100000 numbers"),
+        (&["--var", "id=3-1", "--body", "{id}"], "3-1 is not a range of 1 to 100000 numbers"),
         (&["--var", "id=@/none", "--body", "{id}"], "cannot read /none: "),
         (&["--chunked", "5"], "--body"),
     ] {

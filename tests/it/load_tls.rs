@@ -43,7 +43,7 @@ fn a_server_is_believed_by_its_certificate() {
     for (url, options, why) in [
         (here.as_str(), &client[..], "TLS failed: certificate of the server: its issuer is "),
         (&here, &["--cacert", &strange], "certificate of the server: "),
-        (&here, &["--cacert", &ca, "--sni", "b.example"], "it is not for the name that was asked"),
+        (&here, &["--cacert", &ca, "--sni", "b.example"], "it is not valid for the requested name"),
         (&here, &["--cacert", &ca], "certificate_required"),
         (&here, &["--cacert", &text(&none)], "No such file or directory"),
         (&here, &["--cert", &cert], "--key <FILE>"),

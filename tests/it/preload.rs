@@ -68,7 +68,7 @@ fn what_forbids_a_template_is_said() {
         (Some(("CI", "true")), None, "CI is set"),
         (None, Some("--frozen"), "a frozen pack asks no questions"),
         // An impossible request is reported before an unwanted one.
-        (Some(("CI", "true")), Some("--portable"), "the portable mode does not see"),
+        (Some(("CI", "true")), Some("--portable"), "the portable mode cannot observe"),
     ] {
         let mut command = thruway();
         command.env_remove("CI").env_remove("THRUWAY_PRELOAD").current_dir(folder.path());

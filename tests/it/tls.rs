@@ -245,8 +245,8 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         (format!("cert={cert}&key={}", empty.display()), &empty, "it holds no private key"),
         (format!("cert={}&key={key}", empty.display()), &empty, "it holds no certificate"),
         (format!("cert={cert}&key=/none"), &PathBuf::from("/none"), "No such file"),
-        (format!("cert={cert}&key=/"), &PathBuf::from("/"), "it is no file"),
-        (format!("cert={cert}&key={}", pipe.display()), &pipe, "it is no file"),
+        (format!("cert={cert}&key=/"), &PathBuf::from("/"), "it is not a file"),
+        (format!("cert={cert}&key={}", pipe.display()), &pipe, "it is not a file"),
         (format!("cert={cert}&key={}", curve.display()), &curve, "its key is not RSA of 2048"),
     ] {
         let bind = format!("ssl://127.0.0.1:0?{parameters}");

@@ -83,7 +83,7 @@ mod linux {
         let once = which(&["--count", "--path", &path, "tool"]);
         assert_eq!(stdout(&once), format!("{path}/tool\n1 look-up\n"));
         let empty = which(&["--path", &path, ""]);
-        assert_eq!(stderr(&empty), "thruway: an empty name is no command\n");
+        assert_eq!(stderr(&empty), "thruway: an empty name is not a command\n");
         assert_eq!(empty.status.code(), Some(1));
     }
 

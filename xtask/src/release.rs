@@ -116,7 +116,7 @@ fn is_next(current: &str, next: &str) -> Result<(), String> {
         numbers.filter(|numbers| numbers.len() == 3)
     };
     match numbers(next) {
-        None => Err(format!("{next:?} is no version such as 0.2.0")),
+        None => Err(format!("{next:?} is not a version such as 0.2.0")),
         Some(wanted) if Some(&wanted) <= numbers(current).as_ref() => {
             Err(format!("{next} is not greater than {current}"))
         }

@@ -38,7 +38,7 @@ impl FromStr for DomainName {
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         let wrong = |why: &str| Err(format!("{text:?} {why}"));
         if name.is_empty() {
-            return wrong("is no domain name: it is empty");
+            return wrong("is not a domain name: it is empty");
         }
         if address.unwrap_or(&name).parse::<IpAddr>().is_ok() {
             return wrong("is an address: a certificate is for a name, such as shop.example");
@@ -49,19 +49,21 @@ impl FromStr for DomainName {
             );
         }
         if name.contains([':', '/', '@']) {
-            return wrong("is no domain name: leave out the scheme, the port and the path");
+            return wrong("is not a domain name: leave out the scheme, the port and the path");
         }
         if !name.is_ascii() {
             return wrong("is not ASCII: give the form that begins with xn--, as idn2 prints it");
         }
         if name.len() > NAME_BYTES_MAX {
-            return wrong("is no domain name: it is longer than 253 bytes");
+            return wrong("is not a domain name: it is longer than 253 bytes");
         }
         if !name.split('.').all(is_label) {
-            return wrong("is no domain name: its parts are 1 to 63 letters, digits and hyphens");
+            return wrong(
+                "is not a domain name: its parts are 1 to 63 letters, digits and hyphens",
+            );
         }
         if name.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit())) {
-            return wrong("is no domain name: its last part is a number");
+            return wrong("is not a domain name: its last part is a number");
         }
         Ok(Self(name))
     }

@@ -230,7 +230,9 @@ impl Storage {
             return None;
         }
         let path = printable::path(&path);
-        Some(Error::new(format_args!("cannot use {path}: it is no account; a new one replaces it")))
+        Some(Error::new(format_args!(
+            "cannot use {path}: it is not an account; a new account replaces it"
+        )))
     }
 
     pub(crate) fn write_account(&self, account: &impl serde::Serialize) -> Result<(), Error> {

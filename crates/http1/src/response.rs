@@ -84,7 +84,7 @@ pub struct BadField;
 
 impl std::fmt::Display for BadField {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("a field's name is no token, or its value has a control character")
+        formatter.write_str("a field's name is not a token, or its value has a control character")
     }
 }
 

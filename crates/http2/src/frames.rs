@@ -49,7 +49,7 @@ impl fmt::Display for Excess {
             Self::Pings => "it sends too many PING frames",
             Self::Settings => "it sends too many SETTINGS frames",
             Self::EmptyData => "it sends too many empty DATA frames",
-            Self::Ignored => "it sends too many frames that ask for nothing",
+            Self::Ignored => "it sends too many PRIORITY or unknown frames",
         })
     }
 }

@@ -89,7 +89,7 @@ impl fmt::Display for Error {
             Kind::NotAFile => write!(formatter, "{path} is not a regular file"),
             #[cfg(windows)]
             Kind::OwnedByAnother => {
-                write!(formatter, "{path} belongs to another user, who is no administrator")
+                write!(formatter, "{path} belongs to another user, who is not an administrator")
             }
             #[cfg(windows)]
             Kind::WritableByOthers => {

@@ -59,7 +59,7 @@ pub fn objection(known: &Descriptors) -> Option<String> {
             FileType::Fifo => Some("it has an open pipe".to_owned()),
             FileType::RegularFile if is_locked(number) => Some(format!("it has a lock on {said}")),
             FileType::RegularFile if is_rewritten(file) => {
-                Some(format!("it has {said} open to write it anew"))
+                Some(format!("it has {said} open for writing other than by appending"))
             }
             FileType::RegularFile | FileType::Directory if copy(file).is_err() => {
                 Some(format!("it cannot open {said} again"))
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(except(&File::open(&path).unwrap()), "");
         assert_eq!(except(&options.append(true).open(&path).unwrap()), "");
         let rewritten = OpenOptions::new().write(true).open(&path).unwrap();
-        assert!(except(&rewritten).contains("a open to write"));
+        assert!(except(&rewritten).contains("a open for writing"));
         let locked = File::open(&path).unwrap();
         fs::flock(&locked, fs::FlockOperation::LockShared).unwrap();
         assert!(except(&locked).starts_with("it has a lock on /"));

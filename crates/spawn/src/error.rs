@@ -109,7 +109,9 @@ impl fmt::Display for Error {
             Kind::Search(error) => write!(formatter, "cannot start {name}: {error}")?,
             Kind::Candidates { tried, folders } => {
                 match (tried.iter().find(|one| !one.is_missing()), folders) {
-                    _ if self.name.is_empty() => write!(formatter, "an empty name is no command")?,
+                    _ if self.name.is_empty() => {
+                        write!(formatter, "an empty name is not a command")?
+                    }
                     (Some(one), _) => write!(formatter, "cannot start {one}")?,
                     (None, 0) => write!(formatter, "no file can have the name {name}")?,
                     (None, 1) => write!(formatter, "{name} not found in 1 folder")?,

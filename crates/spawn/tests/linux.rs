@@ -132,7 +132,7 @@ fn a_nul_is_refused_and_named() {
 #[test]
 fn a_name_that_is_empty_is_not_found() {
     let error = Command::new("").spawn().unwrap_err();
-    assert_eq!(error.to_string(), "an empty name is no command");
+    assert_eq!(error.to_string(), "an empty name is not a command");
 }
 
 #[test]

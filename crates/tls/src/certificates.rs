@@ -166,7 +166,7 @@ fn pair_for(
     let wanted = ServerName::try_from(name).map_err(|error| Error::file(path, error))?;
     let own = found.end_entity_cert().and_then(ParsedCertificate::try_from);
     own.and_then(|own| verify_server_name(&own, &wanted))
-        .map_err(|_| Error::file(path, format!("it is no certificate of {name}")))?;
+        .map_err(|_| Error::file(path, format!("it is not a certificate of {name}")))?;
     Ok(found)
 }
 
@@ -179,7 +179,7 @@ fn pair(
     let chain = files::certificates(certificate)?;
     ParsedCertificate::try_from(&chain[0]).map_err(|error| match error {
         rustls::Error::InvalidCertificate(error) => {
-            let reason = format!("it is no certificate of X.509 version 3 ({error})");
+            let reason = format!("it is not an X.509 certificate of version 3 ({error})");
             Error::file(certificate, reason)
         }
         error => Error::file(certificate, error),

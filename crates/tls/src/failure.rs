@@ -40,9 +40,11 @@ pub(crate) fn reason(error: &Error, peer: Peer) -> String {
         ) => {
             format!("{name} does not speak TLS")
         }
-        Error::NoCertificatesPresented => format!("certificate: {name} has shown none"),
+        Error::NoCertificatesPresented => format!("certificate: {name} has sent none"),
         Error::InvalidCertificate(why) => format!("certificate of {name}: {}", of_certificate(why)),
-        Error::NoApplicationProtocol => format!("{name} speaks no protocol that is offered (ALPN)"),
+        Error::NoApplicationProtocol => {
+            format!("{name} speaks none of the offered protocols (ALPN)")
+        }
         other => format!("{name} breaks the protocol: {other}"),
     }
 }
@@ -61,14 +63,14 @@ fn of_alert(alert: AlertDescription, name: &str) -> String {
         }
         AlertDescription::UnrecognisedName => ("unrecognized_name", "it has no host of that name"),
         AlertDescription::NoApplicationProtocol => {
-            ("no_application_protocol", "it speaks no protocol that is offered")
+            ("no_application_protocol", "it speaks none of the offered protocols")
         }
         AlertDescription::CertificateRequired => {
-            ("certificate_required", "it wants a certificate of its client")
+            ("certificate_required", "it requires a client certificate")
         }
         AlertDescription::BadCertificate => ("bad_certificate", "it refuses the certificate"),
         AlertDescription::UnsupportedCertificate => {
-            ("unsupported_certificate", "it does not take that kind of certificate")
+            ("unsupported_certificate", "it does not accept this kind of certificate")
         }
         AlertDescription::CertificateExpired => {
             ("certificate_expired", "the certificate has expired")
@@ -82,8 +84,8 @@ fn of_alert(alert: AlertDescription, name: &str) -> String {
         AlertDescription::UnknownCA => {
             ("unknown_ca", "it does not trust the issuer of the certificate")
         }
-        AlertDescription::AccessDenied => ("access_denied", "it does not let this end in"),
-        AlertDescription::InternalError => ("internal_error", "it has failed itself"),
+        AlertDescription::AccessDenied => ("access_denied", "it denies access"),
+        AlertDescription::InternalError => ("internal_error", "it has an internal error"),
         other => return format!("{name} has sent the alert {other:?}"),
     };
     format!("{name} has sent the alert {word}: {meaning}")
@@ -91,7 +93,9 @@ fn of_alert(alert: AlertDescription, name: &str) -> String {
 
 fn of_certificate(why: &CertificateError) -> String {
     match why {
-        CertificateError::BadEncoding => "it is no X.509 of version 3 that can be read".to_owned(),
+        CertificateError::BadEncoding => {
+            "it is not a readable X.509 certificate of version 3".to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "it has expired".to_owned()
         }
@@ -101,12 +105,12 @@ fn of_certificate(why: &CertificateError) -> String {
         CertificateError::Revoked => "it is revoked".to_owned(),
         CertificateError::UnknownIssuer => "its issuer is not trusted".to_owned(),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is not for the name that was asked".to_owned()
+            "it is not valid for the requested name".to_owned()
         }
         CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "its issuer is trusted with a key of another kind".to_owned()
         }
-        CertificateError::BadSignature => "a signature with it is wrong".to_owned(),
+        CertificateError::BadSignature => "a signature by its key is wrong".to_owned(),
         other => other.to_string(),
     }
 }

@@ -64,7 +64,9 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     let (text, metadata) = read(path)?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & FOR_ALL_USERS != 0 {
-        let reason = format!("every user may use this key (mode {mode:03o}); chmod o= takes that");
+        let reason = format!(
+            "every user may use this key (mode {mode:03o}); chmod o= takes this right away"
+        );
         return Err(Error::file(path, reason));
     }
     PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
@@ -82,7 +84,7 @@ fn read(path: &Path) -> Result<(Vec<u8>, Metadata), Error> {
     let failed = |error: std::io::Error| Error::read(path, &error);
     if !path.metadata().map_err(failed)?.is_file() {
         // Opening a pipe would wait for another process.
-        return Err(Error::file(path, "it is no file"));
+        return Err(Error::file(path, "it is not a file"));
     }
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;

@@ -60,7 +60,7 @@ class PortableTest < Minitest::Test
   def test_a_fork_of_a_template_is_refused_with_its_reason
     program(FILES) do |program|
       said = program.run("--portable", "--preload", "--explain")
-      assert_match(/the portable mode does not see what a boot asks/, said.err)
+      assert_match(/the portable mode cannot observe the queries of a boot/, said.err)
     end
   end
 end

@@ -35,7 +35,7 @@ class PreloadRefusalTest < Minitest::Test
     "$stdin.close" => "it changes a standard stream",
     "$kept = IO.pipe" => "it has an open pipe",
     "$kept = File.open('tmp/known'); $kept.flock(File::LOCK_SH)" => "it has a lock on ",
-    "$kept = File.open('tmp/known', 'w')" => "tmp/known open to write it anew"
+    "$kept = File.open('tmp/known', 'w')" => "tmp/known open for writing other than by appending"
   }.freeze
 
   def test_boots_that_no_fork_could_repeat

@@ -112,7 +112,8 @@ class ErrorTest < Minitest::Test
       serve { |env| env["PATH_INFO"] == "/" ? [status, {}, body] : [200, {}, ["next"]] }
       client = connect
       said = stderr_of { assert_equal 500, client.request.status, status }
-      assert_includes said, "#{status} is no final status, and nothing takes the connection"
+      assert_includes said, "#{status} is not a final status, and the application does not take " \
+                            "the connection"
       assert_equal "next", client.request("/next").body
     end
     assert_equal 1, failing.closes

@@ -117,7 +117,7 @@ class Http2Test < Minitest::Test
         got = curl("/9", "-w", "|%{http_code} %{num_connects}|", *urls, how: "--http2")
         assert_equal ["500 1", *["500 0"] * 3, "200 0"], got.scan(/\|(\d+ \d)\|/).flatten
       end
-      assert_equal %w[103 100 101 103], said.scan(/(\d+) is no final status/).flatten
+      assert_equal %w[103 100 101 103], said.scan(/(\d+) is not a final status/).flatten
       @servings.last.first.stop(1)
     end
   end
@@ -131,7 +131,8 @@ class Http2Test < Minitest::Test
         assert_raises(Minitest::Assertion, body) { curl("/") }
         eventually { $stderr.string.include?("it is not in chunks") }
       end
-      assert_includes said, "cannot send a body: it is not in chunks, as its transfer-encoding says"
+      assert_includes said, "cannot send a body: it is not in chunks, although its " \
+                            "transfer-encoding is chunked"
     end
   end
 

@@ -6,7 +6,7 @@ require_relative "../serving"
 class KeptBlockTest < Minitest::Test
   include Serving
 
-  CLOSED = "IOError: the block is closed: the method that it was given to has returned"
+  CLOSED = "IOError: the block is closed: its method has returned"
 
   # A body whose `each` is a block of the test's.
   class Body

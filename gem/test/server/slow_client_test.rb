@@ -91,7 +91,7 @@ class SlowClientTest < Minitest::Test
       Timeout.timeout(PATIENCE_SECONDS) { assert_equal Errno::EPIPE, met.pop }
       assert_raises(Errno::ECONNRESET) { client.io.read }
       assert_equal "gone", get("/go").body
-      eventually { $stderr.string.include?("cannot keep what a client has not taken") }
+      eventually { $stderr.string.include?("cannot store the unsent part of a response") }
     end
     assert_includes said, "No such file or directory"
   ensure

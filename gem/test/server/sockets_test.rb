@@ -317,7 +317,7 @@ class SocketsTest < Minitest::Test
       writes = Array.new(30) { client.write("x" * (6 << 20)) }
       refute writes.last
       assert_equal [:close, 1006], pop(handler.told)
-      eventually { $stderr.string.include?("go on with a client's socket") }
+      eventually { $stderr.string.include?("continue a client's socket") }
     end
     assert_includes said, "bytes wait"
   end

@@ -66,7 +66,7 @@ fn is_test(inside: &Path) -> bool {
 fn workspace_manifest(text: &str, members: &[String]) -> Result<String, String> {
     let mut manifest: Table = text.parse().map_err(|error| format!("Cargo.toml: {error}"))?;
     let workspace = manifest.get_mut("workspace").and_then(Value::as_table_mut);
-    let workspace = workspace.ok_or("Cargo.toml is no workspace's")?;
+    let workspace = workspace.ok_or("Cargo.toml is not a workspace's")?;
     workspace.insert(
         "members".into(),
         Value::Array(members.iter().cloned().map(Value::String).collect()),

@@ -158,7 +158,7 @@ impl CertificateAgent {
         }
         let directory = self.acme.acme_directory.clone().unwrap_or_else(|| LETS_ENCRYPT.to_owned());
         if !directory.starts_with("https://") || directory.len() <= "https://".len() {
-            return Err(cannot_obtain(format!("the directory {directory:?} is no URL of HTTPS")));
+            return Err(cannot_obtain(format!("the directory {directory:?} is not an HTTPS URL")));
         }
         let kinds = self.acme.challenges(addresses);
         let challenges = kinds.iter().map(|kind| kind.parse());
@@ -219,7 +219,7 @@ fn contact(text: &str) -> Result<String, Failure> {
         !user.is_empty() && !host.is_empty() && !address.contains(char::is_whitespace)
     });
     if !is_address {
-        return Err(cannot_obtain(format!("the contact {text:?} is no e-mail address")));
+        return Err(cannot_obtain(format!("the contact {text:?} is not an e-mail address")));
     }
     Ok(format!("mailto:{address}"))
 }

@@ -268,7 +268,7 @@ impl Outcome {
         // If an obstacle ended the search, the obstacle is the last.
         let ended = obstacles.clone().next_back().filter(|(_, why)| !why.is_passed_over());
         match (ended.or(obstacles.next()), self.denied.first(), self.bases) {
-            _ if self.name.is_empty() => Failure::new("an empty name is no command"),
+            _ if self.name.is_empty() => Failure::new("an empty name is not a command"),
             _ if let Some(path) = &self.refused => Failure::new(format_args!(
                 "Go does not start {}, which it finds in a relative folder (exec.ErrDot)",
                 printable::bytes(path)

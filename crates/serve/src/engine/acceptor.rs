@@ -112,8 +112,9 @@ impl Acceptor {
             Some(begin_ms) if begin_ms > now_ms => self.waiting.push((begin_ms, connection)),
             Some(_) => begin(connection, store, migration),
             None => {
-                let why =
-                    format!("{peer} has sent what ended others, and too many of its own wait");
+                let why = format!(
+                    "{peer}: too many connections from its address wait after protocol errors"
+                );
                 store.warn("accept a connection", io::Error::other(why));
             }
         }

@@ -298,6 +298,6 @@ mod tests {
     fn the_page_says_how_much_of_a_request_moves() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/design/serve.md");
         let page = std::fs::read_to_string(page).unwrap();
-        assert!(page.contains(&format!("up to {} KiB of what was read", MOVED_BYTES_MAX >> 10)));
+        assert!(page.contains(&format!("up to {} KiB of the bytes", MOVED_BYTES_MAX >> 10)));
     }
 }

@@ -84,7 +84,7 @@ fn end_oldest(store: &mut Store) {
     if store.tls.begun.len() > most
         && let Some(oldest) = store.tls.begun.pop_front()
     {
-        let many = format!("{most} others wait for their clients, and it is the oldest");
+        let many = format!("{most} newer handshakes wait for their clients");
         store.warn("finish a handshake", io::Error::other(many));
         store.close(oldest);
     }

@@ -312,6 +312,6 @@ fn hand_over(
         Some((head, bytes)) => handler.handle(&head.request(bytes), &mut exchange),
     }
     if !exchange.is_taken {
-        exchange.respond_text(500, "there is no response");
+        exchange.respond_text(500, "the application sent no response");
     }
 }

@@ -367,7 +367,7 @@ fn backlog(entry: Option<EntryMut<'_>>) -> WriteOutcome {
 
 /// Resets the connection of a body that is announced as chunked, but is not in chunks or lacks the last chunk.
 fn abort_unchunked(entry: EntryMut<'_>) {
-    let why = "it is not in chunks, as its transfer-encoding says";
+    let why = "it is not in chunks, although its transfer-encoding is chunked";
     entry.store.warn("send a body", io::Error::other(why));
     entry.reset();
 }

@@ -370,7 +370,7 @@ fn refusal_status(refusal: Refusal) -> u16 {
 fn respond_error(exchange: &mut Exchange<'_>, error: &Error, text: &str) {
     let status = status_of(error);
     if status >= 500 {
-        exchange.warn("read what was asked for", io::Error::other(error.to_string()));
+        exchange.warn("read a requested file", io::Error::other(error.to_string()));
     }
     exchange.respond_text(status, if status == 404 { "there is no such file" } else { text });
 }

@@ -182,12 +182,7 @@ impl Snapshot {
 
     fn write_memory(&self, out: &mut String) -> fmt::Result {
         let name = "thruway_resident_memory_bytes";
-        header(
-            out,
-            name,
-            "gauge",
-            "What of a worker's process is in memory, with what it shares.",
-        )?;
+        header(out, name, "gauge", "Resident set size of a worker's process, with shared pages.")?;
         for worker in &self.workers {
             if let Some(bytes) = worker.memory_bytes {
                 writeln!(out, "{name}{{index=\"{}\"}} {bytes}", worker.index)?;

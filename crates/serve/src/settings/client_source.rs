@@ -34,7 +34,7 @@ impl FromStr for ClientSource {
             "proxy_v2" => Ok(Self::Proxy(ProxyVersion::V2)),
             "x_forwarded_for" => Ok(Self::XForwardedFor),
             "forwarded" => Ok(Self::Forwarded),
-            _ => Err(format!("{text:?} is no source of a client's address")),
+            _ => Err(format!("{text:?} is not a source of client addresses")),
         }
     }
 }

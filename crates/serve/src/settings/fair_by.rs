@@ -30,7 +30,7 @@ impl FromStr for FairBy {
             None if text == "connection" => Ok(Self::Connection),
             None if text == "address" => Ok(Self::Address),
             Some(("header", name)) if is_token(name) => Ok(Self::Header(name.to_owned())),
-            Some(("header", name)) => Err(format!("{name:?} is no name of a header")),
+            Some(("header", name)) => Err(format!("{name:?} is not a header name")),
             _ => Err(format!("{text:?} is neither connection, address nor header:NAME")),
         }
     }
@@ -99,8 +99,8 @@ mod tests {
         for (text, said) in [
             ("ip", "\"ip\" is neither connection, address nor header:NAME"),
             ("header", "\"header\" is neither connection, address nor header:NAME"),
-            ("header:", "\"\" is no name of a header"),
-            ("header:a b", "\"a b\" is no name of a header"),
+            ("header:", "\"\" is not a header name"),
+            ("header:a b", "\"a b\" is not a header name"),
         ] {
             assert_eq!(text.parse::<FairBy>(), Err(said.into()));
         }

@@ -333,7 +333,7 @@ impl<'a> EntryMut<'a> {
             && output.memory_bytes() > most
             && let Err(error) = output.spool(most)
         {
-            self.store.warn("keep what a client has not taken, so that it is cut off", error);
+            self.store.warn("store the unsent part of a response, so its client is cut off", error);
             self.reset();
             return None;
         }

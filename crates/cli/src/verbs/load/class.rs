@@ -142,8 +142,8 @@ impl FromStr for ClassText {
         let (name, number) = first.ok_or("write it as KIND=CONNECTIONS, as in polite=3")?;
         let kind = KINDS.iter().find(|(kind, _)| *kind == name).ok_or_else(|| {
             format!(
-                "{name:?} is no kind of client: it is greedy, pipelined, polite, scheduled, \
-                 trickle, slow-read or idle; options of a class are for --class"
+                "{name:?} is not a kind of client: the kinds are greedy, pipelined, polite, scheduled, \
+                 trickle, slow-read and idle; options of a class are for --class"
             )
         })?;
         let mut class = Self::new(kind.0, connections(number)?);
@@ -222,7 +222,7 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_what_does() {
         for (text, part) in [
             ("greedy", "write it as KIND=CONNECTIONS"),
-            ("rude=1", "\"rude\" is no kind of client: it is greedy, "),
+            ("rude=1", "\"rude\" is not a kind of client: the kinds are greedy, "),
             ("greedy=0", "0 is not in 1..=1000000"),
             ("greedy=-1", "\"-1\" is not a number"),
             ("greedy=1,pause=5", "greedy clients have no \"pause\"; they take: depth, url"),

@@ -104,7 +104,7 @@ fn range(text: &str) -> Option<Result<std::ops::RangeInclusive<u64>, Failure>> {
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
     let is_sound = first <= last && last - first < REQUESTS_MAX as u64;
     Some(is_sound.then_some(first..=last).ok_or_else(|| {
-        Failure::new(format_args!("{text} is no range of 1 to {REQUESTS_MAX} numbers"))
+        Failure::new(format_args!("{text} is not a range of 1 to {REQUESTS_MAX} numbers"))
     }))
 }
 

@@ -151,7 +151,7 @@ fn objection(options: &Options) -> Option<String> {
         return Some("a frozen pack asks no questions that could be compared".to_owned());
     }
     if options.portable {
-        return Some("the portable mode does not see what a boot asks".to_owned());
+        return Some("the portable mode cannot observe the queries of a boot".to_owned());
     }
     if variable("RUBY_BOX").is_some_and(|value| value == "1") {
         return Some("RUBY_BOX=1 gives each box features that a template cannot have".to_owned());

@@ -86,8 +86,9 @@ impl<'a> SocketWriter<'a> {
         let now_ms = self.store.clock.now_ms;
         let Some(mut socket) = self.socket() else { return false };
         if is_full {
-            let limit = format!("more than {most} bytes wait, and it was closed");
-            socket.store.warn("go on with a client's socket", io::Error::other(limit));
+            let limit =
+                format!("more than {most} bytes wait for the client, so the socket was closed");
+            socket.store.warn("continue a client's socket", io::Error::other(limit));
             socket.finish_upgraded(CloseCode::ABNORMAL);
             return false;
         }

@@ -137,7 +137,7 @@ unsafe extern "C" fn yielded<B: Block>(
     }
     let lent = B::block_type().data.get(ruby, &block);
     if !lent.is_open.get() {
-        raise_closed(ruby, "the block is closed: the method that it was given to has returned");
+        raise_closed(ruby, "the block is closed: its method has returned");
     }
     let values = match usize::try_from(count) {
         // SAFETY: Ruby passes `count` values, which live as long as the call of the block.

@@ -155,7 +155,7 @@ impl Options {
     pub(super) fn build(&self, gvl: Gvl, server: VALUE) -> Result<Box<RackEngine>, String> {
         let worker = worker_group::worker_handle(gvl, self.worker_table, self.worker)?;
         let board = worker.as_ref().map(WorkerHandle::board);
-        let hijack = PlainClass::of(gvl, self.hijack).ok_or("hijack is no plain class")?;
+        let hijack = PlainClass::of(gvl, self.hijack).ok_or("hijack is not a plain class")?;
         let engine = Engine::new(self.settings(gvl)?, self.listeners(gvl)?, worker)
             .map_err(|error| error.to_string())?;
         let metrics = engine.handle().metrics;
@@ -219,7 +219,7 @@ impl Options {
                 None => (value, None),
             };
             let raw = number::small(value).and_then(|number| RawFd::try_from(number).ok());
-            let raw = raw.filter(|raw| *raw >= 0).ok_or("a listener is no descriptor")?;
+            let raw = raw.filter(|raw| *raw >= 0).ok_or("a listener is not a descriptor")?;
             // SAFETY: `Thruway::Server` passes the descriptors of its open listeners; each is duplicated at once.
             let listener = unsafe { BorrowedFd::borrow_raw(raw) };
             let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;

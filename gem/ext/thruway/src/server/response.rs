@@ -134,7 +134,9 @@ impl<'a> Responder<'a> {
         };
         let is_taken = special.hijack != NIL || status == SWITCHING_PROTOCOLS && is_stream();
         if self.is_shared() || !is_taken {
-            let text = format!("{status} is no final status, and nothing takes the connection");
+            let text = format!(
+                "{status} is not a final status, and the application does not take the connection"
+            );
             raise::argument_error(self.ruby, RString::binary(self.ruby.gvl(), text.as_bytes()))
         }
     }

@@ -61,7 +61,7 @@ fn create(ruby: ProtectedCall, class: VALUE, server: VALUE, options: VALUE) -> V
 }
 
 fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALUE, RString> {
-    let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
+    let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is not a class"))?;
     // The collector finds the objects that an engine keeps only once a Ruby object owns the engine.
     let engine = without_collection(gvl, || {
         options.build(gvl, server).map(|engine| TYPE.wrap(gvl, class, engine))

@@ -48,7 +48,7 @@ pub(super) fn worker_handle(
         return Ok(None);
     }
     let group =
-        gvl.protect(|ruby| TYPE.get(ruby, &table)).ok_or("it is no Thruway::WorkerTable")?;
+        gvl.protect(|ruby| TYPE.get(ruby, &table)).ok_or("it is not a Thruway::WorkerTable")?;
     Ok(Some(group.0.handle(index)))
 }
 
@@ -66,7 +66,7 @@ fn make(
     workers: usize,
     inherited: Option<(Handover, Option<OwnedFd>)>,
 ) -> Result<VALUE, RString> {
-    let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
+    let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is not a class"))?;
     let group = match inherited {
         Some((handover, ticket_keys)) => {
             thruway_serve::WorkerTable::with(workers, handover, ticket_keys)

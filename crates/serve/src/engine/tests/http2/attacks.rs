@@ -108,8 +108,8 @@ fn floods_of_frames_that_ask_for_nothing() {
     let cases = [
         (frame(PING, 0, 0, &[0; 8]), "it sends too many PING frames"),
         (frame(SETTINGS, 0, 0, &[]), "it sends too many SETTINGS frames"),
-        (frame(PRIORITY, 0, 1, &[0, 0, 0, 3, 1]), "it sends too many frames that ask for nothing"),
-        (frame(0xfa, 0, 1, &[0; 5]), "it sends too many frames that ask for nothing"),
+        (frame(PRIORITY, 0, 1, &[0, 0, 0, 3, 1]), "it sends too many PRIORITY or unknown frames"),
+        (frame(0xfa, 0, 1, &[0; 5]), "it sends too many PRIORITY or unknown frames"),
     ];
     for (flood, text) in cases {
         assert_eq!(attacked(Rig::new(hello), &[], |_| flood.clone()), calm(text));
