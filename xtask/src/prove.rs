@@ -8,7 +8,9 @@ mod mount_media;
 mod mount_users;
 mod policy;
 mod queue;
+mod trace_advice;
 mod trace_counts;
+mod trace_place;
 
 use std::path::Path;
 use std::process::Command;
@@ -68,6 +70,8 @@ enum Proof {
     BatchFiles,
     /// Common commands make as many calls under `thruway trace` as under strace
     TraceCounts,
+    /// Common commands give the same results with fewer calls once the advice of `thruway trace` is followed
+    TraceAdvice,
 }
 
 impl Prove {
@@ -95,6 +99,9 @@ impl Prove {
         }
         if let Proof::TraceCounts = self.what {
             return trace_counts::prove(root);
+        }
+        if let Proof::TraceAdvice = self.what {
+            return trace_advice::prove(root);
         }
         crate::gem::build(root, self.ruby.as_ref(), PROOF_PROFILE)?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());

@@ -110,7 +110,7 @@ fn fewer_library_options_link_the_same_program() {
     let advice: Vec<_> = report(&recording);
     let advice = advice.into_iter().filter(|line| line["group"] == "advice").collect::<Vec<_>>();
     let only = place.path().join("28").display().to_string();
-    assert!(how(&advice, "link with -rpath").contains(&format!("--set-rpath {only} ")));
+    assert!(how(&advice, "patchelf --set-rpath").contains(&format!("--set-rpath {only} ")));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn folders_that_python_never_needs_are_named() {
     let mut python = Command::new("python3");
     python.args(["-c", import]).env("PYTHONPATH", path.trim_end_matches(':'));
     let (advice, before) = advised(&place, &mut python);
-    assert!(how(&advice, "env -u PYTHONPATH ").contains(import));
+    assert!(how(&advice, "PYTHONPATH= ").contains(import));
     python.env_remove("PYTHONPATH");
     let (_, after) = advised(&place, &mut python);
     assert!(after + 500 < before, "{before} {after}");
@@ -145,8 +145,10 @@ fn a_locale_that_is_missing_is_not_replaced() {
     let texts: Vec<_> = advice.iter().map(|one| one["how"].as_str().expect("text")).collect();
     assert!(texts.iter().all(|how| !how.contains("LANG=C")), "{texts:?}");
     let title = advice.iter().find(|one| one["title"] == "the locale qq_QQ.UTF-8 is not installed");
-    let how = title.expect("it is said")["how"].as_str().expect("text");
-    assert!(how.contains("qq"), "{how}");
+    let installs = title.is_some_and(|one| one["how"].as_str().expect("text").contains("qq"));
+    let has_sources = Path::new("/usr/share/i18n/locales/C").is_file();
+    let is_debian = Path::new("/etc/debian_version").is_file();
+    assert_eq!(installs, is_debian && !has_sources, "a locale without sources cannot be installed");
 }
 
 #[test]
@@ -178,12 +180,6 @@ fn a_terminal_is_described_in_one_folder() {
     tput.env("TERMINFO", "/lib/terminfo");
     let (_, after) = advised(&place, &mut tput);
     assert!(after < before, "{before} {after}");
-    tput.env("TERM", "qqterm").env_remove("TERMINFO");
-    let recording = place.path().join("recording");
-    trace(&["-o", recording.to_str().expect("text")], &mut tput);
-    let said =
-        report(&recording).iter().any(|one| one["title"] == "the terminal qqterm is not described");
-    assert!(said);
 }
 
 #[test]
@@ -202,9 +198,47 @@ fn packages_of_node_are_bundled() {
     }
     let main = place.file("a/b/c/main.js", &main);
     let (advice, _) = advised(&place, Command::new("node").arg(&main));
-    // No bundler is here whose command could be named.
-    let expected = format!("make one file of {} with a bundler, such as esbuild", main.display());
-    assert_eq!(how(&advice, "make one file"), expected);
+    assert!(
+        advice.iter().all(|one| !one["title"].as_str().expect("text").contains("node_modules"))
+    );
+    // A bundler is in PATH.
+    let bundler = place.script("bin/esbuild", "#!/bin/sh\n");
+    let folder = bundler.parent().expect("a folder").display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").expect("a path"));
+    let (advice, _) = advised(&place, Command::new("node").arg(&main).env("PATH", path));
+    let expected = format!(
+        "esbuild {} --bundle --platform=node --outfile=bundle.js && node bundle.js",
+        main.display()
+    );
+    assert_eq!(how(&advice, "esbuild "), expected);
+}
+
+#[test]
+fn ruby_is_booted_from_a_pack_only_where_that_saves_calls() {
+    if !has("ruby") {
+        return;
+    }
+    let place = Place::new();
+    let of = |arguments: &[&str]| {
+        let (advice, _) = advised(&place, Command::new("ruby").args(arguments));
+        let all = advice.into_iter().map(|one| one["how"].as_str().expect("text").to_owned());
+        all.filter(|how| how.starts_with("thruway run")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of(&["--disable-gems", "-e", "0"]),
+        [""; 0],
+        "the boot makes more calls than it saves"
+    );
+    let many = "20.times { |i| begin; require \"none#{i}\"; rescue LoadError; end }";
+    let lib = place.file("thruway.so", "");
+    let load_path: Vec<_> = (0..40).map(|i| format!("-I{}/{i}", place.path().display())).collect();
+    let mut arguments: Vec<_> = load_path.iter().map(String::as_str).collect();
+    arguments.extend(["-e", many]);
+    assert_eq!(of(&arguments).len(), 1);
+    // A program with the extension has booted from a pack.
+    let opened = format!("File.open({lib:?}); {many}");
+    *arguments.last_mut().expect("one") = &opened;
+    assert_eq!(of(&arguments), [""; 0]);
 }
 
 #[test]
@@ -221,7 +255,7 @@ fn a_class_path_is_shorter() {
     let advice: Vec<_> = report(&recording);
     let advice = advice.into_iter().filter(|line| line["group"] == "advice").collect::<Vec<_>>();
     let last = place.path().join("11");
-    assert_eq!(how(&advice, "java -cp "), format!("java -cp {}", last.display()));
+    assert_eq!(how(&advice, "java -cp "), format!("java -cp {} NoSuchClass", last.display()));
 }
 
 /// pyenv's shims, configure scripts and compilers make such programs.
@@ -238,7 +272,7 @@ fn a_program_that_removed_itself_leaves_the_advice_as_it_is() {
     let output = trace(&[], command.env("PATH", &path));
     let text = stderr(&output);
     assert!(text.contains("WHAT WOULD FIX IT"), "{text}");
-    assert!(!text.contains("where the recording was made"), "{text}");
+    assert!(!text.contains("no order of PATH is advised"), "{text}");
     // Lines to paste are never cut.
     assert!(text.contains("      export PATH="), "{text}");
     assert!(
@@ -257,28 +291,15 @@ fn what_stands_in_path_is_not_to_be_installed() {
     let mut command = sh(line);
     command.env("PATH", &path).env("BASE", place.path());
     let text = stderr(&trace(&[], &mut command)).to_owned();
-    assert!(!text.contains("nowhere in PATH"), "{text}");
+    assert!(!text.contains("in no folder of PATH"), "{text}");
     // Names that another program looks up by itself may be of no use to its user.
     let line = "import shutil, os\nfor i in range(3): shutil.which('helper')";
     let mut command = Command::new("python3");
     let text = stderr(&trace(&[], command.args(["-c", line]).env("PATH", &path))).to_owned();
-    assert!(!text.contains("nowhere in PATH"), "{text}");
+    assert!(!text.contains("in no folder of PATH"), "{text}");
     let mut command = sh("helper; helper; exit 0");
     let text = stderr(&trace(&[], command.env("PATH", &path))).to_owned();
-    assert!(text.contains("a command that is nowhere in PATH"), "{text}");
-}
-
-/// Whoever runs them has not written them.
-#[test]
-fn interpreters_are_not_to_be_changed() {
-    let place = Place::new();
-    let names: String = (0..12).map(|number| format!("'{number}',")).collect();
-    (0..12).for_each(|number| drop(place.file(&number.to_string(), "")));
-    let line = format!("for (({names})) {{ -e $_ and open(F, $_) }}");
-    let mut perl = Command::new("perl");
-    perl.args(["-e", &line]).current_dir(place.path());
-    let text = stderr(&trace(&[], &mut perl)).to_owned();
-    assert!(!text.contains("let the open be the check"), "{text}");
+    assert!(text.contains("in no folder of PATH: helper, with "), "{text}");
 }
 
 #[test]

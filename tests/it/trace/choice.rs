@@ -58,7 +58,7 @@ fn json_in_a_file_leaves_stdout_to_the_command() {
     assert_eq!(stdout(&output), "mine\n");
     assert!(stderr(&output).starts_with("thruway trace  sh -c 'echo mine'"));
     let lines = lines(&file);
-    assert_eq!((&lines[0]["group"], &lines[0]["version"]), (&"totals".into(), &2.into()));
+    assert_eq!((&lines[0]["group"], &lines[0]["version"]), (&"totals".into(), &3.into()));
     let output = trace(&[&json, "--quiet"], &mut sh("echo mine"));
     assert_eq!((stdout(&output), stderr(&output)), ("mine\n", ""));
     let output = trace(&["--json", text(&file), "--quiet"], &mut sh("true"));

@@ -3,15 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::command::cargo;
+use super::trace_place::{COMMANDS, TracePlace};
 
-/// The commands, one shell line each. `$SCRATCH` is a folder that a command may change.
-const COMMANDS: &str = include_str!("trace_commands.txt");
 /// Commands that look up so many names that nearly none of their calls may stop.
 const WITHOUT_STOPS: [&str; 2] = ["find /usr", "du -s /usr"];
 /// The number of pairs of runs in which the counts may differ, because a command does not repeat itself exactly.
@@ -27,27 +25,16 @@ struct TracedRun {
     stops: u64,
 }
 
-/// The programs and folders of the proof.
-struct Place<'a> {
-    root: &'a Path,
-    thruway: PathBuf,
-    folder: tempfile::TempDir,
-}
-
 pub(super) fn prove(root: &Path) -> Result<(), String> {
-    let mut build = Command::new(cargo());
-    build.current_dir(root).args(["build", "--package", "thruway-cli"]);
-    crate::command::succeed(&mut build)?;
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let place = Place { root, thruway: root.join("target/debug/thruway"), folder };
+    let comparison = Comparison(TracePlace::new(root)?);
     let (mut equal, mut missing, mut different) = (0, 0, Vec::new());
     for command in COMMANDS.lines() {
-        if !place.is_installed(command) {
+        if !comparison.0.is_installed(command) {
             println!("    not installed                     {command}");
             missing += 1;
             continue;
         }
-        match place.compare(command)? {
+        match comparison.compare(command)? {
             Ok(TracedRun { calls, stops, .. }) => {
                 println!("{calls:>9} calls  {stops:>7} stops  equal  {command}");
                 equal += 1;
@@ -62,20 +49,15 @@ pub(super) fn prove(root: &Path) -> Result<(), String> {
     if different.is_empty() { Ok(()) } else { Err(format!("{} commands differ", different.len())) }
 }
 
-impl Place<'_> {
-    /// Whether the first word of a command is an installed program or a word of the shell.
-    fn is_installed(&self, command: &str) -> bool {
-        let word = command.split(' ').next().unwrap_or_default();
-        let mut sh = Command::new("sh");
-        sh.args(["-c", "command -v \"$0\" || test \"$0\" = for", word]).stdout(Stdio::null());
-        sh.current_dir(self.root).status().is_ok_and(|status| status.success())
-    }
+/// Runs commands under both tracers.
+struct Comparison<'a>(TracePlace<'a>);
 
+impl Comparison<'_> {
     /// Runs a command under both until one pair of runs has equal counts. The inner error is the difference of the last
     /// pair.
     fn compare(&self, command: &str) -> Result<Result<TracedRun, String>, String> {
         // The first run warms the caches.
-        let _ = self.run(&mut Command::new("sh"), command);
+        self.0.run(&mut Command::new("sh"), command)?;
         let mut difference = String::new();
         for _ in 0..PAIRS_MAX {
             let (expected, traced) = (self.strace(command)?, self.trace(command)?);
@@ -91,32 +73,21 @@ impl Place<'_> {
     }
 
     fn strace(&self, command: &str) -> Result<Counts, String> {
-        let log = self.folder.path().join("strace");
+        let log = self.0.folder.path().join("strace");
         let mut strace = Command::new("strace");
         strace.args(["-f", "-c", "-U", "name,calls,errors", "-e", "trace=%file", "-o"]).arg(&log);
-        self.run(strace.arg("sh"), command)?;
+        self.0.run(strace.arg("sh"), command)?;
         let log = fs::read_to_string(&log).map_err(|error| format!("strace's log: {error}"))?;
         Ok(parsed(&log))
     }
 
     fn trace(&self, command: &str) -> Result<TracedRun, String> {
-        let report = self.folder.path().join("report");
-        let mut trace = Command::new(&self.thruway);
+        let report = self.0.folder.path().join("report");
+        let mut trace = self.0.thruway();
         trace.args(["trace", "--quiet", &format!("--json={}", report.display()), "--", "sh"]);
-        self.run(&mut trace, command)?;
+        self.0.run(&mut trace, command)?;
         let text = fs::read_to_string(&report).map_err(|error| format!("the report: {error}"))?;
         traced(&text).ok_or_else(|| format!("not a report of thruway trace: {text}"))
-    }
-
-    /// Runs a command in a shell, in the same environment each time.
-    fn run(&self, shell: &mut Command, command: &str) -> Result<(), String> {
-        let scratch = self.folder.path().join("scratch");
-        // Most commands leave nothing in the folder.
-        let _ = fs::remove_dir_all(&scratch);
-        fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
-        shell.args(["-c", command]).current_dir(self.root).env("SCRATCH", scratch);
-        shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        shell.status().map(drop).map_err(|error| format!("cannot run {shell:?}: {error}"))
     }
 }
 

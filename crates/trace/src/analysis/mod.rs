@@ -29,8 +29,8 @@ pub use disk::{Disk, Listing, LocalDisk};
 pub use kind::SearchKind;
 pub use names::{Counts, Name, Names};
 pub use report::{
-    Advice, CallCount, Cut, Folder, Program, RepeatedName, Report, SearchPath, SearchedFolder,
-    Suffix, Totals,
+    AbsentCommand, Advice, AdviceForm, CallCount, Cut, Folder, Program, RepeatedName, Report,
+    SearchPath, SearchedFolder, Suffix, Totals,
 };
 pub use selection::Selection;
 pub use stacks::StackCount;

@@ -45,6 +45,12 @@ pub struct Report {
     /// Advice on how to avoid wasted look-ups; largest saving first.
     #[serde(skip)]
     pub advice: Vec<Advice>,
+    /// Whether `PATH` is left as it is because its folders are not on the disk of this machine.
+    #[serde(skip)]
+    pub is_elsewhere: bool,
+    /// Commands that are in no folder of `PATH`, though all folders were searched for them; most misses first.
+    #[serde(skip)]
+    pub absent_commands: Vec<AbsentCommand>,
     /// Lists that were shortened.
     #[serde(skip)]
     pub cuts: Vec<Cut>,
@@ -54,6 +60,15 @@ pub struct Report {
     /// The duration of a bucket, in nanoseconds.
     #[serde(skip)]
     pub bucket_ns: u64,
+}
+
+/// A command that is in no folder of `PATH`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AbsentCommand {
+    /// The name of the command.
+    pub command: String,
+    /// The number of look-ups for the command.
+    pub missed: u64,
 }
 
 /// A list that was shortened.
@@ -246,17 +261,29 @@ pub struct Advice {
     pub title: String,
     /// The number of look-ups saved, at most.
     pub saves: u64,
-    /// The command or setting.
+    /// The line or the words, exactly as they are to be used.
     pub how: String,
-    /// The title of other advice that includes this saving.
-    pub part_of: Option<String>,
+    /// The use of `how`.
+    pub form: AdviceForm,
     /// A caveat to consider before following the advice.
     pub note: Option<String>,
 }
 
+/// The way in which advice is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdviceForm {
+    /// A line for a shell, to run once before the command.
+    Setting,
+    /// A line for a shell, to run in the place of the command.
+    Command,
+    /// Words to leave out of the place that they come from, such as the options in a makefile.
+    Edit,
+}
+
 impl Advice {
-    pub(super) fn new(title: impl Into<String>, saves: u64, how: String) -> Self {
-        Self { title: title.into(), saves, how, part_of: None, note: None }
+    pub(super) fn new(form: AdviceForm, title: impl Into<String>, saves: u64, how: String) -> Self {
+        Self { title: title.into(), saves, how, form, note: None }
     }
 }
 
@@ -283,6 +310,8 @@ impl Analysis {
             stacks,
             programs: self.program_counts(),
             advice: Vec::new(),
+            is_elsewhere: false,
+            absent_commands: Vec::new(),
             cuts,
             buckets: buckets.to_vec(),
             bucket_ns,

@@ -32,6 +32,8 @@ pub struct Analysis {
     pub(super) executed: HashSet<Name>,
     /// Commands that were not found.
     pub(super) commands_missed: HashSet<Name>,
+    /// The processes and programs that looked up the time zone's file.
+    pub(super) time_zone_readers: HashSet<(i32, usize)>,
     /// The properties of folders in which something was not found.
     pub(super) folders: HashMap<Name, FolderKind>,
     pub(super) timeline: Timeline,
@@ -114,6 +116,8 @@ enum Answer {
 
 /// Programs that search for a command because a script or a person named it.
 const SHELLS: [&[u8]; 8] = [b"sh", b"dash", b"bash", b"zsh", b"ksh", b"mksh", b"busybox", b"fish"];
+/// The file of the time zone, unless `TZ` names another one.
+pub(super) const TIME_ZONE: &[u8] = b"/etc/localtime";
 /// The most suffixes that are distinguished.
 const SUFFIXES_MAX: usize = 1 << 12;
 /// The most programs that are distinguished; the last one stands for all others.
@@ -143,6 +147,7 @@ impl Analysis {
             programs: vec![ProgramTally::new(b"")],
             executed: HashSet::default(),
             commands_missed: HashSet::default(),
+            time_zone_readers: HashSet::default(),
             folders: HashMap::default(),
             timeline: Timeline::default(),
         }
@@ -203,6 +208,9 @@ impl Analysis {
         let program = self.processes.get(&event.process).copied().unwrap_or(0);
         self.programs[program].lookups += 1;
         self.programs[program].missed += u64::from(answer == Answer::Missed);
+        if path == TIME_ZONE {
+            self.time_zone_readers.insert((event.process, program));
+        }
         self.timeline.push(event.at_ns, answer == Answer::Missed);
         self.suffix(path, answer);
         if let Some(stack) = syscall.stack {

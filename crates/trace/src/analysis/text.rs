@@ -19,7 +19,7 @@ pub fn shell_line(words: &[String]) -> String {
 /// Quotes a word for a shell, and escapes characters that a terminal cannot show.
 pub(super) fn quoted(word: &str) -> String {
     let is_plain =
-        |character: char| character.is_alphanumeric() || "-_./:=,+@%~".contains(character);
+        |character: char| character.is_alphanumeric() || "-_./:=,+@%".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
@@ -52,5 +52,7 @@ mod tests {
         assert_eq!(shell_line(&words), r"ruby -e 'puts '\''x'\'''");
         let words = ["sh", "-c", "a='1'\nb=\\\x1b"].map(str::to_owned);
         assert_eq!(shell_line(&words), r"sh -c $'a=\'1\'\nb=\\\033'");
+        // A shell would replace the tilde by the user's folder.
+        assert_eq!(shell_line(&["ls", "~", "a=~/b"].map(str::to_owned)), "ls '~' 'a=~/b'");
     }
 }

@@ -30,7 +30,7 @@ struct Budget {
 }
 
 /// The version of the lines, incremented when a field is removed or changes its meaning.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 pub(super) fn lines(report: &Report, limits: &[u64]) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
@@ -39,6 +39,7 @@ pub(super) fn lines(report: &Report, limits: &[u64]) -> Result<Vec<u8>, Failure>
     let budget = |limit: &u64| Budget { limit: *limit, calls, is_over: calls > *limit };
     write(&mut text, "budget", &limits.iter().map(budget).collect::<Vec<_>>())?;
     write(&mut text, "advice", &report.advice)?;
+    write(&mut text, "absent_command", &report.absent_commands)?;
     write(&mut text, "search", &report.searches)?;
     write(&mut text, "call", &report.calls)?;
     write(&mut text, "folder", &report.folders)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use thruway_trace::analysis::{Report, SearchKind, SearchPath, Totals, shell_line};
+use thruway_trace::analysis::{AbsentCommand, Report, SearchKind, SearchPath, Totals, shell_line};
 
 use super::canvas::{Canvas, Ink, percent};
 use super::stacks::{asking_frames, frame_text, unread_interpreters};
@@ -322,10 +322,7 @@ impl Page<'_> {
         self.heading("WHAT WOULD FIX IT", "saves, up to");
         let room = self.canvas.width.saturating_sub(6 + 12);
         for (index, one) in advice.iter().take(self.shown(ADVICE_SHOWN)).enumerate() {
-            let part =
-                one.part_of.as_ref().map_or(String::new(), |whole| format!("  (part of {whole})"));
-            let title = format!("{}{part}", one.title);
-            let mut lines = self.canvas.wrapped(&title, room - 2).into_iter();
+            let mut lines = self.canvas.wrapped(&one.title, room - 2).into_iter();
             let title = self.canvas.fit(&lines.next().unwrap_or_default(), room);
             self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
             lines.for_each(|line| self.line(&format!("      {line}")));
@@ -341,6 +338,13 @@ impl Page<'_> {
     fn foot(&mut self) {
         self.line("");
         let mut notes = notes(&self.report.totals);
+        notes.extend(absent_commands(&self.report.absent_commands));
+        if self.report.is_elsewhere {
+            notes.push(
+                "no order of PATH is advised, because what was found is not on this machine's disk"
+                    .to_owned(),
+            );
+        }
         for interpreter in unread_interpreters(&self.report.stacks) {
             notes.push(format!("stacks show the code of {interpreter}, and not of its script"));
         }
@@ -408,6 +412,20 @@ fn notes(totals: &Totals) -> Vec<String> {
         notes.push("the recording ends before the command: later calls are missing".to_owned());
     }
     notes
+}
+
+/// Formats a note on commands that were searched in vain.
+fn absent_commands(absent: &[AbsentCommand]) -> Option<String> {
+    const NAMED_MAX: usize = 3;
+    let names: Vec<_> = absent.iter().take(NAMED_MAX).map(|one| one.command.as_str()).collect();
+    let others = match absent.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        others => format!(" and {}", counted(others as u64, "other", "others")),
+    };
+    let missed = thousands(absent.iter().map(|one| one.missed).sum());
+    let names = names.join(", ");
+    (!absent.is_empty())
+        .then(|| format!("in no folder of PATH: {names}{others}, with {missed} look-ups"))
 }
 
 fn noted(totals: &Totals) -> String {

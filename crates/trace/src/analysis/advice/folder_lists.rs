@@ -1,12 +1,13 @@
 //! Advice on lists of folders in variables, in options or in a program's `RUNPATH`. Unused folders are
 //! removed, so that every name that was found is still found as the same file.
 
+use super::super::disk::Listing;
 use super::super::names::Name;
 use super::context::{Context, SAVES_MIN, search};
 use crate::analysis::kind::SearchKind;
 use crate::analysis::maps::HashMap;
 use crate::analysis::options;
-use crate::analysis::report::{Advice, below};
+use crate::analysis::report::{Advice, AdviceForm, below};
 use crate::analysis::tally::ProgramTally;
 use crate::analysis::text::{base_name, quoted, shell_line, text};
 
@@ -89,14 +90,16 @@ fn without_unused(context: &Context<'_>, kind: SearchKind, variable: &str) -> Op
     let (kept, unused) = split(&folders);
     let command = shell_line(&context.report.totals.command);
     let how = match kept.as_slice() {
-        [] => format!("env -u {variable} {command}"),
-        // An empty folder means the working directory; an empty variable means no folders.
+        // An empty variable means no folders, as if it was unset; `env -u` would be one more program that searches. A
+        // single empty folder means the working directory.
+        [] => format!("{variable}= {command}"),
         [""] => format!("{variable}=. {command}"),
         kept => format!("{variable}={} {command}", quoted(&kept.join(":"))),
     };
     (!unused.is_empty()).then(|| Advice {
         note: Some(format!("{} of {} folders gave nothing", unused.len(), folders.len())),
         ..Advice::new(
+            AdviceForm::Command,
             format!("{variable} without the folders that gave nothing"),
             saves(&folders),
             how,
@@ -144,6 +147,7 @@ pub(super) fn python_folders(context: &Context<'_>) -> Option<Advice> {
     (unused.len() >= 3).then(|| Advice {
         note: Some("python3 -m site lists sys.path".to_owned()),
         ..Advice::new(
+            AdviceForm::Edit,
             format!("sys.path without {} folders that gave nothing", unused.len()),
             saves(&folders),
             format!("leave out of the program's sys.path, or of *.pth: {}", unused.join(" ")),
@@ -209,7 +213,10 @@ fn fewer_options<'a>(
         format!("drop {count} of {all} options {form}: {}", unused.join(" "))
     };
     let note = Some("they gave nothing here; other sources may need them".to_owned());
-    Some((count, Advice { note, ..Advice::new(String::new(), saves(&folders), how) }))
+    Some((
+        count,
+        Advice { note, ..Advice::new(AdviceForm::Edit, String::new(), saves(&folders), how) },
+    ))
 }
 
 /// Advises to shorten Java's class path, in each folder of which Java looks up every class.
@@ -232,13 +239,26 @@ pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
         [""] => ".".to_owned(),
         kept => quoted(&kept.join(":")),
     };
-    let how = if option == "CLASSPATH" {
-        format!("CLASSPATH={kept} {}", shell_line(&context.report.totals.command))
+    let command = &context.report.totals.command;
+    let place = command.iter().position(|word| word == path);
+    let (form, how) = if option == "CLASSPATH" {
+        (AdviceForm::Command, format!("CLASSPATH={kept} {}", shell_line(command)))
+    } else if let Some(place) = place {
+        let around = [shell_line(&command[..place]), kept, shell_line(&command[place + 1..])];
+        (AdviceForm::Command, around.join(" "))
     } else {
-        format!("java {option} {kept}")
+        (
+            AdviceForm::Edit,
+            format!(
+                "drop {} of {} folders of {option}, all but {kept}",
+                unused.len(),
+                folders.len()
+            ),
+        )
     };
     (!unused.is_empty()).then(|| {
         Advice::new(
+            form,
             format!("a class path without {} folders that gave nothing", unused.len()),
             saves(&folders),
             how,
@@ -260,21 +280,31 @@ pub(super) fn run_path(context: &Context<'_>) -> Option<Advice> {
         let (origin, _) = program.rsplit_once('/')?;
         let whole = |folder: &str| folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
         let wholes: Vec<_> = path.split(':').map(whole).collect();
-        let folders = folders(context, true, wholes.iter().map(String::as_str));
+        let mut folders = folders(context, true, wholes.iter().map(String::as_str));
+        // Another start of the program may need what this one has found elsewhere.
+        for folder in folders
+            .iter_mut()
+            .filter(|one| one.saves.is_some() && has_libraries(context, one.given))
+        {
+            folder.saves = None;
+        }
         let kept = path.split(':').zip(&folders).filter(|(_, folder)| folder.saves.is_none());
         let kept = kept.map(|(given, _)| given).collect::<Vec<_>>();
         let program_word = quoted(&program);
-        let how = if kept.is_empty() {
-            format!("link without -rpath, or patchelf --remove-rpath {program_word}")
+        let (how, linked) = if kept.is_empty() {
+            (format!("patchelf --remove-rpath {program_word}"), "without -rpath".to_owned())
         } else {
             // An empty folder means the working directory.
             let kept = if kept == [""] { ".".to_owned() } else { quoted(&kept.join(":")) };
-            format!("link with -rpath {kept}, or patchelf --set-rpath {kept} {program_word}")
+            (format!("patchelf --set-rpath {kept} {program_word}"), format!("with -rpath {kept}"))
         };
         let count = folders.iter().filter(|folder| folder.saves.is_some()).count();
         Some(Advice {
-            note: Some("what the program loads on other occasions may be in them".to_owned()),
+            note: Some(format!(
+                "or link {linked}; what the program loads on other occasions may be in the others"
+            )),
             ..Advice::new(
+                AdviceForm::Setting,
                 format!(
                     "RUNPATH of {} without {count} folders",
                     text(base_name(program.as_bytes()))
@@ -285,4 +315,14 @@ pub(super) fn run_path(context: &Context<'_>) -> Option<Advice> {
         })
     };
     programs.filter_map(of_program).max_by_key(|advice| advice.saves)
+}
+
+/// Whether the disk has libraries in a folder, or does not say.
+fn has_libraries(context: &Context<'_>, folder: &str) -> bool {
+    let is_library = |name: &Vec<u8>| name.windows(3).any(|three| three == b".so");
+    match context.disk.list(folder.as_bytes()) {
+        Listing::Missing => false,
+        Listing::Unknown => true,
+        Listing::Names(names) => names.iter().any(is_library),
+    }
 }

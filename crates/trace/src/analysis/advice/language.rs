@@ -4,7 +4,7 @@ use super::super::names::Name;
 use super::super::report::SearchedFolder;
 use super::context::{Context, search};
 use crate::analysis::kind::SearchKind;
-use crate::analysis::report::Advice;
+use crate::analysis::report::{Advice, AdviceForm};
 use crate::analysis::text::{quoted, shell_line, text};
 
 const VARIABLES: [&str; 14] = [
@@ -75,6 +75,7 @@ pub(super) fn locale_name(context: &Context<'_>) -> Option<Advice> {
     let settings = settings.collect::<Vec<_>>().join(" ");
     (!settings.is_empty()).then(|| {
         Advice::new(
+            AdviceForm::Setting,
             "the locale by the name that it is installed under",
             saves,
             format!("export {settings}"),
@@ -100,40 +101,43 @@ pub(super) fn missing_locale(context: &Context<'_>) -> Option<Advice> {
         is_missing.then_some((variable, value, missed))
     });
     let (variable, value, saves) = missing?;
+    let how = installation(context, value)?;
     Some(Advice {
         note: Some(format!("or set {variable} to what is meant: locale -a lists what is there")),
         ..Advice::new(
+            AdviceForm::Setting,
             format!("the locale {value} is not installed"),
             saves,
-            installation(context, value),
+            how,
         )
     })
 }
 
-/// Returns the command that installs a locale.
-fn installation(context: &Context<'_>, locale: &str) -> String {
+/// Returns the command that installs a locale; `None` if the system has no sources of such a locale, or is unknown.
+fn installation(context: &Context<'_>, locale: &str) -> Option<String> {
     let (language, _) = locale.split_once('.').unwrap_or((locale, ""));
     let plain = language.split('@').next().unwrap_or(language);
     let is_word = |word: &str| word.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
     let encoding = locale.split_once('.').map(|(_, encoding)| encoding);
-    let encoding = match encoding {
-        _ if !is_word(language) => None,
-        Some(encoding) if normal(locale).1 == "utf8" || encoding.is_empty() => Some("UTF-8"),
+    let encoding = match encoding? {
+        _ if !is_word(language) => return None,
+        encoding if normal(locale).1 == "utf8" || encoding.is_empty() => "UTF-8",
         encoding => encoding,
-    };
-    let Some(encoding) = encoding else {
-        return format!("install the locale {}", quoted(locale));
     };
     let has = |path: &str| context.disk.has(path.as_bytes());
     let make = format!("localedef -i {plain} -f {} {}", quoted(encoding), quoted(locale));
     if has(&format!("/usr/share/i18n/locales/{plain}")) {
-        make
+        Some(make)
+    } else if has("/usr/share/i18n/locales/C") {
+        // The system has the sources of all locales that there are.
+        None
     } else if has("/etc/debian_version") {
-        format!("apt-get install locales && {make}")
+        Some(format!("apt-get install locales && {make}"))
     } else if has("/etc/fedora-release") || has("/etc/redhat-release") {
-        format!("dnf install glibc-langpack-{}", plain.split('_').next().unwrap_or(plain))
+        let language = plain.split('_').next().unwrap_or(plain);
+        Some(format!("dnf install glibc-langpack-{language}"))
     } else {
-        format!("install the sources of locales (Debian: locales), then {make}")
+        None
     }
 }
 
@@ -151,13 +155,15 @@ pub(super) fn translations(context: &Context<'_>) -> Option<Advice> {
         None => format!("LC_MESSAGES=C {command}"),
         Some(all) => {
             let others = named(context).filter(|(name, _)| name.starts_with("LC_"));
-            let unset = others.map(|(name, _)| format!("-u {name} ")).collect::<String>();
-            format!("env {unset}LANG={} LC_MESSAGES=C {command}", quoted(all))
+            // An empty variable counts as unset (locale(7)).
+            let unset = others.map(|(name, _)| format!("{name}= ")).collect::<String>();
+            format!("{unset}LANG={} LC_MESSAGES=C {command}", quoted(all))
         }
     };
     Some(Advice {
         note: Some("no translation is installed of what it asked for".to_owned()),
         ..Advice::new(
+            AdviceForm::Command,
             "messages without translations",
             folders.map(|folder| folder.missed).sum(),
             how,
@@ -182,28 +188,20 @@ pub(super) fn terminal(context: &Context<'_>) -> Option<Advice> {
     };
     let asked = names.all().filter(|name| names.counts(*name).asked > 0);
     let asked: Vec<_> = asked.filter_map(|name| Some((name, base(name)?))).collect();
-    let missed = |(name, _): &&(Name, Name)| names.counts(*name).missed > 0;
     let found = |(name, _): &&(Name, Name)| names.counts(*name).found() > 0;
-    let most = asked.iter().filter(missed).max_by_key(|(name, _)| names.counts(*name).missed);
-    let terminal = names.component(most?.0);
     let mut bases: Vec<_> = asked.iter().filter(found).map(|(_, base)| *base).collect();
     bases.dedup();
     let saves = asked.iter().map(|(name, _)| u64::from(names.counts(*name).missed)).sum();
-    let title = "the description of the terminal where it is";
     match bases.as_slice() {
-        [] => Some(Advice::new(
-            format!("the terminal {} is not described", text(terminal)),
-            saves,
-            format!(
-                "install its description (Debian: ncurses-term; \
-                 or infocmp {0} >{0}.ti where it is known, tic {0}.ti here)",
-                quoted(&text(terminal))
-            ),
-        )),
         [base] if context.analysis.header.variable("TERMINFO").is_none() => {
             let base = text(&names.path(*base));
             let command = shell_line(&context.report.totals.command);
-            Some(Advice::new(title, saves, format!("TERMINFO={} {command}", quoted(&base))))
+            Some(Advice::new(
+                AdviceForm::Command,
+                "the description of the terminal where it is",
+                saves,
+                format!("TERMINFO={} {command}", quoted(&base)),
+            ))
         }
         _ => None,
     }

@@ -6,7 +6,7 @@ use super::super::names::Name;
 use super::context::{Context, SAVES_MIN, search};
 use crate::analysis::kind::SearchKind;
 use crate::analysis::maps::HashMap;
-use crate::analysis::report::Advice;
+use crate::analysis::report::{Advice, AdviceForm};
 use crate::analysis::text::{quoted, text};
 
 /// A folder of `PATH`.
@@ -33,23 +33,9 @@ const TITLE: &str = "folders of PATH in the order of their use";
 pub(super) fn command_path(context: &Context<'_>) -> Option<Advice> {
     search(context.report, SearchKind::Commands)?;
     let path = context.analysis.header.variable("PATH")?;
-    let mut entries = entries(context, path);
-    let is_candidate: Vec<_> =
-        entries.iter().map(|entry| entry.found.is_empty() && entry.is_absolute()).collect();
-    // The disk is not consulted for a small saving.
-    if saved(context, &entries, &is_candidate) < SAVES_MIN {
+    let (entries, is_candidate) = candidates(context)?;
+    if context.report.is_elsewhere {
         return None;
-    }
-    for entry in &mut entries {
-        entry.listing = entry.is_absolute().then(|| context.disk.list(entry.path()));
-    }
-    if !context.disk.is_of_command() && is_elsewhere(&entries) {
-        return Some(Advice::new(
-            TITLE,
-            saved(context, &entries, &is_candidate),
-            "make this report where the recording was made: what was found is not on this disk"
-                .into(),
-        ));
     }
     let (is_moved, mut notes) = moved(context, &entries, &is_candidate);
     let part = |wanted: bool| {
@@ -61,6 +47,7 @@ pub(super) fn command_path(context: &Context<'_>) -> Option<Advice> {
     (order != path).then(|| Advice {
         note: notes.pop(),
         ..Advice::new(
+            AdviceForm::Setting,
             TITLE,
             saved(context, &entries, &is_moved),
             format!("export PATH={}", quoted(&order)),
@@ -90,9 +77,31 @@ impl Entry<'_> {
     }
 }
 
-/// Whether the recording is of another disk: the disk lacks a folder, or most names that the command found. A
-/// few files may have been removed since the recording.
-fn is_elsewhere(entries: &[Entry<'_>]) -> bool {
+/// Returns the folders with what the disk has in them, and which of them may move. `None` if too little would be
+/// saved, for which the disk is not consulted.
+fn candidates<'a>(context: &Context<'a>) -> Option<(Vec<Entry<'a>>, Vec<bool>)> {
+    let mut entries = entries(context, context.analysis.header.variable("PATH")?);
+    let is_candidate: Vec<_> =
+        entries.iter().map(|entry| entry.found.is_empty() && entry.is_absolute()).collect();
+    if saved(context, &entries, &is_candidate) < SAVES_MIN {
+        return None;
+    }
+    for entry in &mut entries {
+        entry.listing = entry.is_absolute().then(|| context.disk.list(entry.path()));
+    }
+    Some((entries, is_candidate))
+}
+
+/// Whether another order of `PATH` could save look-ups, but the recording is of another disk.
+pub(super) fn is_elsewhere(context: &Context<'_>) -> bool {
+    let is_searched = search(context.report, SearchKind::Commands).is_some();
+    let is_other = || candidates(context).is_some_and(|(entries, _)| lacks_found(&entries));
+    is_searched && !context.disk.is_of_command() && is_other()
+}
+
+/// Whether the disk lacks a folder, or most names that the command found. A few files may have been removed
+/// since the recording.
+fn lacks_found(entries: &[Entry<'_>]) -> bool {
     let found: usize = entries.iter().map(|entry| entry.found.len()).sum();
     let missing: usize = entries.iter().map(Entry::missing).sum();
     entries.iter().any(Entry::is_gone) || 2 * missing > found

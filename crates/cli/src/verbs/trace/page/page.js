@@ -79,8 +79,7 @@
       const copy = make('button', {
         type: 'button', onclick: () => navigator.clipboard?.writeText(advice.how),
       }, 'copy');
-      const part = advice.part_of ? make('em', {}, ` part of ${advice.part_of}`) : '';
-      $('advice').append(make('li', {}, make('b', {}, advice.title, part),
+      $('advice').append(make('li', {}, make('b', {}, advice.title),
         make('span', {}, 'saves up to ', make('strong', {}, number(advice.saves))),
         make('code', {}, advice.how), copy, advice.note ? make('em', {}, ` ${advice.note}`) : ''));
     }
