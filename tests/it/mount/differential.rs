@@ -41,7 +41,7 @@ pub(super) struct Side {
 }
 
 /// The result of an operation, as text to compare.
-type Said = Result<String, Errno>;
+type OperationResult = Result<String, Errno>;
 
 const FOLDERS: [&str; 4] = [".", "a", "b", "a/c"];
 const NAMES: [&str; 5] = ["x", "y", "z", "c", "longer name with blanks"];
@@ -62,7 +62,7 @@ impl Side {
     }
 
     /// Runs the operation that the numbers determine. Both sides get the same numbers.
-    pub(super) fn run(&mut self, numbers: &mut Numbers) -> (String, Said) {
+    pub(super) fn run(&mut self, numbers: &mut Numbers) -> (String, OperationResult) {
         let name = format!("{}/{}", numbers.of(&FOLDERS), numbers.of(&NAMES));
         let other = format!("{}/{}", numbers.of(&FOLDERS), numbers.of(&NAMES));
         let (file, at) = (numbers.below(FILES), numbers.below(20_000));
@@ -76,7 +76,7 @@ impl Side {
         (format!("{kind} {name} {other} file {file} at {at} length {length} {mode:?}"), said)
     }
 
-    fn on_names(&self, kind: u64, name: &str, other: &str, mode: Mode, at: u64) -> Said {
+    fn on_names(&self, kind: u64, name: &str, other: &str, mode: Mode, at: u64) -> OperationResult {
         let base = self.base.as_fd();
         let link = CString::new(name).unwrap();
         let done = match kind {
@@ -115,7 +115,7 @@ impl Side {
         at: u64,
         length: usize,
         mode: Mode,
-    ) -> Said {
+    ) -> OperationResult {
         let flags = match kind {
             14 => OFlags::RDWR | OFlags::CREATE,
             15 => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
@@ -150,7 +150,7 @@ impl Side {
         at: u64,
         length: usize,
         mode: Mode,
-    ) -> Said {
+    ) -> OperationResult {
         let Some(open) = self.open.get(&file) else { return self.list(name) };
         let mut buffer = vec![0; length];
         let done = match kind {
@@ -177,7 +177,7 @@ impl Side {
     }
 
     /// Operations with extended attributes, or with two open files.
-    fn on_two(&mut self, name: &str, file: u64, at: u64, length: usize) -> Said {
+    fn on_two(&mut self, name: &str, file: u64, at: u64, length: usize) -> OperationResult {
         let open = &self.open[&file];
         match at % 8 {
             0 => fs::fsetxattr(open, "user.thruway", &vec![7; length % 200], XattrFlags::empty())
@@ -213,7 +213,7 @@ impl Side {
     }
 
     /// Formats the fields of `statx`, except those that differ between any two files.
-    fn stat(&self, name: &str) -> Said {
+    fn stat(&self, name: &str) -> OperationResult {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let stat = fs::statx(&self.base, name, flags, StatxFlags::BASIC_STATS)?;
         let is_folder = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::Directory;
@@ -228,7 +228,7 @@ impl Side {
     }
 
     /// The names in a folder.
-    fn list(&self, name: &str) -> Said {
+    fn list(&self, name: &str) -> OperationResult {
         let folder = Path::new(name).parent().unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = fs::openat(&self.base, folder, flags, Mode::empty())?;

@@ -35,19 +35,19 @@ pub(super) fn number(name: &str, else_it_is: u64) -> u64 {
     std::env::var(name).map_or(else_it_is, |value| value.parse().expect(name))
 }
 
-/// The result of a look at a name.
+/// The state of a name in a folder: nothing, a file or a folder.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum NameState {
     Nothing,
     File { number: u64, mode: u32, links: u64, size: u64, changed: [i64; 4], what: Vec<u8> },
     Folder { mode: u32, changed: [i64; 4], names: Option<BTreeSet<PathBuf>> },
 }
 
 /// Looks up a name, and sometimes its contents.
-pub(super) fn look(at: &Path, inside: bool) -> Seen {
+pub(super) fn look(at: &Path, inside: bool) -> NameState {
     let stat = match fs::symlink_metadata(at) {
         Ok(stat) => stat,
-        Err(_) => return Seen::Nothing,
+        Err(_) => return NameState::Nothing,
     };
     let changed = [stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()];
     if stat.is_dir() {
@@ -55,7 +55,7 @@ pub(super) fn look(at: &Path, inside: bool) -> Seen {
             let entries = fs::read_dir(at).unwrap();
             entries.map(|entry| entry.unwrap().file_name().into()).collect()
         });
-        return Seen::Folder { mode: stat.mode(), changed, names };
+        return NameState::Folder { mode: stat.mode(), changed, names };
     }
     let what = match inside {
         true if stat.is_symlink() => {
@@ -64,7 +64,7 @@ pub(super) fn look(at: &Path, inside: bool) -> Seen {
         true => fs::read(at).unwrap(),
         false => Vec::new(),
     };
-    Seen::File {
+    NameState::File {
         number: stat.ino(),
         mode: stat.mode(),
         links: stat.nlink(),
@@ -75,13 +75,14 @@ pub(super) fn look(at: &Path, inside: bool) -> Seen {
 }
 
 /// Looks at several sources: the first source with the name, and the names and newest times of all its folders.
-pub(super) fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> Seen {
+pub(super) fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> NameState {
     let parts: Vec<_> = merged_at(sources, name).collect();
     let Some(first) = parts.first() else { return look(&sources[0].join(name), inside) };
     match look(first, inside) {
-        Seen::Folder { mode, mut changed, mut names } => {
+        NameState::Folder { mode, mut changed, mut names } => {
             for part in parts.iter().filter(|part| is_folder(part)) {
-                let Seen::Folder { changed: times, names: more, .. } = look(part, inside) else {
+                let NameState::Folder { changed: times, names: more, .. } = look(part, inside)
+                else {
                     continue;
                 };
                 let newer = |own: &[i64], other: &[i64]| own.max(other).to_vec();
@@ -90,7 +91,7 @@ pub(super) fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> Seen
                 changed = [modified[0], modified[1], other[0], other[1]];
                 names.iter_mut().for_each(|names| names.extend(more.iter().flatten().cloned()));
             }
-            Seen::Folder { mode, changed, names }
+            NameState::Folder { mode, changed, names }
         }
         seen => seen,
     }

@@ -54,7 +54,7 @@ fn prepared(table: impl FnOnce(&str) -> String) -> Option<Mounted> {
 }
 
 /// Runs a script in which mount(8) mounts the lines of the table, and returns its output.
-fn said(mounted: &Mounted, script: &str) -> String {
+fn script_output(mounted: &Mounted, script: &str) -> String {
     let mut command = Command::new("timeout");
     // All processes of the namespace end with the first one, whatever they wait for.
     command.arg("60").args(NAMESPACE);
@@ -92,7 +92,7 @@ find "$1/one" "$1/two" -mindepth 1
 "#;
     let Some(mounted) = prepared(table) else { return };
     let expected = "2\nab\naread-only\nneither\nnosuid,nodev\nread-only\n";
-    assert_eq!(said(&mounted, script), expected);
+    assert_eq!(script_output(&mounted, script), expected);
 }
 
 #[test]
@@ -120,7 +120,7 @@ for name in one two one/first two/first a a/first; do
 done
 umount "$1/one" "$1/two"
 "#;
-    assert_eq!(said(&mounted, script), "noatime\nno more\nold\nnew\nold\nnew\nold\nold\n");
+    assert_eq!(script_output(&mounted, script), "noatime\nno more\nold\nnew\nold\nnew\nold\nold\n");
 }
 
 #[test]
@@ -148,7 +148,7 @@ cat "$1/one/first" 2>/dev/null || echo denied
 umount "$1/one"
 "#;
     let expected = "a denied\nstatus 32\nline 2, column 11\ndenied\n";
-    assert_eq!(said(&mounted, script), expected);
+    assert_eq!(script_output(&mounted, script), expected);
 }
 
 #[test]
@@ -167,7 +167,7 @@ for change in 'echo >"$1/one/first"' 'echo >"$1/one/new"' 'mkdir "$1/one/new"' '
 done
 umount "$1/one"
 "#;
-    assert_eq!(said(&mounted, script), format!("ro\nrw\n{}", "refused\n".repeat(5)));
+    assert_eq!(script_output(&mounted, script), format!("ro\nrw\n{}", "refused\n".repeat(5)));
     assert_eq!(fs::read_to_string(mounted.path("a/first")).unwrap(), "a");
 }
 
@@ -192,5 +192,5 @@ timeout --foreground 10 mount -t thruway "$1/a" "$1/one"
 cat "$1/one/first"
 umount "$1/one"
 "#;
-    assert_eq!(said(&mounted, script), "a");
+    assert_eq!(script_output(&mounted, script), "a");
 }

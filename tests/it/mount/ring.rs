@@ -17,12 +17,12 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The state of the kernel's switch. Dropping the value restores the previous state.
-pub(super) struct Switched {
+pub(super) struct UringSwitch {
     before: String,
     _one: MutexGuard<'static, ()>,
 }
 
-impl Switched {
+impl UringSwitch {
     fn to(state: &str) -> Option<Self> {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let switched = fs::read_to_string(SWITCH).and_then(|before| {
@@ -39,15 +39,15 @@ impl Switched {
     }
 }
 
-impl Drop for Switched {
+impl Drop for UringSwitch {
     fn drop(&mut self) {
         let _ = fs::write(SWITCH, self.before.trim());
     }
 }
 
 /// Makes a mount whose requests arrive over io_uring; `None` where a container forbids io_uring.
-pub(super) fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
-    let switch = Switched::to("Y")?;
+pub(super) fn mounted(arguments: &[&str]) -> Option<(Mounted, UringSwitch)> {
+    let switch = UringSwitch::to("Y")?;
     let mounted = Mounted::new(&[&["--transport", "io-uring"], arguments].concat())?;
     if mounted.status("transport") != "io_uring" {
         skipped("no io_uring for this process");
@@ -58,7 +58,7 @@ pub(super) fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
 
 #[test]
 fn a_mount_that_does_not_ask_for_io_uring_keeps_to_the_device() {
-    let Some(_switch) = Switched::to("Y") else { return };
+    let Some(_switch) = UringSwitch::to("Y") else { return };
     let Some(mounted) = Mounted::new(&[]) else { return };
     assert_eq!(mounted.status("transport"), "/dev/fuse");
     assert!(!mounted.log().contains("io_uring"), "{}", mounted.log());
@@ -66,7 +66,7 @@ fn a_mount_that_does_not_ask_for_io_uring_keeps_to_the_device() {
 
 #[test]
 fn a_mount_that_cannot_have_io_uring_keeps_to_the_device_and_says_so() {
-    let Some(_switch) = Switched::to("N") else { return };
+    let Some(_switch) = UringSwitch::to("N") else { return };
     let Some(mounted) = Mounted::new(&["--transport", "io-uring"]) else { return };
     assert_eq!(mounted.status("transport"), "/dev/fuse");
     assert!(mounted.log().contains("io_uring needs Linux 6.14"), "{}", mounted.log());

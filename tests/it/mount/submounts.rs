@@ -9,7 +9,7 @@ use thruway_testing::skipped;
 use super::differential::Numbers;
 use super::fixture::{Mounted, kill, wait_until};
 use super::freshness::{
-    Seen, change, leads_through_a_link, look, look_merged, number, random_name,
+    NameState, change, leads_through_a_link, look, look_merged, number, random_name,
 };
 use crate::{run, stderr, stdout, thruway};
 
@@ -341,10 +341,10 @@ fn what_is_shown_while_disks_come_and_go_is_what_the_sources_have() {
 }
 
 /// The number of a file on a later file system differs in the mount, as the whole mount is one device.
-fn without_numbers(seen: Seen) -> Seen {
+fn without_numbers(seen: NameState) -> NameState {
     match seen {
-        Seen::File { mode, links, size, changed, what, .. } => {
-            Seen::File { number: 0, mode, links, size, changed, what }
+        NameState::File { mode, links, size, changed, what, .. } => {
+            NameState::File { number: 0, mode, links, size, changed, what }
         }
         other => other,
     }

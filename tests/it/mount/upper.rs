@@ -17,13 +17,13 @@ use crate::{run, stderr, thruway};
 use thruway_testing::skipped;
 
 /// A mount with an upper source in a new folder.
-struct Layered {
+struct LayeredMount {
     mounted: Mounted,
 }
 
 const LOWER: &[&str] = &["source", "lowest"];
 
-impl Layered {
+impl LayeredMount {
     /// Mounts two lower sources and the upper source `upper`, after `fill` has filled them.
     fn new(fill: impl FnOnce(&Mounted)) -> Option<Self> {
         let upper = UpperPath::new();
@@ -116,7 +116,7 @@ fn fill_at_random(folder: &Path, seed: u64) {
 /// Applies random operations to a mount and to overlayfs over the same layers. Then each of the two reads what the
 /// other has written.
 fn compare_with_overlayfs(seed: u64, operations: u64) -> Option<()> {
-    let layered = Layered::new(|mounted| {
+    let layered = LayeredMount::new(|mounted| {
         for (number, name) in LOWER.iter().enumerate() {
             fill_at_random(&mounted.path(name), seed * 10 + number as u64);
         }
@@ -189,7 +189,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
 #[test]
 fn a_copy_has_all_attributes_and_the_lower_file_stays() {
     const HOLE: u64 = 1 << 36;
-    let layered = Layered::new(|mounted| {
+    let layered = LayeredMount::new(|mounted| {
         let file = mounted.source("folder/file");
         fs::create_dir(mounted.source("folder")).unwrap();
         // Of a group in which the daemon is not.
@@ -238,7 +238,7 @@ fn a_copy_has_all_attributes_and_the_lower_file_stays() {
 #[test]
 fn removed_names_are_hidden_and_made_again() {
     const FILES: usize = 1000;
-    let layered = Layered::new(|mounted| {
+    let layered = LayeredMount::new(|mounted| {
         fs::create_dir_all(mounted.source("folder/below")).unwrap();
         fs::create_dir(mounted.path("lowest/folder")).unwrap();
         for number in 0..FILES {
@@ -328,7 +328,7 @@ fn a_full_upper_source_leaves_the_lower_file() {
 
 #[test]
 fn a_copy_is_complete_although_the_worker_is_killed() {
-    let layered = Layered::new(|mounted| {
+    let layered = LayeredMount::new(|mounted| {
         fs::write(mounted.source("large"), vec![b'x'; 64 << 20]).unwrap();
     });
     let Some(layered) = layered else { return };
@@ -394,7 +394,8 @@ fn an_upper_source_that_makes_no_sense_is_refused_by_name() {
 
 #[test]
 fn an_upper_source_has_one_mount() {
-    let Some(layered) = Layered::new(|mounted| fs::create_dir(mounted.path("second")).unwrap())
+    let Some(layered) =
+        LayeredMount::new(|mounted| fs::create_dir(mounted.path("second")).unwrap())
     else {
         return;
     };

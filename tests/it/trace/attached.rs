@@ -53,7 +53,7 @@ impl Python {
         self.input.write_all(b"line\n").expect("it is read");
     }
 
-    fn said(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
         line
@@ -101,13 +101,13 @@ fn a_process_that_runs_is_recorded_until_we_are_told_to_end_and_again_until_it_e
         return;
     }
     let mut python = Python::new();
-    assert_eq!(python.said(), "ready\n");
+    assert_eq!(python.read_line(), "ready\n");
     let place = Place::new();
     for expected in ["ready\n", "end\n"] {
         let recording = place.path().join("recording");
         let mut attached = python.attached(&recording);
         python.goes_on();
-        assert_eq!(python.said(), expected);
+        assert_eq!(python.read_line(), expected);
         if expected == "ready\n" {
             let sent = Command::new("kill").args(["-INT", &attached.id().to_string()]).status();
             assert!(sent.expect("kill starts").success());
@@ -129,7 +129,7 @@ fn a_process_goes_on_untraced_when_we_are_killed() {
         return;
     }
     let mut python = Python::new();
-    assert_eq!(python.said(), "ready\n");
+    assert_eq!(python.read_line(), "ready\n");
     let place = Place::new();
     let mut attached = python.attached(&place.path().join("recording"));
     assert!(python.tracers().iter().all(|tracer| *tracer != 0));
@@ -142,7 +142,7 @@ fn a_process_goes_on_untraced_when_we_are_killed() {
     }
     for expected in ["ready\n", "end\n"] {
         python.goes_on();
-        assert_eq!(python.said(), expected);
+        assert_eq!(python.read_line(), expected);
     }
     assert_eq!(python.child.wait().expect("it ends").code(), Some(7));
 }

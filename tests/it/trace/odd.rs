@@ -70,7 +70,7 @@ pub(super) fn identity(place: &Place, before: &[&str]) -> Command {
 }
 
 /// Returns the output of a command that can be started and succeeds.
-fn said(command: &mut Command) -> Option<String> {
+fn output_of(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(stdout(&output).to_owned())
 }
@@ -81,7 +81,7 @@ fn a_set_user_id_program_runs_without_the_privilege() {
     let thruway = env!("CARGO_BIN_EXE_thruway");
     let traced = identity(&place, &[thruway, "trace", "--"]).output().ok();
     let traced = traced.filter(|output| output.status.success());
-    match (said(&mut identity(&place, &[])).as_deref(), traced) {
+    match (output_of(&mut identity(&place, &[])).as_deref(), traced) {
         (Some("0\n"), Some(traced)) => {
             assert_eq!(stdout(&traced), "65534\n");
             let told = format!(

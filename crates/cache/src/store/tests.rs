@@ -95,9 +95,9 @@ fn the_oldest_responses_make_room_and_those_in_use_stay() {
     assert!(!put(&store, "/large", store.moment(), &vec![0; 65 << 10]), "it is too long");
 }
 
-/// A response of the model.
+/// A response that the model expects in the store.
 #[derive(Debug, Clone)]
-struct Known {
+struct StoredResponse {
     body: Vec<u8>,
     freshness: Freshness,
     stored_ms: u64,
@@ -114,7 +114,7 @@ struct Pending {
     version: u64,
 }
 
-/// An application, the cache before it, and the known state of both.
+/// An application, the cache before it, and the model of both.
 struct Simulation {
     store: Store,
     random: Random,
@@ -126,7 +126,7 @@ struct Simulation {
     /// The step of the last purge by prefix: responses that were on their way may be lost.
     swept: u64,
     pending: Vec<Pending>,
-    known: HashMap<(usize, &'static str), Known>,
+    known: HashMap<(usize, &'static str), StoredResponse>,
 }
 
 impl Simulation {
@@ -173,7 +173,7 @@ impl Simulation {
         let known = self.known.get(&(url, slot));
         let valid = known.filter(|known| known.begun >= self.invalidated[url]);
         let Some(found) = found else {
-            let is_lost = |known: &Known| {
+            let is_lost = |known: &StoredResponse| {
                 self.swept >= known.begun
                     || self.store.counters.read().count(Counter::Evicted) > 0
                     || self.shares_word(url)
@@ -221,7 +221,8 @@ impl Simulation {
         let response = NewResponse { moment, status: 200, lines, body: &body, freshness, now_ms };
         assert!(self.store.put(&key(URLS[url]), request_fields(language), response));
         // An older response of the same page takes the place of a younger one: each is right in its own time.
-        self.known.insert((url, slot), Known { body, freshness, stored_ms: now_ms, begun });
+        self.known
+            .insert((url, slot), StoredResponse { body, freshness, stored_ms: now_ms, begun });
     }
 
     fn purge(&mut self, url: usize) {

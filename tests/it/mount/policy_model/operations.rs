@@ -15,7 +15,7 @@ use thruway_sys::map::ReadOnlyMap;
 use super::super::differential::Numbers;
 use super::mapper::Mapper;
 use super::rules::{USERS, User};
-use super::tree::{Kind, Node, Place, Said, Tree};
+use super::tree::{Kind, Node, OperationResult, Place, Tree};
 
 /// The target of all symbolic links.
 pub(super) const NOWHERE: &str = "/nowhere at all";
@@ -113,7 +113,7 @@ fn acting<T>(user: User, run: impl FnOnce() -> T) -> T {
     done
 }
 
-fn read_all(file: &OwnedFd) -> Said {
+fn read_all(file: &OwnedFd) -> OperationResult {
     let mut buffer = [0; 64];
     let length = io::pread(file, &mut buffer, 0)?;
     Ok(buffer[..length].to_vec())
@@ -145,7 +145,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Returns the result of the mount, and the expected result.
-    pub(super) fn run(&mut self, step: &Step) -> (Said, Said) {
+    pub(super) fn run(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         match step.kind {
             0..=4 => self.read(step),
             5..=8 => self.write(step),
@@ -169,13 +169,13 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    fn check(&mut self, user: User, said: &Said) {
+    fn check(&mut self, user: User, said: &OperationResult) {
         if let Ok(data) = said {
             self.betrayed = self.betrayed.or(self.tree.betrayed(user, data));
         }
     }
 
-    fn read(&mut self, step: &Step) -> (Said, Said) {
+    fn read(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let said = self.open(step, step.place, OFlags::RDONLY).and_then(|file| {
             if fs::fstat(&file)?.st_mode & 0o170_000 == FileType::Directory.as_raw_mode() {
                 return Ok(b"folder".to_vec());
@@ -195,7 +195,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Writes all anew, or a part, by a name.
-    fn write(&mut self, step: &Step) -> (Said, Said) {
+    fn write(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (is_cut, data) = (step.kind.is_multiple_of(2), step.data());
         let flags = if is_cut { OFlags::WRONLY | OFlags::TRUNC } else { OFlags::WRONLY };
         let said = self.open(step, step.place, flags).and_then(|file| {
@@ -219,7 +219,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Opens a file and keeps it open.
-    fn keep(&mut self, step: &Step) -> (Said, Said) {
+    fn keep(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let flags = match step.byte {
             b'S' => OFlags::RDONLY,
             b'.' => OFlags::RDWR,
@@ -244,7 +244,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Uses a file that is kept open, as any user. The rights of its opener count.
-    fn slot(&mut self, step: &Step) -> (Said, Said) {
+    fn slot(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let Some(slot) = &self.slots[step.slot] else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let (node, opener, flags) = (slot.node, slot.opener, slot.flags);
         let (is_path, writes) = (flags == OFlags::PATH, flags == OFlags::RDWR);
@@ -285,7 +285,13 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    fn appended(&mut self, step: &Step, opener: User, said: Said, node: usize) -> (Said, Said) {
+    fn appended(
+        &mut self,
+        step: &Step,
+        opener: User,
+        said: OperationResult,
+        node: usize,
+    ) -> (OperationResult, OperationResult) {
         let mut data = self.tree.data(node);
         match step.byte {
             b'S' => data.resize(2, 0),
@@ -296,7 +302,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Reopens the file that a descriptor names. No name is used, so the names of the file count.
-    fn reopen(&mut self, step: &Step, node: usize) -> (Said, Said) {
+    fn reopen(&mut self, step: &Step, node: usize) -> (OperationResult, OperationResult) {
         let Some(slot) = &self.slots[step.slot] else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let path = format!("/proc/self/fd/{}", slot.file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -323,7 +329,7 @@ impl<'a> Sequence<'a> {
         })
     }
 
-    fn make(&mut self, step: &Step) -> (Said, Said) {
+    fn make(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (path, data) = (self.path(step.place), step.data());
         let said = match step.kind {
             15 => {
@@ -343,7 +349,7 @@ impl<'a> Sequence<'a> {
         (said.map(|()| Vec::new()), made.map(|_| Vec::new()))
     }
 
-    fn rename(&mut self, step: &Step) -> (Said, Said) {
+    fn rename(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let flags = match step.kind {
             18 => RenameFlags::EXCHANGE,
             19 => RenameFlags::NOREPLACE,
@@ -359,7 +365,7 @@ impl<'a> Sequence<'a> {
 
     /// Returns the expected result of a rename. The mount may refuse more than the rules demand, but not less, hence
     /// `was_done`.
-    fn renamed(&mut self, step: &Step, flags: RenameFlags, was_done: bool) -> Said {
+    fn renamed(&mut self, step: &Step, flags: RenameFlags, was_done: bool) -> OperationResult {
         let (user, from, to) = (step.user, step.place, step.other);
         let (old, new) = (self.tree.find(user, from)?, self.tree.find(user, to)?);
         let node = old.node.ok_or(Errno::NOENT)?;
@@ -437,14 +443,14 @@ impl<'a> Sequence<'a> {
         if is_same || was_done && may_be_done { Ok(()) } else { Err(Errno::XDEV) }
     }
 
-    fn link(&mut self, step: &Step) -> (Said, Said) {
+    fn link(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (old, new) = (self.path(step.place), self.path(step.other));
         let said =
             acting(step.user, || fs::linkat(self.root, old, self.root, new, AtFlags::empty()));
         (said.map(|()| Vec::new()), self.linked(step))
     }
 
-    fn linked(&mut self, step: &Step) -> Said {
+    fn linked(&mut self, step: &Step) -> OperationResult {
         let (user, from, to) = (step.user, step.place, step.other);
         let node = self.tree.get(user, from)?;
         let new = self.tree.find(user, to)?;
@@ -466,7 +472,7 @@ impl<'a> Sequence<'a> {
         Ok(Vec::new())
     }
 
-    fn remove(&mut self, step: &Step) -> (Said, Said) {
+    fn remove(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let is_folder = step.byte == b'S';
         let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let path = self.path(step.place);
@@ -475,7 +481,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Permissions and extended attributes.
-    fn attributes(&mut self, step: &Step) -> (Said, Said) {
+    fn attributes(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (user, path) = (step.user, self.path(step.place));
         let name = "user.note";
         let full = self.target.join(&path);
@@ -510,7 +516,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Returns the kind of a name, or the target of a symbolic link.
-    fn look(&mut self, step: &Step) -> (Said, Said) {
+    fn look(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (user, path) = (step.user, self.path(step.place));
         let found = self.tree.get(user, step.place);
         if step.slot == 0 {
@@ -541,7 +547,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Copies from one file to another without reading, or by sharing blocks where the file system can.
-    fn copy(&mut self, step: &Step) -> (Said, Said) {
+    fn copy(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (user, clones) = (step.user, step.byte == b'S');
         let from = self.open(step, step.place, OFlags::RDONLY);
         let source = self.tree.open(user, step.place, (true, false), false);
@@ -567,7 +573,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Creates a file without a name, and then links it to a name.
-    fn nameless(&mut self, step: &Step) -> (Said, Said) {
+    fn nameless(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (user, data, folder) = (step.user, step.data(), step.place.0);
         let flags = OFlags::TMPFILE | OFlags::WRONLY;
         let made = self.open(step, (folder, ""), flags).and_then(|file| {
@@ -587,7 +593,7 @@ impl<'a> Sequence<'a> {
         (said.map(|()| Vec::new()), expected)
     }
 
-    fn named(&mut self, step: &Step, data: Vec<u8>, was_done: bool) -> Said {
+    fn named(&mut self, step: &Step, data: Vec<u8>, was_done: bool) -> OperationResult {
         let (user, from, to) = (step.user, (step.place.0, ""), step.other);
         let new = self.tree.find(user, to)?;
         if new.node.is_some() {
@@ -607,7 +613,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Maps a file for reading and writing, and closes the file.
-    fn map(&mut self, step: &Step) -> (Said, Said) {
+    fn map(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let path = self.target.join(self.path(step.place));
         let Some(mapper) = &mut self.mapper else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let found = self.tree.followed(step.user, step.place);
@@ -628,7 +634,7 @@ impl<'a> Sequence<'a> {
     }
 
     /// Writes through the map. The times do not change if the map was written to before.
-    fn write_mapped(&mut self, step: &Step) -> (Said, Said) {
+    fn write_mapped(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let (Some(mapper), Some((node, _, opener))) = (&mut self.mapper, self.mapped) else {
             return (Ok(Vec::new()), Ok(Vec::new()));
         };
@@ -640,7 +646,7 @@ impl<'a> Sequence<'a> {
         (said.map(|()| Vec::new()), Ok(Vec::new()))
     }
 
-    fn list(&mut self, step: &Step) -> (Said, Said) {
+    fn list(&mut self, step: &Step) -> (OperationResult, OperationResult) {
         let folder = step.place.0;
         let opened = self.open(step, (folder, ""), OFlags::RDONLY | OFlags::DIRECTORY);
         let said = opened.and_then(|folder| {

@@ -10,7 +10,7 @@ use super::rules::{Facts, Rules, User, facts};
 pub(super) type Place = (&'static str, &'static str);
 
 /// The result of an operation, as bytes to compare.
-pub(super) type Said = Result<Vec<u8>, Errno>;
+pub(super) type OperationResult = Result<Vec<u8>, Errno>;
 
 /// The first byte that is a secret. Each secret is in a single file at first.
 pub(super) const SECRET: u8 = 128;
@@ -68,7 +68,7 @@ pub(super) struct Tree<'a> {
 }
 
 /// The result of a search for a name.
-pub(super) struct Found {
+pub(super) struct LookupResult {
     pub(super) folder: usize,
     pub(super) node: Option<usize>,
 }
@@ -145,9 +145,9 @@ impl<'a> Tree<'a> {
         }
     }
 
-    pub(super) fn find(&self, user: User, place: Place) -> Result<Found, Errno> {
+    pub(super) fn find(&self, user: User, place: Place) -> Result<LookupResult, Errno> {
         let folder = self.folder(user, place.0)?;
-        Ok(Found { folder, node: self.shown(folder, &self.path(place)) })
+        Ok(LookupResult { folder, node: self.shown(folder, &self.path(place)) })
     }
 
     /// Returns the node at a place, without following a symbolic link.
@@ -241,7 +241,7 @@ impl<'a> Tree<'a> {
         Ok(node)
     }
 
-    pub(super) fn remove(&mut self, user: User, place: Place, is_folder: bool) -> Said {
+    pub(super) fn remove(&mut self, user: User, place: Place, is_folder: bool) -> OperationResult {
         let found = self.find(user, place)?;
         let node = found.node.ok_or(Errno::NOENT)?;
         match (self.nodes[node].is_folder(), is_folder) {
@@ -258,7 +258,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Returns the names in a folder that the mount shows.
-    pub(super) fn list(&self, user: User, folder: &'static str) -> Said {
+    pub(super) fn list(&self, user: User, folder: &'static str) -> OperationResult {
         let at = self.folder(user, folder)?;
         let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
         let mut path = self.path((above, name));
