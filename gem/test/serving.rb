@@ -53,6 +53,16 @@ module Serving
       [line[9, 3].to_i, fields]
     end
 
+    def read_body(fields)
+      if fields.assoc("transfer-encoding")&.last == "chunked"
+        read_chunks
+      elsif (length = fields.assoc("content-length"))
+        @io.read(length.last.to_i)
+      else
+        @io.read
+      end
+    end
+
     def closed?
       @io.eof?
     rescue Errno::ECONNRESET
@@ -63,16 +73,6 @@ module Serving
 
     def bodiless?(status)
       status < 200 || [204, 304].include?(status)
-    end
-
-    def read_body(fields)
-      if fields.assoc("transfer-encoding")&.last == "chunked"
-        read_chunks
-      elsif (length = fields.assoc("content-length"))
-        @io.read(length.last.to_i)
-      else
-        @io.read
-      end
     end
 
     def read_chunks

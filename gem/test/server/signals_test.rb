@@ -17,6 +17,17 @@ class SignalsTest < Minitest::Test
       [200, {}, [Process.pid.to_s]]
     }
   RUBY
+  # An application that streams its response, the end of which follows a line through the fifo.
+  STREAMING = <<~'RUBY'
+    run lambda { |env|
+      body = Enumerator.new do |chunks|
+        chunks << "a"
+        File.read("gate")
+        chunks << "b"
+      end
+      [200, {}, body]
+    }
+  RUBY
   KINDS = [[], %w[-w 1]].freeze
 
   # The open does not wait: a signal that interrupted the reader's open of the FIFO may have ended
@@ -148,6 +159,24 @@ class SignalsTest < Minitest::Test
       open_gate
       assert_equal([200] * 4, [first, *late].map { |client| client.response.status })
       assert_predicate Process.wait2(pid).last, :success?
+    end
+  end
+
+  # Any timeout that could close the connection is longer than the test's patience.
+  def test_a_stream_that_ends_while_the_server_drains_ends_its_connection
+    write("config.ru", STREAMING)
+    write("config/puma.rb", "force_shutdown_after 3600\nworker_shutdown_timeout 3600\n" \
+                            "persistent_timeout 3600")
+    File.mkfifo(File.join(@folder, "gate"))
+    KINDS.each do |arguments|
+      pid = start(*arguments)
+      client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      status, fields = client.read_head
+      Process.kill("TERM", pid)
+      eventually { refused? }
+      open_gate
+      assert_equal [200, "ab"], [status, client.read_body(fields)]
+      assert_predicate Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }, :success?
     end
   end
 

@@ -291,6 +291,11 @@ impl Entry {
         self.awaits_request() && self.input.is_empty()
     }
 
+    /// Whether the connection is between two requests, and nothing of the client has arrived that was not read.
+    pub(crate) fn awaits_event(&self) -> bool {
+        self.is_idle() && !self.is_readable
+    }
+
     /// Whether another process could continue the connection, which needs only the socket and a few bytes. A TLS
     /// session stays in the process of its keys.
     pub(crate) fn is_movable(&self) -> bool {

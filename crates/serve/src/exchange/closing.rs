@@ -148,7 +148,7 @@ pub(crate) fn close_idle(store: &mut Store) {
     let is_idle = |id: &EntryId| {
         store.slab.get(*id).is_some_and(|entry| {
             let goes_on = store.service.hands_over() && !entry.is_bound();
-            entry.is_idle() && !entry.is_readable && !entry.is_fresh && !goes_on
+            entry.awaits_event() && !entry.is_fresh && !goes_on
         })
     };
     let idle: Vec<_> = store.slab.ids().filter(is_idle).collect();

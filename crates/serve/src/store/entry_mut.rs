@@ -25,6 +25,7 @@ use crate::events::slab::EntryId;
 use crate::events::token::Token;
 use crate::output::FlushOutcome;
 use crate::store::Store;
+use crate::store::service_state::ServiceState;
 
 /// The bytes of a response that are kept in memory before any are spooled to a file.
 const SPOOLED_BYTES_MIN: usize = 64 << 10;
@@ -293,6 +294,7 @@ impl<'a> EntryMut<'a> {
     /// Continues after a write: once the response is sent, the connection awaits its next request or closes.
     pub(crate) fn after_flush(mut self, flushed: Result<FlushOutcome, Errno>) -> Option<Self> {
         let now_ms = self.store.clock.now_ms;
+        let is_draining = self.store.service == ServiceState::Draining;
         let entry = &mut *self;
         let still_open = match (flushed, &entry.state) {
             (Err(_), _) => {
@@ -304,7 +306,10 @@ impl<'a> EntryMut<'a> {
                 entry.is_fresh = false;
                 entry.since_ms = now_ms;
                 entry.responded_us = monotonic_us();
-                if entry.is_persistent { Some(self) } else { self.hang_up() }
+                // The head of this response may have promised another request before the server began to drain. No event
+                // need follow that would close the connection.
+                let is_last = is_draining && entry.awaits_event();
+                if entry.is_persistent && !is_last { Some(self) } else { self.hang_up() }
             }
             (Ok(flushed), State::Upgraded(_)) => {
                 self.after_flush_upgraded(flushed);

@@ -23,6 +23,29 @@ fn draining_serves_what_was_asked_and_hangs_up() {
     drop(rig);
 }
 
+/// The client takes the last bytes in a turn, after which the engine would wait for the client's next request.
+#[test]
+fn a_response_that_is_being_sent_when_a_drain_begins_ends_its_connection() {
+    let mut rig = Rig::new(|_, exchange, _| {
+        exchange.respond_text(200, &"x".repeat(16 * QUANTUM_BYTES));
+    });
+    let mut client = rig.connect_with_small_buffer();
+    client.write_all(GET).unwrap();
+    rig.run_until_entry(|entry| entry.output.is_some());
+    rig.engine.shut_down(ShutdownMode::Drain { closes_for_all: true });
+    client.set_nonblocking(true).unwrap();
+    let mut got = Vec::new();
+    rig.run_until(|rig| {
+        let is_at_end = client.read_to_end(&mut got).is_ok();
+        let slab = &rig.engine.store.slab;
+        let idle = slab.ids().find(|id| slab.get(*id).is_some_and(Entry::awaits_event));
+        assert_eq!(idle, None, "no turn leaves an idle connection to the next event");
+        is_at_end
+    });
+    assert!(got.len() > 16 * QUANTUM_BYTES, "{} bytes", got.len());
+    assert_eq!(rig.engine.connection_count(), 0);
+}
+
 /// The leader may begin to wait just before the standby sees the last connection close. No event is left for the leader
 /// then.
 #[test]
