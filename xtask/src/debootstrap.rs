@@ -63,8 +63,8 @@ pub(crate) fn root(
     Ok(root)
 }
 
-/// The address of a Debian archive, `debian` or `debian-security`. A machine that runs Debian names a mirror in its own
-/// sources; the sources of other machines are another system's.
+/// The address of a Debian archive, `debian` or `debian-security`: the mirror in this machine's own list of sources if
+/// the machine runs Debian, and otherwise the default host.
 pub(crate) fn archive(name: &str) -> String {
     let texts = SOURCES.iter().filter_map(|file| fs::read_to_string(file).ok());
     let found = texts.into_iter().find_map(|text| archive_in(&text, name).map(str::to_owned));

@@ -72,7 +72,7 @@ impl LoadPath {
     }
 }
 
-/// Returns an entry with the separator that Ruby gives the entries of its own load path.
+/// Returns an entry with slashes as separators, like the entries of Ruby's own load path.
 fn with_slashes(entry: &[u8]) -> Cow<'_, [u8]> {
     if cfg!(windows) && entry.contains(&b'\\') {
         entry.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect()

@@ -23,7 +23,7 @@ pub struct InitRequest {
     pub features: u64,
 }
 
-/// The negotiated version and features; they hold for as long as the connection.
+/// The negotiated version and features, which are valid until the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// Minor version that both sides know.
@@ -32,7 +32,7 @@ pub struct ConnectionOptions {
     pub features: u64,
     /// Most pages of 4 KiB in the payload of one request.
     pub pages_max: u16,
-    /// How deep a backing file may lie in stacked file systems; zero is no passthrough.
+    /// The depth of stacked file systems at which a backing file may lie; with zero, there is no passthrough.
     pub stack_depth_max: u32,
     /// Most bytes that the kernel reads ahead.
     pub readahead_bytes_max: u32,
@@ -44,7 +44,7 @@ const BACKGROUND_MAX: u16 = 64;
 const CONGESTION_THRESHOLD: u16 = 48;
 
 impl InitRequest {
-    /// Reads the request; `high_features` is the high half of the features.
+    /// Combines the fixed part of the request with `high_features`, the bits 32 to 63 of the kernel's features.
     #[must_use]
     pub fn new(init: InitIn, high_features: u32) -> Self {
         let mut features = u64::from(init.flags);

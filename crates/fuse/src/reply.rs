@@ -18,12 +18,12 @@ impl Default for Reply {
 }
 
 impl Reply {
-    /// Makes it a success without a body.
+    /// Turns the reply into a success without a body.
     pub fn clear(&mut self) {
         self.fail(0);
     }
 
-    /// Makes it an error without a body; `errno` is positive.
+    /// Turns the reply into an error without a body; `errno` is positive.
     pub fn fail(&mut self, errno: i32) {
         self.errno = errno;
         self.bytes.truncate(OutHeader::SIZE);

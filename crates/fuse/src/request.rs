@@ -164,7 +164,8 @@ impl<'a> Rest<'a> {
             .unwrap_or(Some(Operation::Other(number)))
     }
 
-    /// Operations on names; the outer `None` means another kind of operation.
+    /// Parses an operation on names. The outer `None` means another kind of operation, the inner `None` a malformed
+    /// argument.
     fn name_operation(&mut self, number: u32) -> Option<Option<Operation<'a>>> {
         Some(match number {
             opcode::LOOKUP => self.name().map(|name| Operation::Lookup { name }),
@@ -188,7 +189,7 @@ impl<'a> Rest<'a> {
         })
     }
 
-    /// Operations on open files and folders.
+    /// Parses an operation on open files and folders, as [`name_operation`](Self::name_operation) does.
     fn file_operation(&mut self, number: u32) -> Option<Option<Operation<'a>>> {
         Some(match number {
             opcode::OPEN => self.argument().map(Operation::Open),
@@ -215,7 +216,7 @@ impl<'a> Rest<'a> {
         })
     }
 
-    /// Operations on inodes and on the connection itself.
+    /// Parses an operation on inodes or on the connection itself, as [`name_operation`](Self::name_operation) does.
     fn inode_operation(&mut self, number: u32) -> Option<Option<Operation<'a>>> {
         Some(match number {
             opcode::INIT => self.init(),

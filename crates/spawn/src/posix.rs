@@ -28,7 +28,7 @@ impl Command {
             let (plan, prepared) = (self.plan()?, self.prepare()?);
             prepared.try_each(&plan, |path| {
                 let error = prepared.system(path)?.exec();
-                Ok(Err::<Infallible, _>(match is_no_program(&error) {
+                Ok(Err::<Infallible, _>(match is_unknown_format(&error) {
                     true => prepared.script(path)?.exec(),
                     false => error,
                 }))
@@ -73,7 +73,7 @@ impl PreparedCommand<'_> {
     /// candidate.
     pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<StartedProcess>, Error> {
         let started = match self.system(path)?.spawn() {
-            Err(error) if is_no_program(&error) => self.script(path)?.spawn(),
+            Err(error) if is_unknown_format(&error) => self.script(path)?.spawn(),
             started => started,
         };
         match (&started, &self.command.folder) {
@@ -148,9 +148,9 @@ impl PreparedCommand<'_> {
     }
 }
 
-/// Whether the system does not know the format of the file: `ENOEXEC`, which has the same number on all
+/// Whether the error is `ENOEXEC`: the system does not know the format of the file. The number is the same on all
 /// systems.
-fn is_no_program(error: &io::Error) -> bool {
+fn is_unknown_format(error: &io::Error) -> bool {
     error.raw_os_error() == Some(8)
 }
 

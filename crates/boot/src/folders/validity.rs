@@ -70,7 +70,8 @@ impl Validity {
         }
     }
 
-    /// Starts a look-up. Without interposed calls, the checks of earlier look-ups do not count for it.
+    /// Starts a look-up. Without interposed calls, the boot learns of no changes, so each look-up checks folders again,
+    /// except for steady ones.
     pub(super) fn begin_lookup(&mut self) {
         if !self.is_interposed {
             self.now += 1;

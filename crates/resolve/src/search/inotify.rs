@@ -181,7 +181,7 @@ impl Inotify {
                     // A change of permissions does not affect a listing. Permissions are checked when an
                     // entry is looked at.
                     let is_listed = !event.events().contains(ReadFlags::ATTRIB);
-                    numbers.extend(interests.is().filter(|_| is_listed));
+                    numbers.extend(interests.at_folder().filter(|_| is_listed));
                     numbers.extend(interests.through(name.to_bytes()));
                 }
                 None => numbers.extend(interests.all()),

@@ -11,20 +11,21 @@ pub(super) type Onward = Option<Vec<u8>>;
 pub(super) struct Interests {
     /// Bases by the entry with which they continue.
     through: HashMap<Vec<u8>, HashSet<usize>>,
-    is: HashSet<usize>,
+    /// Bases that are the folder.
+    at_folder: HashSet<usize>,
 }
 
 impl Interests {
     pub(super) fn insert(&mut self, number: usize, onward: Onward) {
         match onward {
             Some(entry) => self.through.entry(entry).or_default().insert(number),
-            None => self.is.insert(number),
+            None => self.at_folder.insert(number),
         };
     }
 
     pub(super) fn remove(&mut self, number: usize, onward: Onward) {
         match onward.map(|entry| self.through.entry(entry)) {
-            None => _ = self.is.remove(&number),
+            None => _ = self.at_folder.remove(&number),
             Some(Entry::Vacant(_)) => {}
             Some(Entry::Occupied(mut numbers)) => {
                 numbers.get_mut().remove(&number);
@@ -36,7 +37,7 @@ impl Interests {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.is.is_empty() && self.through.is_empty()
+        self.at_folder.is_empty() && self.through.is_empty()
     }
 
     /// Returns the bases that continue with `entry`.
@@ -45,11 +46,11 @@ impl Interests {
     }
 
     /// Returns the bases that are the folder.
-    pub(super) fn is(&self) -> impl Iterator<Item = usize> {
-        self.is.iter().copied()
+    pub(super) fn at_folder(&self) -> impl Iterator<Item = usize> {
+        self.at_folder.iter().copied()
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = usize> {
-        self.is.iter().chain(self.through.values().flatten()).copied()
+        self.at_folder.iter().chain(self.through.values().flatten()).copied()
     }
 }

@@ -229,7 +229,7 @@ impl Entry {
         }
     }
 
-    /// Whether the handler has the request that `ticket` names.
+    /// Whether the request that `ticket` names is this entry's current request, and is still in the handler.
     pub(crate) fn is_of(&self, ticket: Ticket) -> bool {
         self.request == ticket.request
             && matches!(self.state, State::Handling | State::Streaming(_))

@@ -245,7 +245,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Redirects to the folder's own URL, by whatever path the client requested the folder.
+    /// Redirects to the folder's canonical URL: normalized, with a slash at the end and with the query.
     fn send_redirect(
         &mut self,
         exchange: &mut Exchange<'_>,

@@ -220,7 +220,7 @@ impl Output {
         Ok(FlushOutcome::Done)
     }
 
-    /// Takes the next bytes, at most `most` and only from one part.
+    /// Removes and returns the next bytes of the first part, at most `most`. A file's bytes are read.
     ///
     /// # Errors
     /// A file cannot be read; `EPIPE` if a file has become shorter than the announced length.

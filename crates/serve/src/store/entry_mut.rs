@@ -306,8 +306,8 @@ impl<'a> EntryMut<'a> {
                 entry.is_fresh = false;
                 entry.since_ms = now_ms;
                 entry.responded_us = monotonic_us();
-                // The head of this response may have promised another request before the server began to drain. No event
-                // need follow that would close the connection.
+                // The head of this response may have promised another request before the server began to drain, and no
+                // later event need close the connection.
                 let is_last = is_draining && entry.awaits_event();
                 if entry.is_persistent && !is_last { Some(self) } else { self.hang_up() }
             }

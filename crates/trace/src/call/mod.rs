@@ -163,7 +163,7 @@ impl Call {
         self.names.iter().any(|argument| *argument != Argument::None)
     }
 
-    /// Whether every call of this number is recorded. Otherwise the filter selects by the command argument.
+    /// Whether every call of this number is recorded. Of `fcntl`, the filter selects calls by command (`F_DUPFD`).
     #[must_use]
     pub fn is_always_recorded(&self) -> bool {
         !matches!(self.name, "fcntl" | "fcntl64")

@@ -142,7 +142,7 @@ impl Injector {
             for site in self.used.of(&object) {
                 patcher.patch_once(&site);
             }
-            let of_go = self.found_of_go(id, patcher.program, &object);
+            let of_go = self.sites_of_go(id, patcher.program, &object);
             of_go.iter().for_each(|site| patcher.patch_once(site));
         }
         self.used.learn(&object, &site);
@@ -166,8 +166,8 @@ impl Injector {
         site.map(|site| site.moved(object.start))
     }
 
-    /// Returns the sites of a Go program, which are found quickly; empty for other code.
-    fn found_of_go(&mut self, id: i32, program: &Program, object: &Object) -> Vec<Site> {
+    /// Returns the sites of a Go program, which are searched only near the entry; empty for other code.
+    fn sites_of_go(&mut self, id: i32, program: &Program, object: &Object) -> Vec<Site> {
         let entry = program.entry_in(object);
         if entry.is_none() || object.code(id).go_sites(entry).is_none() {
             return Vec::new();

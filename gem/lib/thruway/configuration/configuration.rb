@@ -194,7 +194,7 @@ module Thruway
       @options.fetch(:tag) { File.basename(Dir.pwd) }
     end
 
-    # Sets an option unless the option is set.
+    # Sets an option that has no value yet.
     def offer(name, value)
       @options[name] = value unless @options.key?(name)
     end

@@ -43,7 +43,7 @@ module Thruway
                           hint: "put its folder on the PATH"))
     end
 
-    # Lets the agent begin, now that the server can answer challenges.
+    # Lets the agent begin, once the server can answer challenges.
     def begin
       go
       @keeper = Thread.new { keep }

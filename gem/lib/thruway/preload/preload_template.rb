@@ -153,7 +153,8 @@ class PreloadTemplate
     add_nested
   end
 
-  # Files of Rails that one of the parts has loaded are compared under the variables of that part.
+  # Registers files of Rails that another one has loaded (`config/application` within
+  # `config/environment`). Children compare the variables of the outer file for them.
   def add_nested
     inner = $LOADED_FEATURES.select { |path| path.end_with?(*OF_RAILS) } - @parts.keys
     return if @parts.empty?

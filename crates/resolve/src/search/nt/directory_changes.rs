@@ -105,7 +105,7 @@ impl WatchedFolder {
 
     /// Adds the bases that a change of entries affects.
     fn add_concerned(&self, names: &[Vec<u16>], numbers: &mut Vec<usize>) {
-        numbers.extend(self.interests.is());
+        numbers.extend(self.interests.at_folder());
         for name in names {
             numbers.extend(self.interests.through(&fold(&wtf8::from_wide(name))));
         }

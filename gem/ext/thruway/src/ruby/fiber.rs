@@ -27,8 +27,8 @@ pub(crate) fn has_variables(_: Gvl, fiber: VALUE) -> bool {
     unsafe { rb_sys::rb_ivar_count(fiber) != 0 }
 }
 
-/// Makes `scheduler` the one of the calling thread, or none if it is nil. Raises ArgumentError for an object without
-/// the methods of a scheduler.
+/// Sets the scheduler of the calling thread; nil removes the scheduler. Raises ArgumentError for an object without the
+/// methods of a scheduler.
 pub(crate) fn set_scheduler(_: ProtectedCall, scheduler: VALUE) {
     // SAFETY: exceptions are caught further up.
     unsafe { rb_sys::rb_fiber_scheduler_set(scheduler) };
