@@ -211,10 +211,20 @@ impl Boot {
     /// Returns the content of a YAML file, parsed with the options of `variant`.
     #[must_use]
     pub fn yaml(&self, path: &[u8], variant: &[u8]) -> CachedDocument {
+        self.document(kind::YAML, path, variant)
+    }
+
+    /// Returns the content of a time zone's file, read in the way of `variant`: a [zone](crate::zone).
+    #[must_use]
+    pub fn zone(&self, path: &[u8], variant: &[u8]) -> CachedDocument {
+        self.document(kind::ZONE, path, variant)
+    }
+
+    fn document(&self, kind: u32, path: &[u8], variant: &[u8]) -> CachedDocument {
         if !path::is_clean(path) {
             return CachedDocument::Unavailable;
         }
-        let entry = self.pack.and_then(|pack| pack.find(kind::YAML, &name(variant, path)));
+        let entry = self.pack.and_then(|pack| pack.find(kind, &name(variant, path)));
         let is_frozen = self.files.is_frozen_at(path);
         let stamp = if is_frozen { None } else { self.files.stamp_of_target(path) };
         // `None` also covers a folder that has replaced the file.
@@ -241,9 +251,26 @@ impl Boot {
     /// Keeps the content of a YAML file, or the fact that it is uncacheable, provided that the file still has
     /// the given stamp.
     pub fn learn_yaml(&self, path: &[u8], variant: &[u8], stamp: Stamp, data: Option<Vec<u8>>) {
+        self.learn_document(kind::YAML, path, variant, stamp, data);
+    }
+
+    /// Keeps the content of a time zone's file, or the fact that it is uncacheable, provided that the file
+    /// still has the given stamp.
+    pub fn learn_zone(&self, path: &[u8], variant: &[u8], stamp: Stamp, data: Option<Vec<u8>>) {
+        self.learn_document(kind::ZONE, path, variant, stamp, data);
+    }
+
+    fn learn_document(
+        &self,
+        kind: u32,
+        path: &[u8],
+        variant: &[u8],
+        stamp: Stamp,
+        data: Option<Vec<u8>>,
+    ) {
         if self.files.stamp_of_target(path) == Some(stamp) {
             let data = data.unwrap_or_default();
-            lock(&self.learned).add_document(kind::YAML, name(variant, path), stamp, data);
+            lock(&self.learned).add_document(kind, name(variant, path), stamp, data);
         }
     }
 

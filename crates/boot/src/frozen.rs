@@ -31,8 +31,8 @@ pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]
     let is_right = |entry: &Entry<'_>| match entry.kind() {
         kind::ALIAS => leads_to_its_place(entry),
         kind::FEATURE => is_in_same(entry.name()) || has_its_stamp(entry, NameKind::File),
-        // No folder entry covers YAML files, and they are few.
-        kind::YAML => is_current(entry),
+        // No folder entry covers these files, and they are few.
+        kind::YAML | kind::ZONE => is_current(entry),
         _ => true,
     };
     let is_folder = |entry: &Entry<'_>| stamp(entry.name(), NameKind::Folder).is_some();
@@ -40,7 +40,7 @@ pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]
     let gone = gone.or_else(|| changed.into_iter().find(|entry| !has_its_names(entry, place)));
     let first = gone.or_else(|| pack.entries().find(|entry| !is_right(entry)));
     first.map(|entry| match entry.kind() {
-        kind::YAML => after_nul(entry.name()),
+        kind::YAML | kind::ZONE => after_nul(entry.name()),
         _ => entry.name(),
     })
 }

@@ -17,6 +17,9 @@ pub const YAML: u32 = 8;
 /// A JSON text. Name: the variant of parsing, a NUL, and the digest of the text. Data: the path of the file
 /// it came from, a NUL, and a document. The stamp is that of the file.
 pub const JSON: u32 = 9;
+/// The file of a time zone. Name: the variant of reading, a NUL, and the path. Data: a [zone](crate::zone), or
+/// empty if the content is uncacheable.
+pub const ZONE: u32 = 10;
 
 /// Flag of a folder whose names are in the data. Without the flag, the entry records only that the path is a
 /// folder.
@@ -35,6 +38,7 @@ pub fn name(kind: u32) -> &'static str {
         SCRIPT => "gemspecs",
         YAML => "yaml",
         JSON => "json",
+        ZONE => "zones",
         _ => "others",
     }
 }

@@ -191,7 +191,7 @@ impl LearnedEntries {
                 continue;
             }
             let count = match entry.kind() {
-                kind::YAML => Some(after_nul(entry.name())),
+                kind::YAML | kind::ZONE => Some(after_nul(entry.name())),
                 kind::JSON => entry.data().and_then(split_at_nul).map(|(path, _)| path),
                 _ => None,
             };
@@ -266,7 +266,7 @@ pub fn is_current(entry: &Entry<'_>) -> bool {
         // An entry without names records only that the path is a folder.
         kind::FOLDER if entry.flags() & kind::LISTED == 0 => is_folder(entry.name()),
         kind::FEATURE | kind::FOLDER => is_stamped(entry.name()),
-        kind::YAML => leads_to_stamped(after_nul(entry.name())),
+        kind::YAML | kind::ZONE => leads_to_stamped(after_nul(entry.name())),
         kind::JSON => {
             let path = entry.data().and_then(split_at_nul).map(|(path, _)| path);
             path.is_some_and(leads_to_stamped)

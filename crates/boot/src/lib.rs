@@ -35,6 +35,7 @@ mod rights;
 #[cfg(windows)]
 #[path = "rights/windows.rs"]
 mod rights;
+pub mod zone;
 
 pub use boot::{Boot, CachedDocument, read};
 pub use cache_path::Environment;

@@ -19,11 +19,14 @@ pub enum Part {
     Yaml,
     /// The content of JSON files.
     Json,
+    /// The content of time zones' files.
+    Zones,
 }
 
 impl Part {
     /// All parts, in the order of their documentation.
-    pub const ALL: [Self; 5] = [Self::Lookups, Self::Code, Self::Gems, Self::Yaml, Self::Json];
+    pub const ALL: [Self; 6] =
+        [Self::Lookups, Self::Code, Self::Gems, Self::Yaml, Self::Json, Self::Zones];
 
     /// The part's name on the command line.
     #[must_use]
@@ -34,6 +37,7 @@ impl Part {
             Self::Gems => "gems",
             Self::Yaml => "yaml",
             Self::Json => "json",
+            Self::Zones => "zones",
         }
     }
 }

@@ -92,7 +92,7 @@ fn own_method(gvl: Gvl, module: RModule, side: Side, name: Symbol) -> Option<VAL
 }
 
 /// The names of the methods that a method calls, blocks and constructors included; empty for a method written in C.
-fn names_in(gvl: Gvl, method: VALUE) -> Option<Vec<Symbol>> {
+pub(super) fn names_in(gvl: Gvl, method: VALUE) -> Option<Vec<Symbol>> {
     let class = module_at(gvl, &[c"RubyVM", c"InstructionSequence"])?;
     let (of, to_a) = (Symbol::new(gvl, c"of"), Symbol::new(gvl, c"to_a"));
     if !class.singleton_class(gvl).is_basic(gvl, of) || !class.is_basic(gvl, to_a) {

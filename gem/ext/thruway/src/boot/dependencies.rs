@@ -1,4 +1,4 @@
-//! The methods that stand between a call of Psych or JSON and its result, for a document without tags.
+//! The methods that stand between a call of Psych, JSON or TZInfo and its result, for a document without tags.
 //!
 //! A test traces the methods that are called, and checks that each is listed here.
 
@@ -37,6 +37,14 @@ pub(super) const JSON: Dependencies = Dependencies {
     library: JSON_LIBRARY,
     core: JSON_CORE,
     constants: JSON_CONSTANTS,
+};
+
+pub(super) const TZINFO: Dependencies = Dependencies {
+    feature: b"/tzinfo.rb",
+    folder_ends_at: b".rb",
+    library: TZINFO_LIBRARY,
+    core: TZINFO_CORE,
+    constants: TZINFO_CONSTANTS,
 };
 
 /// How to find further methods in the code of JSON itself.
@@ -202,4 +210,122 @@ const JSON_CONSTANTS: &[Constants] = &[
     constants!(: c"JSON"),
     constants!(c"JSON": c"Ext" c"Parser" c"ParserOptions"),
     constants!(c"JSON".c"Ext": c"Parser" c"ParserConfig"),
+];
+
+const TZINFO_LIBRARY: &[Methods] = &[
+    methods!(Instances c"TZInfo".c"DataSources".c"ZoneinfoReader": c"apply_rules_with_transitions"
+        c"apply_rules_without_transitions" c"check_read" c"derive_offsets" c"find_existing_offset"
+        c"make_signed_int32" c"make_signed_int64" c"offset_matches_rule?" c"parse"
+        c"replace_with_existing_offsets" c"validate_and_fix_last_defined_transition_offset"),
+    methods!(Instances c"TZInfo".c"DataSources".c"PosixTimeZoneParser": c"check_scan"
+        c"get_offset_from_hms" c"get_seconds_after_midnight_from_hms" c"parse" c"parse_rule"),
+    methods!(Instances c"TZInfo".c"AnnualRules": c"apply_rule" c"dst_end_rule" c"dst_offset"
+        c"dst_start_rule" c"initialize" c"std_offset" c"transitions"),
+    methods!(Instances c"TZInfo".c"AbsoluteDayOfYearTransitionRule":
+        c"at" c"day_of_week" c"get_day" c"initialize" c"is_always_first_day_of_year?"
+        c"is_always_last_day_of_year?" c"month" c"offset_start" c"seconds" c"transition_at"),
+    methods!(Instances c"TZInfo".c"JulianDayOfYearTransitionRule":
+        c"at" c"day_of_week" c"get_day" c"initialize" c"is_always_first_day_of_year?"
+        c"is_always_last_day_of_year?" c"month" c"offset_start" c"seconds" c"transition_at"),
+    methods!(Instances c"TZInfo".c"DayOfMonthTransitionRule":
+        c"at" c"day_of_week" c"get_day" c"initialize" c"is_always_first_day_of_year?"
+        c"is_always_last_day_of_year?" c"month" c"offset_start" c"seconds" c"transition_at"),
+    methods!(Instances c"TZInfo".c"LastDayOfMonthTransitionRule":
+        c"at" c"day_of_week" c"get_day" c"initialize" c"is_always_first_day_of_year?"
+        c"is_always_last_day_of_year?" c"month" c"offset_start" c"seconds" c"transition_at"),
+    methods!(Instances c"TZInfo".c"TransitionRule": c"initialize"),
+    methods!(Instances c"TZInfo".c"DayOfWeekTransitionRule": c"initialize"),
+    methods!(Instances c"TZInfo".c"DayOfYearTransitionRule": c"initialize"),
+    methods!(Instances c"TZInfo".c"TimezoneOffset": c"==" c"abbreviation" c"base_utc_offset" c"dst?"
+        c"initialize" c"observed_utc_offset" c"std_offset"),
+    methods!(Instances c"TZInfo".c"TimezoneTransition": c"initialize" c"local_end_at" c"offset"
+        c"previous_offset" c"timestamp_value"),
+    methods!(Own c"TZInfo".c"Timestamp": c"for" c"for_time" c"new!"),
+    methods!(Own c"TZInfo".c"TimestampWithOffset": c"new!" c"set_timezone_offset"),
+    methods!(Instances c"TZInfo".c"Timestamp": c"initialize" c"initialize!" c"sub_second" c"value"),
+    methods!(Instances c"TZInfo".c"TimestampWithOffset": c"initialize" c"initialize!" c"new_time"
+        c"set_timezone_offset" c"sub_second" c"timezone_offset" c"to_time" c"utc?" c"utc_offset"
+        c"value"),
+    methods!(Instances c"TZInfo".c"TimeWithOffset": c"localtime" c"set_timezone_offset"),
+    methods!(Own c"TZInfo".c"RubyCoreSupport": c"untaint"),
+    methods!(Instances c"TZInfo".c"ConcurrentStringDeduper": c"dedupe"),
+    methods!(Own c"StringScanner": c"new"),
+    methods!(Instances c"StringScanner": c"[]" c"initialize" c"rest" c"rest?" c"scan"),
+];
+
+const TZINFO_CORE: &[Methods] = &[
+    methods!(Instances c"BasicObject": c"!" c"!=" c"==" c"initialize"),
+    methods!(Own c"Class": c"new"),
+    methods!(Instances c"Class": c"allocate" c"new"),
+    methods!(Instances c"Module": c"==="),
+    methods!(Own c"TZInfo".c"AnnualRules": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"TimezoneOffset": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"TimezoneTransition": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"TimestampWithOffset": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"AbsoluteDayOfYearTransitionRule": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"JulianDayOfYearTransitionRule": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"DayOfMonthTransitionRule": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"LastDayOfMonthTransitionRule": c"===" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"Timestamp": c"block_given?" c"raise"),
+    methods!(Own c"TZInfo".c"TimestampWithOffset": c"block_given?"),
+    methods!(Instances c"TZInfo".c"TimestampWithOffset": c"kind_of?" c"send"),
+    methods!(Instances c"TZInfo".c"TimezoneOffset": c"!" c"kind_of?"),
+    methods!(Instances c"TZInfo".c"AnnualRules": c"!" c"kind_of?"),
+    methods!(Own c"File": c"new" c"open"),
+    methods!(Instances c"File": c"close" c"closed?" c"initialize" c"read" c"readline" c"seek"),
+    methods!(Instances c"Array": c"!" c"+" c"<<" c"[]" c"[]=" c"concat" c"each" c"each_with_index"
+        c"empty?" c"find" c"find_all" c"first" c"flat_map" c"index" c"kind_of?" c"length" c"map" c"reverse_each"
+        c"shift" c"size"),
+    methods!(Instances c"Enumerator": c"each" c"flat_map" c"initialize" c"map"),
+    methods!(Instances c"Hash": c"!" c"[]" c"[]=" c"default" c"dup" c"eql?" c"fetch" c"hash" c"initialize_copy"
+        c"initialize_dup"),
+    methods!(Instances c"Integer": c"!" c"!=" c"%" c"&" c"*" c"+" c"-" c"-@" c"/" c"<" c"<<" c"<=" c"==" c"==="
+        c">" c">=" c"abs" c"coerce" c"divmod" c"eql?" c"hash" c"is_a?" c"kind_of?" c"respond_to?"
+        c"respond_to_missing?" c"succ" c"times" c"to_enum" c"to_i" c"upto" c"|"),
+    methods!(Instances c"String": c"!" c"!=" c"==" c"===" c"[]" c"chomp!" c"dup" c"empty?" c"eql?"
+        c"force_encoding" c"freeze" c"frozen?" c"hash" c"index" c"initialize_copy" c"kind_of?" c"length"
+        c"to_i" c"unpack"),
+    methods!(Instances c"Symbol": c"!" c"==" c"===" c"hash"),
+    methods!(Instances c"NilClass": c"!" c"to_i"),
+    methods!(Instances c"TrueClass": c"!" c"==" c"hash"),
+    methods!(Instances c"FalseClass": c"!" c"==" c"hash"),
+    methods!(Own c"Time": c"==" c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"TimeWithOffset": c"allocate" c"new"),
+    methods!(Instances c"Time": c"initialize" c"kind_of?" c"localtime" c"mday" c"respond_to?" c"subsec" c"to_i"
+        c"utc?" c"utc_offset" c"wday" c"year"),
+    methods!(Instances c"TZInfo".c"TimeWithOffset": c"initialize" c"year"),
+];
+
+const TZINFO_CONSTANTS: &[Constants] = &[
+    constants!(: c"Array" c"DateTime" c"Encoding" c"File" c"Hash" c"IO" c"Integer" c"Rational" c"String"
+        c"StringScanner" c"Time" c"TZInfo"),
+    constants!(c"Encoding": c"UTF_8"),
+    // A constant that is defined in one of these modules would precede the constant at the top level.
+    constants!(c"TZInfo": c"AbsoluteDayOfYearTransitionRule" c"AnnualRules" c"ConcurrentStringDeduper"
+        c"DataSources" c"DayOfMonthTransitionRule" c"JulianDayOfYearTransitionRule"
+        c"LastDayOfMonthTransitionRule" c"RubyCoreSupport" c"TimeWithOffset" c"Timestamp"
+        c"TimestampWithOffset" c"TimezoneOffset" c"TimezoneTransition" c"DateTime" c"Encoding" c"File"
+        c"IO" c"Integer" c"Rational" c"String" c"StringScanner" c"Time"),
+    constants!(c"TZInfo".c"DataSources": c"AnnualRules" c"AbsoluteDayOfYearTransitionRule"
+        c"DayOfMonthTransitionRule" c"Encoding" c"File" c"IO" c"JulianDayOfYearTransitionRule"
+        c"LastDayOfMonthTransitionRule" c"PosixTimeZoneParser" c"RubyCoreSupport" c"String"
+        c"StringScanner" c"TimezoneOffset" c"TimezoneTransition" c"ZoneinfoReader"),
+    constants!(c"TZInfo".c"DataSources".c"ZoneinfoReader": c"AnnualRules" c"Encoding" c"File"
+        c"GENERATE_UP_TO" c"IO" c"RubyCoreSupport" c"TimezoneOffset" c"TimezoneTransition"),
+    constants!(c"TZInfo".c"DataSources".c"PosixTimeZoneParser": c"AbsoluteDayOfYearTransitionRule"
+        c"AnnualRules" c"DayOfMonthTransitionRule" c"JulianDayOfYearTransitionRule"
+        c"LastDayOfMonthTransitionRule" c"RubyCoreSupport" c"String" c"StringScanner"
+        c"TimezoneOffset"),
+    constants!(c"TZInfo".c"AnnualRules": c"TimezoneTransition"),
+    constants!(c"TZInfo".c"TransitionRule": c"Integer" c"Timestamp" c"TimestampWithOffset"),
+    constants!(c"TZInfo".c"AbsoluteDayOfYearTransitionRule": c"Time"),
+    constants!(c"TZInfo".c"DayOfYearTransitionRule": c"Integer"),
+    constants!(c"TZInfo".c"DayOfWeekTransitionRule": c"Integer"),
+    constants!(c"TZInfo".c"DayOfMonthTransitionRule": c"Integer" c"Time"),
+    constants!(c"TZInfo".c"JulianDayOfYearTransitionRule": c"LEAP" c"Time" c"YEAR"),
+    constants!(c"TZInfo".c"LastDayOfMonthTransitionRule": c"Time"),
+    constants!(c"TZInfo".c"TimezoneOffset": c"TimezoneOffset"),
+    constants!(c"TZInfo".c"TimezoneTransition": c"TimestampWithOffset"),
+    constants!(c"TZInfo".c"Timestamp": c"DateTime" c"Integer" c"Rational" c"Time" c"Timestamp"),
+    constants!(c"TZInfo".c"TimestampWithOffset": c"TimeWithOffset"),
 ];

@@ -13,6 +13,7 @@ use thruway_boot::{Boot, CachedDocument, Part};
 use super::dependencies::{JSON, JSON_CODE, YAML};
 use super::library::LibrarySlot;
 use super::objects::{decode, encode};
+use super::originals::Side;
 use super::{current, json_files, values, vm};
 use crate::ruby::call::{ask, has_keywords, send};
 use crate::ruby::constants::constant_at;
@@ -33,7 +34,7 @@ pub(super) fn install_yaml(gvl: Gvl) {
         (c"unsafe_load_file", Method::of_any(unsafe_load_file)),
     ];
     if current::boot().is_some_and(|boot| boot.options.has(Part::Yaml)) {
-        PSYCH.take(gvl, &[c"Psych"], &methods, &YAML, None);
+        PSYCH.take(gvl, (&[c"Psych"], Side::Own), &methods, &YAML, None);
     }
 }
 
@@ -41,7 +42,7 @@ pub(super) fn install_yaml(gvl: Gvl) {
 pub(super) fn install_json(gvl: Gvl) {
     if current::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
         let methods = [(c"parse", Method::of_any(parse))];
-        JSON_LIBRARY.take(gvl, &[c"JSON"], &methods, &JSON, Some(&JSON_CODE));
+        JSON_LIBRARY.take(gvl, (&[c"JSON"], Side::Own), &methods, &JSON, Some(&JSON_CODE));
         json_files::note();
     }
 }

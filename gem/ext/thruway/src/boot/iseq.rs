@@ -62,7 +62,7 @@ const METHODS: [Methods; 3] = [
     Methods {
         path: &[c"RubyVM", c"InstructionSequence"],
         side: Side::Own,
-        names: &[c"compile", c"compile_file", c"load_from_binary"],
+        names: &[c"compile", c"compile_file", c"load_from_binary", c"of"],
     },
     Methods {
         path: &[c"RubyVM", c"InstructionSequence"],
@@ -158,6 +158,12 @@ pub(super) fn refers_to_self(gvl: Gvl, code: VALUE) -> bool {
     let text = send(gvl, code, c"disasm", &[]).and_then(|text| RString::of(gvl, text));
     let has_self = |text: &[u8]| text.windows(7).any(|word| word == b"putself");
     text.is_none_or(|text| text.read(gvl, has_self))
+}
+
+/// The code of a method in words, with all of its literals; `None` for a method written in C.
+pub(super) fn text(gvl: Gvl, method: VALUE) -> Option<Vec<u8>> {
+    let code = send(gvl, instruction_sequence(gvl).value(), c"of", &[method])?;
+    RString::of(gvl, send(gvl, code, c"disasm", &[])?).map(|text| text.to_vec(gvl))
 }
 
 /// Runs code at the top level, and returns its value. Exceptions propagate.

@@ -9,17 +9,19 @@ use std::sync::{Mutex, PoisonError};
 use rb_sys::VALUE;
 
 use super::called_names::CodeSearch;
-use super::originals::{self, Dependencies, Originals};
+use super::originals::{self, Dependencies, Originals, Side};
 use super::vm;
 use crate::ruby::call::forward_to_method;
-use crate::ruby::constants::constant_at;
+use crate::ruby::constants::module_at;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, PinnedObject, ProtectedCall};
+use crate::ruby::{Gvl, NIL, PinnedObject, ProtectedCall, RModule, Symbol};
 
 /// The original methods, and the dependencies of their results.
 struct Library {
-    /// The object whose singleton methods are replaced.
+    /// The object whose methods are replaced.
     receiver: PinnedObject,
+    /// Whether they are the object's own, or those of a class's instances.
+    side: Side,
     /// The original methods by name.
     methods: Vec<(&'static CStr, PinnedObject)>,
     originals: Originals,
@@ -35,26 +37,29 @@ impl LibrarySlot {
         Self { library: Mutex::new(None) }
     }
 
-    /// Replaces methods of the object at that path of constants. The library has just been loaded. Methods that are
+    /// Replaces methods of the module at that path of constants. The library has just been loaded. Methods that are
     /// not the library's own are left in place. `search` finds further dependencies in the library's code.
     pub(super) fn take(
         &self,
         gvl: Gvl,
-        path: &[&'static CStr],
+        (path, side): (&[&'static CStr], Side),
         methods: &[(&'static CStr, Method)],
         dependencies: &Dependencies,
         search: Option<&CodeSearch>,
     ) {
-        let Some(receiver) = constant_at(gvl, path) else { return };
+        let Some(receiver) = module_at(gvl, path) else { return };
         let names = methods.iter().map(|(name, _)| *name);
-        let Some(library) = Library::new(gvl, receiver, names, dependencies, search) else {
+        let Some(library) = Library::new(gvl, (receiver, side), names, dependencies, search) else {
             return;
         };
         *self.library.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Box::leak(Box::new(library)));
         define::quietly(gvl, || {
             for (name, method) in methods {
-                define::singleton_method(gvl, receiver, name, *method);
+                match side {
+                    Side::Own => define::singleton_method(gvl, receiver.value(), name, *method),
+                    Side::Instances => define::method(gvl, receiver, name, *method),
+                }
             }
         });
     }
@@ -74,9 +79,12 @@ impl LibrarySlot {
     ) -> VALUE {
         let Some(library) = self.library() else { return NIL };
         let method = library.method(name).unwrap_or(NIL);
-        let is_its_own = receiver == library.receiver.value();
-        // A copy of the library's module has our methods, too.
-        let method = if is_its_own { method } else { vm::bound(ruby, method, receiver) };
+        let method = match library.side {
+            Side::Own if receiver == library.receiver.value() => method,
+            // A copy of the library's module has our methods, too.
+            Side::Own => vm::bound(ruby, method, receiver),
+            Side::Instances => vm::bind(ruby, method, receiver),
+        };
         forward_to_method(ruby, method, arguments)
     }
 
@@ -88,7 +96,7 @@ impl LibrarySlot {
 impl Library {
     fn new(
         gvl: Gvl,
-        receiver: VALUE,
+        (receiver, side): (RModule, Side),
         names: impl Iterator<Item = &'static CStr>,
         dependencies: &Dependencies,
         search: Option<&CodeSearch>,
@@ -97,11 +105,14 @@ impl Library {
         search.map_or(Some(()), |search| search.follow(gvl, &mut originals))?;
         let mut methods = Vec::new();
         for name in names {
-            let method = originals::own_method(gvl, receiver, name)?;
+            let symbol = Symbol::new(gvl, name);
+            let method =
+                gvl.protect(|ruby| originals::method(ruby, receiver.value(), side, symbol))?;
             originals.is_of_library(gvl, method).then_some(())?;
             methods.push((name, PinnedObject::new(gvl, method)));
         }
-        Some(Self { receiver: PinnedObject::new(gvl, receiver), methods, originals })
+        let receiver = PinnedObject::new(gvl, receiver.value());
+        Some(Self { receiver, side, methods, originals })
     }
 
     fn method(&self, name: &CStr) -> Option<VALUE> {

@@ -44,9 +44,11 @@ mod require;
 mod search;
 mod start;
 mod take_over;
+mod time_code;
 mod values;
 mod vm;
 pub(crate) mod writes;
+mod zones;
 
 use rb_sys::VALUE;
 use thruway_boot::Boot;

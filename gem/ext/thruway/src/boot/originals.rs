@@ -100,6 +100,16 @@ impl Originals {
         Some(originals)
     }
 
+    /// The current state of methods whose origin the caller has checked.
+    pub(super) fn of_methods(gvl: Gvl, methods: &[(RModule, Side, Symbol)]) -> Option<Self> {
+        let mut originals = Self::new(gvl, Vec::new(), Vec::new());
+        originals.are_genuine.get_or_init(|| true);
+        for (class, side, name) in methods {
+            originals.keep_core_method(gvl, *class, *side, *name)?;
+        }
+        Some(originals)
+    }
+
     fn new(gvl: Gvl, folder: Vec<u8>, feature: Vec<u8>) -> Self {
         Self {
             objects: PinnedArray::new(gvl),
@@ -281,7 +291,7 @@ fn is_original_now(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> bool {
 }
 
 /// The method in the notation of Ruby's documentation.
-fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
+pub(super) fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
     let class = RModule::of(gvl, class).unwrap_or(RModule::object());
     let mark = if side == Side::Own { "." } else { "#" };
     format!("{}{mark}{}", class.name(gvl).to_text(gvl), name.name(gvl).to_text(gvl))

@@ -4,7 +4,7 @@ use rb_sys::VALUE;
 use thruway_boot::{Boot, Lookup, Part, Resolution};
 
 use super::search::{self, PathMark, Search};
-use super::{current, documents, gems, load_path, method, take_over, vm};
+use super::{current, documents, gems, load_path, method, take_over, vm, zones};
 use crate::preload;
 use crate::ruby::constants::global;
 use crate::ruby::define::{self, Method};
@@ -99,10 +99,11 @@ struct OnLoadHook {
     install: fn(Gvl),
 }
 
-const ON_LOAD_HOOKS: [OnLoadHook; 3] = [
+const ON_LOAD_HOOKS: [OnLoadHook; 4] = [
     OnLoadHook { end: b"/rubygems/specification.rb", install: gems::install },
     OnLoadHook { end: b"/psych.rb", install: documents::install_yaml },
     OnLoadHook { end: b"/json/ext.rb", install: documents::install_json },
+    OnLoadHook { end: b"/tzinfo.rb", install: zones::install },
 ];
 
 /// Runs the hook of the feature that was loaded last.

@@ -12,7 +12,7 @@ use thruway_sys::imports::Object;
 
 #[cfg(windows)]
 use super::answers;
-use super::{code, current, documents, feature_path, gems, iseq, require, vm};
+use super::{code, current, documents, feature_path, gems, iseq, require, time_code, vm, zones};
 #[cfg(unix)]
 use super::{collector, features};
 #[cfg(unix)]
@@ -102,6 +102,8 @@ fn install(gvl: Gvl) {
     gems::install(gvl);
     documents::install_yaml(gvl);
     documents::install_json(gvl);
+    time_code::note_core(gvl);
+    zones::install(gvl);
     at_exit(gvl, finish);
 }
 

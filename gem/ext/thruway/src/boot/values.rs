@@ -40,16 +40,11 @@ pub(super) fn simple_object(gvl: Gvl, token: Token<'_>) -> Option<VALUE> {
         Token::Nil => NIL,
         Token::True => TRUE,
         Token::False => FALSE,
-        Token::Integer(number) => integer(gvl, number),
+        Token::Integer(number) => number::from_i64(gvl, number),
         Token::Float(number) => float(gvl, number),
         Token::Symbol(name) => Symbol::of_utf8(gvl, name).value(),
         _ => return None,
     })
-}
-
-fn integer(_: Gvl, number: i64) -> VALUE {
-    // SAFETY: any number may become an Integer.
-    unsafe { rb_sys::rb_ll2inum(number) }
 }
 
 fn float(_: Gvl, number: f64) -> VALUE {
@@ -98,7 +93,7 @@ pub(super) fn new_date(gvl: Gvl, day: i64, start: f64) -> Option<VALUE> {
         vm::require_as_program(gvl, c"date")?;
         constant_at(gvl, &[c"Date"])
     })?;
-    send(gvl, class, c"jd", &[integer(gvl, day), float(gvl, start)])
+    send(gvl, class, c"jd", &[number::from_i64(gvl, day), float(gvl, start)])
 }
 
 /// Whether `Date` parses and creates dates by its own methods, which are written in C. Also true if `Date` is not

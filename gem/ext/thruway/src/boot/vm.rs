@@ -88,8 +88,12 @@ pub(super) fn eval(ruby: ProtectedCall, arguments: &[VALUE]) -> VALUE {
 /// A Method of another receiver, bound to `receiver`. May raise.
 pub(super) fn bound(ruby: ProtectedCall, method: VALUE, receiver: VALUE) -> VALUE {
     let gvl = ruby.gvl();
-    let unbound = call(ruby, method, Symbol::new(gvl, c"unbind"), &[]);
-    call(ruby, unbound, Symbol::new(gvl, c"bind"), &[receiver])
+    bind(ruby, call(ruby, method, Symbol::new(gvl, c"unbind"), &[]), receiver)
+}
+
+/// The Method of `receiver` for an UnboundMethod. May raise.
+pub(super) fn bind(ruby: ProtectedCall, method: VALUE, receiver: VALUE) -> VALUE {
+    call(ruby, method, Symbol::new(ruby.gvl(), c"bind"), &[receiver])
 }
 
 /// Whether Ruby converts text that it reads to another encoding than UTF-8.

@@ -34,6 +34,11 @@ pub(crate) fn small_count(value: VALUE) -> usize {
     small(value).and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
 }
 
+pub(crate) fn from_i64(_: Gvl, number: i64) -> VALUE {
+    // SAFETY: the lock is held.
+    unsafe { rb_sys::rb_ll2inum(number) }
+}
+
 pub(crate) fn from_u64(_: Gvl, number: u64) -> VALUE {
     // SAFETY: the lock is held.
     unsafe { rb_sys::rb_ull2inum(number) }

@@ -64,6 +64,16 @@ pub(crate) fn is_exactly(gvl: Gvl, object: VALUE, class: VALUE) -> bool {
     class_of(gvl, object) == class && unsafe { rb_sys::rb_ivar_count(object) } == 0
 }
 
+/// Whether the object is a plain one of exactly that class: it has no singleton class with methods of its own.
+pub(crate) fn is_plain(gvl: Gvl, object: VALUE, class: VALUE) -> bool {
+    if !has_type(gvl, object, ruby_value_type::RUBY_T_OBJECT) {
+        return false;
+    }
+    let object = object as *const rb_sys::RBasic;
+    // SAFETY: the value is a live object of that type, and every object begins with this structure.
+    unsafe { (*object).klass == class }
+}
+
 /// The name of an object's class.
 pub(crate) fn class_name<'a>(_: Gvl, object: VALUE) -> &'a CStr {
     // SAFETY: any live object may be asked for its class's name.

@@ -1,0 +1,236 @@
+//! `TZInfo::DataSources::ZoneinfoReader#read`: the offsets and transitions of time zones are supplied from the pack.
+//!
+//! Rails reads all zones of the system when it loads an application eagerly. For each zone, TZInfo parses a file, and
+//! computes the transitions of a hundred years. The pack holds their numbers. The objects are made as TZInfo makes
+//! them, and the abbreviations go through its own table of Strings. Nothing is answered or learned while a method
+//! [between](super::dependencies) the call and its result is not the library's own. ActiveSupport replaces
+//! methods of `Time` that TZInfo calls; [their code](super::time_code) is a part of the entry's name.
+
+use rb_sys::VALUE;
+use thruway_boot::zone::{self, Offset, Transition, Zone};
+use thruway_boot::{Boot, CachedDocument, Part};
+
+use super::dependencies::TZINFO;
+use super::library::LibrarySlot;
+use super::originals::Side;
+use super::{current, time_code};
+use crate::ruby::call::send;
+use crate::ruby::constants::{constant_at, module_at};
+use crate::ruby::define::Method;
+use crate::ruby::number::{from_i64, small};
+use crate::ruby::object::{PlainClass, variable};
+use crate::ruby::value::{Object, is_frozen, is_plain};
+use crate::ruby::{Gvl, ProtectedCall, RArray, RString, Symbol, read_all};
+
+static LIBRARY: LibrarySlot = LibrarySlot::new();
+
+/// Replaces the method of TZInfo, which has just been loaded.
+pub(super) fn install(gvl: Gvl) {
+    if current::boot().is_some_and(|boot| boot.options.has(Part::Zones)) {
+        let reader = &[c"TZInfo", c"DataSources", c"ZoneinfoReader"];
+        let methods = [(c"read", Method::of_1(read))];
+        LIBRARY.take(gvl, (reader, Side::Instances), &methods, &TZINFO, None);
+    }
+}
+
+fn read(ruby: ProtectedCall, reader: VALUE, path: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
+    let read_by_library = || LIBRARY.call(ruby, c"read", reader, &[path]);
+    let Some((boot, classes, path, variant)) = request(gvl, reader, path) else {
+        return read_by_library();
+    };
+    let (path, variant) = (path.frozen(gvl), variant.frozen(gvl));
+    match boot.zone(path.bytes(), variant.bytes()) {
+        CachedDocument::Hit(data) => {
+            let zone = Zone::decode(data).and_then(|zone| classes.objects(gvl, &zone));
+            zone.unwrap_or_else(read_by_library)
+        }
+        CachedDocument::Uncacheable | CachedDocument::Unavailable => read_by_library(),
+        CachedDocument::Miss(stamp) => {
+            let objects = read_by_library();
+            if variant_now(gvl, boot).is_some_and(|now| is_same(gvl, now, variant.string())) {
+                let data = classes.numbers(gvl, objects);
+                boot.learn_zone(path.bytes(), variant.bytes(), stamp, data);
+            }
+            objects
+        }
+    }
+}
+
+/// The boot, the classes, the file's path, and all other inputs on which the result depends.
+fn request(
+    gvl: Gvl,
+    reader: VALUE,
+    path: VALUE,
+) -> Option<(&'static Boot, ZoneClasses, RString, RString)> {
+    let boot = current::serving(gvl)?;
+    let path = RString::plain(gvl, path)?;
+    if !path.read(gvl, |path| path.starts_with(b"/")) {
+        return None;
+    }
+    let classes = ZoneClasses::of(gvl, reader)?;
+    Some((boot, classes, path, variant_now(gvl, boot)?))
+}
+
+/// The way in which a file is read now; `None` if methods of the program may take part.
+fn variant_now(gvl: Gvl, boot: &Boot) -> Option<RString> {
+    if let Some(change) = LIBRARY.first_change(gvl) {
+        boot.counts.record_inactive_part(Part::Zones, change);
+        return None;
+    }
+    let code = match time_code::digest(gvl) {
+        Ok(code) => code,
+        Err(change) => {
+            boot.counts.record_inactive_part(Part::Zones, change);
+            return None;
+        }
+    };
+    let version = RString::of(gvl, constant_at(gvl, &[c"TZInfo", c"VERSION"])?)?;
+    // The year up to which TZInfo computes transitions is that of its loading, and a hundred more.
+    let year = [c"TZInfo", c"DataSources", c"ZoneinfoReader", c"GENERATE_UP_TO"];
+    let year = small(constant_at(gvl, &year)?)?;
+    Some(RString::new(gvl, &zone::variant(&version.to_text(gvl), year, code)))
+}
+
+fn is_same(gvl: Gvl, one: RString, other: RString) -> bool {
+    read_all(gvl, [one, other], |[one, other]| one == other)
+}
+
+/// The classes of a zone's objects, the names of their variables, and the table of abbreviations.
+struct ZoneClasses {
+    offset: PlainClass,
+    transition: PlainClass,
+    deduper: VALUE,
+    base: Symbol,
+    standard: Symbol,
+    abbreviation: Symbol,
+    observed: Symbol,
+    begun: Symbol,
+    ended: Symbol,
+    at: Symbol,
+}
+
+impl ZoneClasses {
+    /// The classes of the objects that a reader makes; `None` if the reader or its parts are not TZInfo's own.
+    fn of(gvl: Gvl, reader: VALUE) -> Option<Self> {
+        let class = |path| Some(module_at(gvl, path)?.value());
+        let is_of = |object, path| Some(is_plain(gvl, object, class(path)?));
+        let symbol = |name| Symbol::new(gvl, name);
+        let deduper = variable(gvl, reader, symbol(c"@string_deduper"));
+        let parser = variable(gvl, reader, symbol(c"@posix_tz_parser"));
+        let is_own = is_of(reader, &[c"TZInfo", c"DataSources", c"ZoneinfoReader"])?
+            && is_of(parser, &[c"TZInfo", c"DataSources", c"PosixTimeZoneParser"])?
+            && is_of(deduper, &[c"TZInfo", c"ConcurrentStringDeduper"])?
+            && variable(gvl, parser, symbol(c"@string_deduper")) == deduper;
+        is_own.then_some(())?;
+        Some(Self {
+            offset: PlainClass::of(gvl, class(&[c"TZInfo", c"TimezoneOffset"])?)?,
+            transition: PlainClass::of(gvl, class(&[c"TZInfo", c"TimezoneTransition"])?)?,
+            deduper,
+            base: symbol(c"@base_utc_offset"),
+            standard: symbol(c"@std_offset"),
+            abbreviation: symbol(c"@abbreviation"),
+            observed: symbol(c"@observed_utc_offset"),
+            begun: symbol(c"@offset"),
+            ended: symbol(c"@previous_offset"),
+            at: symbol(c"@timestamp_value"),
+        })
+    }
+
+    /// The objects of a zone, as TZInfo makes them: an Array of transitions, or one offset.
+    fn objects(&self, gvl: Gvl, zone: &Zone<'_>) -> Option<VALUE> {
+        let offsets = RArray::with_room(gvl, zone.offsets.len());
+        for offset in &zone.offsets {
+            offsets.push(gvl, self.new_offset(gvl, offset)?);
+        }
+        if zone.transitions.is_empty() {
+            return offsets.get(gvl, 0);
+        }
+        let transitions = RArray::with_room(gvl, zone.transitions.len());
+        for transition in &zone.transitions {
+            let begun = offsets.get(gvl, transition.offset)?;
+            let ended = offsets.get(gvl, transition.previous)?;
+            let at = from_i64(gvl, transition.at);
+            let variables = [(self.begun, begun), (self.ended, ended), (self.at, at)];
+            transitions.push(gvl, self.transition.allocate(gvl, &variables));
+        }
+        Some(transitions.value())
+    }
+
+    fn new_offset(&self, gvl: Gvl, offset: &Offset<'_>) -> Option<VALUE> {
+        let text = RString::new(gvl, offset.abbreviation);
+        let text = send(gvl, self.deduper, c"dedupe", &[text.value()])?;
+        let is_it = abbreviation(gvl, text)? == offset.abbreviation;
+        let variables = [
+            (self.base, from_i64(gvl, offset.base)),
+            (self.standard, from_i64(gvl, offset.standard)),
+            (self.abbreviation, text),
+            (self.observed, from_i64(gvl, offset.base.checked_add(offset.standard)?)),
+        ];
+        is_it.then(|| self.offset.allocate(gvl, &variables))
+    }
+
+    /// The numbers of a zone's objects, in bytes; `None` for objects that TZInfo does not make.
+    fn numbers(&self, gvl: Gvl, objects: VALUE) -> Option<Vec<u8>> {
+        let mut found = FoundOffsets::default();
+        let mut transitions = Vec::new();
+        match RArray::exactly(gvl, objects) {
+            None => {
+                found.place(self, gvl, objects)?;
+            }
+            Some(list) => {
+                (list.len(gvl) > 0 && !is_frozen(gvl, objects)).then_some(())?;
+                for place in 0..list.len(gvl) {
+                    transitions.push(self.numbers_of(gvl, list.get(gvl, place)?, &mut found)?);
+                }
+            }
+        }
+        let offsets = found.numbers.iter().map(|(base, standard, abbreviation)| Offset {
+            base: *base,
+            standard: *standard,
+            abbreviation,
+        });
+        Some(Zone { offsets: offsets.collect(), transitions }.encode())
+    }
+
+    fn numbers_of(&self, gvl: Gvl, object: VALUE, found: &mut FoundOffsets) -> Option<Transition> {
+        let is_own = is_plain(gvl, object, self.transition.value()) && !is_frozen(gvl, object);
+        is_own.then_some(())?;
+        Some(Transition {
+            offset: found.place(self, gvl, variable(gvl, object, self.begun))?,
+            previous: found.place(self, gvl, variable(gvl, object, self.ended))?,
+            at: small(variable(gvl, object, self.at))?,
+        })
+    }
+}
+
+/// The offsets that transitions have named so far.
+#[derive(Default)]
+struct FoundOffsets {
+    objects: Vec<VALUE>,
+    numbers: Vec<(i64, i64, Vec<u8>)>,
+}
+
+impl FoundOffsets {
+    /// The place of an offset, which a transition holds.
+    fn place(&mut self, classes: &ZoneClasses, gvl: Gvl, object: VALUE) -> Option<usize> {
+        if let Some(place) = self.objects.iter().position(|known| *known == object) {
+            return Some(place);
+        }
+        let is_own = is_plain(gvl, object, classes.offset.value()) && !is_frozen(gvl, object);
+        is_own.then_some(())?;
+        let number = |name| small(variable(gvl, object, name));
+        let (base, standard) = (number(classes.base)?, number(classes.standard)?);
+        (number(classes.observed)? == base.checked_add(standard)?).then_some(())?;
+        let text = abbreviation(gvl, variable(gvl, object, classes.abbreviation))?;
+        self.objects.push(object);
+        self.numbers.push((base, standard, text));
+        Some(self.objects.len() - 1)
+    }
+}
+
+/// The bytes of an abbreviation, which is a frozen String of UTF-8.
+fn abbreviation(gvl: Gvl, text: VALUE) -> Option<Vec<u8>> {
+    let string = RString::utf8(gvl, text)?;
+    is_frozen(gvl, text).then(|| string.to_vec(gvl))
+}
