@@ -72,6 +72,8 @@ class PatchesTest < Minitest::Test
     "a.gemspec" => GEMSPEC
   }.freeze
 
+  MAKING = Mutex.new
+
   YAMLS = {
     "a singleton method" => "def Psych.load(*, **) = :patched",
     "an earlier step" => "def Psych.safe_load(*, **) = :patched",
@@ -319,21 +321,37 @@ class PatchesTest < Minitest::Test
     end
   end
 
+  # Returns the unchanged program, its output, and the pack that it has written. All patches start
+  # from them. Tests run at once, and the first one makes them.
+  def unchanged
+    MAKING.synchronize do
+      @@unchanged ||= begin
+        program = Program.new(FILES)
+        Minitest.after_run { program.remove }
+        plain = program.plain
+        assert_said plain, program.run, "the first run"
+        [program, plain, File.binread(program.pack)]
+      end
+    end
+  end
+
   def assert_patch(patch, late_only: false)
+    program, unchanged_plain, unchanged_pack = unchanged
     early = "require 'yaml'\nrequire 'json'\nrequire 'date'\n#{patch}\n"
-    files = FILES.merge("early.rb" => early, "late.rb" => "$between = #{patch.inspect}\n")
-    program(files) do |program|
-      # The variants of the program: unchanged, changed halfway, and changed from the start.
-      ways = [[], ["-r./late.rb"]]
-      ways << ["-r./early.rb"] unless late_only
-      plain = ways.to_h { |way| [way, program.plain(*way)] }
-      # There are two packs. The unchanged program writes the first, and the changed program the
-      # second.
-      [[[], *ways], [ways.last, ways.last, []]].each_with_index do |runs, number|
-        runs.each do |way|
-          run = program.run(switches: way, pack: "#{program.pack}.#{number}")
-          assert_said plain[way], run, "#{way} in #{runs}:\n#{patch}"
-        end
+    program.write("../#{name}/early.rb", early)
+    program.write("../#{name}/late.rb", "$between = #{patch.inspect}\n")
+    # The variants of the program: unchanged, changed halfway, and changed from the start.
+    ways = [[], ["-r../#{name}/late.rb"]]
+    ways << ["-r../#{name}/early.rb"] unless late_only
+    plain = ways.to_h { |way| [way, way.empty? ? unchanged_plain : program.plain(*way)] }
+    # There are two packs. The unchanged program has written the first, and the changed program
+    # writes the second.
+    program.write("../#{name}/0.pack", unchanged_pack)
+    [ways, [ways.last, ways.last, []]].each_with_index do |runs, number|
+      runs.each do |way|
+        pack = "#{program.folder}/../#{name}/#{number}.pack"
+        run = program.run(switches: way, pack: File.expand_path(pack))
+        assert_said plain[way], run, "#{way} in #{runs}:\n#{patch}"
       end
     end
   end

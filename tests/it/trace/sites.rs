@@ -133,7 +133,7 @@ fn the_tools_of_go() {
 /// One of a thousand runs a time was to crash or lose a call; some are enough to see a common fault.
 #[test]
 fn a_go_program_run_again_and_again_loses_nothing() {
-    const RUNS: usize = 40;
+    const RUNS: usize = 12;
     if !has("go") {
         return;
     }
