@@ -1,9 +1,9 @@
-//! What `cargo x bench names` drives. It makes 211 folders of 40 files, and then does what each line of
-//! its input says. It answers each line with the time of one piece of work.
+//! The program that `cargo x bench names` drives. It creates 211 folders of 40 files, and then executes the command in
+//! each line of its input. For each line it prints the time of one piece of work.
 //!
-//! `expand RULES`, in ns; `search`, `start`, `spawn` or `small TECHNIQUE PLACE`, in µs. The place is that
-//! of the program: `first`, `deep` (in the 197th folder) or `miss`. It is one process, so that contenders
-//! are interleaved and what is resident stays so.
+//! `expand RULES`, in ns; `search`, `start`, `spawn` or `small TECHNIQUE PLACE`, in µs. PLACE is the program's folder:
+//! `first`, `deep` (the 197th folder) or `miss`. One process runs all contenders, so that they are interleaved and
+//! resident pages stay resident.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -103,7 +103,7 @@ mod posix {
 
 fn main() -> Result<(), Box<dyn Error>> {
     match env::args().nth(1).as_deref() {
-        // What is started when starting is measured.
+        // The program for measurements of starts.
         Some("end") => Ok(()),
         Some("work") => Work::new()?.run(),
         Some(folder) => prepare(Path::new(folder)),
@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Makes the folders, and goes on in a process that has them in its `PATH`.
+/// Creates the folders, and replaces this process by one with the folders in its `PATH`.
 fn prepare(folder: &Path) -> Result<(), Box<dyn Error>> {
     let folders: Vec<_> = (0..FOLDERS).map(|number| folder.join(format!("d{number:03}"))).collect();
     for base in &folders {
@@ -152,7 +152,7 @@ fn small_program(path: &Path) -> Result<(), Box<dyn Error>> {
     if cc.wait()?.success() { Ok(()) } else { Err("cc failed".into()) }
 }
 
-/// What stays between two lines of input.
+/// The state between two lines of input.
 struct Work {
     rules: Rules,
     path: Vec<u8>,
@@ -214,7 +214,7 @@ impl Work {
     fn spawn(&mut self, work: &str, technique: &str, place: &str) -> Result<f64, Box<dyn Error>> {
         let mut ours = Command::new(place).arg("end").rules(self.rules.clone());
         if cfg!(windows) {
-            // `cmd.exe` complains of what it does not find, so no output is shown.
+            // `cmd.exe` reports names that it does not find, so no output is shown.
             ours = ours.stdout(Stdio::Null).stderr(Stdio::Null);
         }
         let mut theirs = theirs(technique, place);

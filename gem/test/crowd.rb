@@ -40,7 +40,7 @@ class Crowd
     @clients = Array.new(clients) { Client.new(self) }
   end
 
-  # Sends requests for so long, and then waits for what was sent.
+  # Sends requests for this time, and then waits for their responses.
   def run(seconds)
     deadline = now + seconds
     @is_open = true
@@ -50,18 +50,18 @@ class Crowd
     look while @clients.any?(&:waits?)
   end
 
-  # Notes that the worker is about to be killed: requests that it has are lost with it.
+  # Records that the worker is about to be killed: its requests are lost with it.
   def expect_death(worker)
     @killed[worker] = now
   end
 
-  # Whether a response that did not come to its end may be lost: its worker was killed or, if its
-  # worker is not known, any worker was after `since`.
+  # Whether an incomplete response may be lost: its worker was killed or, if its worker is not
+  # known, any worker was killed after `since`.
   def may_lose?(worker, since)
     worker ? @killed.key?(worker) : @killed.each_value.any? { |time| time >= since }
   end
 
-  # The text of a chunked body; nil if its end has not come, and "" if its framing is wrong.
+  # The text of a chunked body; nil before its end has arrived, and "" if its framing is wrong.
   def self.unchunk(body)
     text = +""
     loop do
@@ -87,7 +87,7 @@ class Crowd
 
   def rand(...) = @random.rand(...)
 
-  # The time of the last look but one: what a client finds now has happened since.
+  # The time of the last poll but one: events that a client finds now are newer.
   attr_reader :looked
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

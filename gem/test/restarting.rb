@@ -27,7 +27,7 @@ module Restarting
       @threads = Array.new(count) { |number| Thread.new { ask(number, yield) } }
     end
 
-    # All have got so many more responses.
+    # Waits until each client has got this many more responses.
     def ask_more(count)
       before = @responses.map(&:size)
       Timeout.timeout(Serving::PATIENCE_SECONDS) do
@@ -92,8 +92,8 @@ module Restarting
     eventually { Array.new(5) { get.body }.all? { |body| body.start_with?(version) } }
   end
 
-  # Restarts a server of one process, which prints nothing. A response shows that the server is
-  # there.
+  # Restarts a server of one process, which prints no line. A response shows that the server has
+  # restarted.
   def restart_alone(pid, version)
     Process.kill("USR2", pid)
     eventually { get.body.start_with?(version) }

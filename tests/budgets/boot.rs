@@ -1,4 +1,4 @@
-//! What a feature costs Ruby, and what a whole application does.
+//! The system calls that Ruby makes for a feature, and for a whole application.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +10,17 @@ use tempfile::TempDir;
 /// All of Rails, loaded at once.
 const RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/boot/rails_all");
 
-/// How many features the second program has more than the first.
+/// The number of features that the second program has beyond those of the first.
 const MORE: i64 = 100;
 
 /// The fewest calls that Ruby makes for a feature: it opens the file, looks at each folder above it, and opens it
 /// again. It looks at the folders once from 3.3 on, twice before.
 const PLAIN_MIN: i64 = 15;
 
-/// Everything that a search asks: names, descriptors, and the process's rights. Memory is another matter.
+/// The calls of a search: for names, descriptors, and the process's rights. Calls for memory do not count.
 const ASKED: &str = "trace=%file,%desc,%creds";
 
-/// The four shapes: what the first feature that is loaded is, and where each is.
+/// The four shapes of programs: the kind of the first feature, and the folder of each feature.
 const SHAPES: [(&str, Shape); 4] = [
     ("empty", |folder, number, _| feature(&folder.join("lib"), number, "")),
     ("50 folders", |folder, number, _| {
@@ -40,7 +40,7 @@ fn feature(folder: &Path, number: i64, text: &str) {
     fs::write(folder.join(format!("f{number}.rb")), text).expect("it is written");
 }
 
-/// A program of that shape with so many features.
+/// A program of this shape with this many features.
 fn program(name: &str, shape: Shape, features: i64) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     (1..=features).for_each(|number| shape(folder.path(), number, features));
@@ -61,7 +61,7 @@ fn age() {
     std::thread::sleep(Duration::from_millis(40));
 }
 
-/// How many calls Ruby makes, with `thruway run` or without. What memory costs is left out.
+/// Returns the number of Ruby's calls, with `thruway run` or without. Calls for memory are left out.
 fn calls(what: &str, folder: &Path, run: Option<&[&str]>, script: &str) -> i64 {
     let table = folder.with_extension("calls");
     let mut strace = Command::new("strace");
@@ -70,7 +70,7 @@ fn calls(what: &str, folder: &Path, run: Option<&[&str]>, script: &str) -> i64 {
         strace.args([env!("CARGO_BIN_EXE_thruway"), "run", "--pack"]);
         strace.arg(pack(folder)).args(options).arg("--");
     }
-    // cargo's folders for libraries would be searched for each library that an extension needs.
+    // Otherwise cargo's folders are searched for each library that an extension needs.
     strace.env_remove("LD_LIBRARY_PATH");
     let output = strace.args(["ruby", script]).current_dir(folder).output();
     let output = output.expect("scripts/setup installs strace");
@@ -80,8 +80,8 @@ fn calls(what: &str, folder: &Path, run: Option<&[&str]>, script: &str) -> i64 {
     text.lines().filter_map(row).sum()
 }
 
-/// The same for a program that takes less than a second on an idle machine. A process that stood still for so long asks
-/// again what it has asked, so the fewest calls count then.
+/// Like [`calls`], for a program that takes less than a second on an idle machine. A process that stands still for a
+/// second repeats its queries, so the fewest calls of several runs count.
 fn calls_without_pause(folder: &Path, run: Option<&[&str]>, script: &str) -> i64 {
     let mut fewest = i64::MAX;
     for _ in 0..5 {
@@ -94,7 +94,7 @@ fn calls_without_pause(folder: &Path, run: Option<&[&str]>, script: &str) -> i64
     fewest
 }
 
-/// `% time, seconds, usecs/call, calls, [errors,] syscall`.
+/// Parses a line of `strace -c`: `% time, seconds, usecs/call, calls, [errors,] syscall`.
 fn row(line: &str) -> Option<i64> {
     let cells: Vec<_> = line.split_whitespace().collect();
     let is_counted = !matches!(*cells.last()?, "mmap" | "total");
@@ -105,7 +105,7 @@ fn pack(folder: &Path) -> std::path::PathBuf {
     folder.with_extension("pack")
 }
 
-/// Boots once, so that the pack knows everything.
+/// Boots once, so that the pack is complete.
 fn learn(folder: &Path, script: &str) {
     let mut run = Command::new(env!("CARGO_BIN_EXE_thruway"));
     run.args(["run", "--pack"]).arg(pack(folder)).args(["--", "ruby", script]);
@@ -131,7 +131,7 @@ fn a_feature_costs_nothing_frozen_and_one_call_validated() {
     }
 }
 
-/// Ruby 3.3 asks it at each `require` below Bundler.
+/// Below Bundler, Ruby 3.3 calls `resolve_feature_path` at each `require`.
 #[test]
 fn where_a_feature_is_costs_nothing_frozen_and_one_call_validated() {
     let (name, shape) = SHAPES[1];
@@ -191,7 +191,7 @@ fn rails_boots_within_its_budget() {
     assert!(10 * frozen <= 37 * features, "{frozen} for {features} features");
 }
 
-/// How many features the program has loaded in the end: more with each Rails.
+/// Returns the number of features that the program has loaded, which grows with each Rails.
 fn features(folder: &Path) -> i64 {
     let mut ruby = Command::new("ruby");
     let output = ruby.args(["main.rb", "--features"]).current_dir(folder).output();

@@ -1,4 +1,4 @@
-//! What the command itself asks the system before it does anything.
+//! The system calls that the command makes before its own work.
 
 use std::process::Command;
 

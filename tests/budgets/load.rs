@@ -1,4 +1,4 @@
-//! What a request costs the client: one send and one read, and memory is not asked for.
+//! The system calls of a client for each request: one to send and one to read, and none for memory.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -8,11 +8,11 @@ use thruway_testing::http_server::{HELLO, HttpServer};
 /// Calls by name, as `strace -c` counts them.
 type Calls = BTreeMap<String, i64>;
 
-/// How many requests more the second run makes than the first.
+/// The number of requests that the second run makes beyond those of the first.
 const MORE: i64 = 1000;
 
-/// Calls for memory below which no request can be their cause: a histogram grows, seldom, when a
-/// slower request than any before it comes.
+/// The number of calls for memory below which no request can be their cause: a histogram grows, rarely, when a request
+/// is slower than any before.
 const ONCE: i64 = MORE / 50;
 
 #[test]
@@ -40,7 +40,7 @@ fn calls(server: &HttpServer, requests: &str) -> Calls {
     table.lines().filter_map(row).collect()
 }
 
-/// `% time, seconds, usecs/call, calls, [errors,] syscall`.
+/// Parses a line of `strace -c`: `% time, seconds, usecs/call, calls, [errors,] syscall`.
 fn row(line: &str) -> Option<(String, i64)> {
     let cells: Vec<_> = line.split_whitespace().collect();
     Some(((*cells.last()?).to_owned(), cells.get(3)?.parse().ok()?))

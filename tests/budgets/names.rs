@@ -8,7 +8,7 @@ use thruway_resolve::search::{Lister, Listings, Places, Plan, Rules, Search};
 
 const FOLDERS: usize = 211;
 const FILES: usize = 40;
-/// The place of the folder that holds `deep`.
+/// The number of the folder that contains `deep`.
 const DEEP: usize = 196;
 
 #[cfg(unix)]
@@ -17,7 +17,7 @@ const SUFFIX: &str = "";
 const SUFFIX: &str = ".exe";
 
 struct Folders {
-    /// Where they are, until this is dropped.
+    /// Removes the folders when the value is dropped.
     base: tempfile::TempDir,
     path: Vec<u8>,
 }
@@ -71,7 +71,7 @@ fn program(path: &Path) {
     fs::write(path, "").expect("a file");
 }
 
-/// Lets the clock go on, so that the stamps of the folders are told from the time of their listing.
+/// Waits for a tick of the clock, so that the stamps of the folders are older than their listing.
 fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(100));
 }
@@ -109,7 +109,7 @@ mod linux {
         assert_eq!(folders.lookups(&Rules::exec(), &mut watched), [1, 1, 0]);
     }
 
-    /// The count that `thruway which` tells is the count of opens that the kernel sees.
+    /// The count that `thruway which` prints equals the opens that the kernel sees.
     #[test]
     fn the_count_is_the_kernels() {
         let folders = Folders::new();
@@ -128,7 +128,7 @@ mod linux {
             let base = folders.base.path().join("d").display().to_string();
             let calls = String::from_utf8(output.stderr).unwrap();
             let asked = |line: &&str| line.contains(&base) && !line.contains("execve(");
-            // The first line of what is found is read, for it may name an interpreter that is not there.
+            // The first line of the found file is read, because it may name a missing interpreter.
             let (searched, read): (Vec<_>, Vec<_>) =
                 calls.lines().filter(asked).partition(|line| line.contains("O_PATH"));
             assert_eq!(searched.len(), lookups, "{calls}");

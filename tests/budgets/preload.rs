@@ -1,4 +1,4 @@
-//! What a comparison costs before each fork.
+//! The number of queries that a template compares before each fork.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A program of so many features, in an application's folder; its place for templates is beside it.
+/// A program of this many features in an application's folder, with a folder for templates beside it.
 fn application(features: usize) -> TempDir {
     let around = tempfile::tempdir().expect("a folder");
     let folder = around.path().join("app");
@@ -19,13 +19,13 @@ fn application(features: usize) -> TempDir {
     for number in 0..features {
         fs::write(folder.join(format!("lib/deep/f{number}.rb")), "").expect("it is written");
     }
-    // Of no other script anything is loaded in advance.
+    // A template loads features in advance for no other kind of script.
     fs::create_dir(folder.join("bin")).expect("it is made");
     fs::write(folder.join("bin/rails"), "require_relative '../config/environment'\nputs 1\n")
         .expect("it is written");
     fs::write(folder.join("config/application.rb"), "").expect("it is written");
     fs::write(folder.join("config.ru"), "").expect("it is written");
-    // A file that was written a moment ago makes a template stale.
+    // A file that was written just before the boot makes a template stale.
     std::thread::sleep(Duration::from_millis(60));
     around
 }
@@ -44,7 +44,7 @@ fn thruway(around: &Path, words: &[&str], zone: Option<&str>) -> Output {
     command.output().expect("it starts")
 }
 
-/// The report of a template for that command, which is made; in that time zone, if one is set.
+/// Makes a template for the command, in the given time zone, and returns the template's report.
 fn template(around: &Path, words: &[&str], zone: Option<&str>) -> String {
     let run = || {
         let words = [&["run", "--preload", "--explain", "--"], words].concat();
@@ -64,13 +64,13 @@ fn template(around: &Path, words: &[&str], zone: Option<&str>) -> String {
     String::from_utf8_lossy(&status).into_owned()
 }
 
-/// A number of a report.
+/// Returns a number of a report.
 fn number(report: &str, name: &str) -> i64 {
     let (_, rest) = report.split_once(&format!("\"{name}\": ")).expect("a template reports it");
     rest.split([',', '\n']).next().expect("it has a value").parse().expect("it is a number")
 }
 
-/// How many questions the template for such a program asks before a fork.
+/// Returns the number of queries that the template of such a program makes before a fork.
 fn questions(features: usize, zone: Option<&str>) -> i64 {
     let around = application(features);
     number(&template(around.path(), &["ruby", "bin/rails"], zone), "questions")
@@ -89,7 +89,7 @@ fn a_time_zone_is_one_question_before_a_fork() {
     }
 }
 
-/// How many gems this machine has, beside Ruby's own.
+/// Returns the number of gems on this machine, without Ruby's own.
 fn installed_gems() -> i64 {
     let count = "puts Gem::Specification.stubs.reject(&:default_gem?).size";
     let output = Command::new("ruby").args(["-e", count]).output().expect("Ruby starts");
@@ -108,7 +108,7 @@ fn rails_is_compared_within_its_budget() {
     let gems = installed_gems();
     println!("{questions} questions, {features} features, {gems} gems");
     assert!(features > 800, "{features}");
-    // RubyGems asks three questions for each gem that is installed, whether it is used or not. Rails 6.1 on
+    // RubyGems makes three queries for each installed gem, whether it is used or not. Rails 6.1 on
     // Ruby 3.1: 1,111 features.
     let own = questions - 3 * gems;
     assert!(10 * own <= 17 * features, "{questions} for {features} features and {gems} gems");

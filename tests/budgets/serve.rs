@@ -1,8 +1,8 @@
-//! What a request costs the server:
+//! The system calls of a server for each request:
 //!
 //! - for a short Rack application, one read and one write;
-//! - for a file, its look-ups, and no copy of it;
-//! - while there is no request, nothing.
+//! - for a file, its look-ups, and no copy of its bytes;
+//! - without requests, none.
 
 #[expect(dead_code, reason = "its other tests need more of it")]
 #[path = "../it/http.rs"]
@@ -21,25 +21,25 @@ use http::Server;
 /// Calls by name, as `strace -c` counts them.
 type Calls = BTreeMap<String, i64>;
 
-/// How many requests more the second run makes than the first.
+/// The number of requests that the second run makes beyond those of the first.
 const MORE: i64 = 200;
 
-/// The looks at what has happened: how many there are depends on which is faster, client or server. By `ppoll`, the
-/// standby looks now and then whether a call of the application lasts.
+/// Calls that wait for events. Their number depends on whether the client or the server is faster. With `ppoll`, the
+/// standby checks now and then whether a call of the application is in progress.
 const LOOKS: [&str; 3] = ["epoll_pwait", "epoll_pwait2", "ppoll"];
 
-/// Looks for each request, at most: one before it, and one after it, which finds nothing.
+/// The most such calls for a request: one before it, and one after it, which finds no event.
 const LOOKS_MAX: i64 = 2;
 
-/// Left out: memory, which Ruby's collector asks for in its time, and what a debug build asks of each
-/// descriptor before it closes it.
+/// Calls that do not count: for memory, which Ruby's collector allocates at any time, and those by which a debug build
+/// checks each descriptor before closing it.
 const LEFT_OUT: [&str; 7] = ["brk", "fcntl", "madvise", "mmap", "mprotect", "munmap", "total"];
 
-/// Other calls, such as those for locks and clocks, of which no request can be the cause: they are fewer.
+/// The number of other calls, such as those for locks and clocks, below which no request can be their cause.
 const ONCE: i64 = MORE / 2;
 
-/// On a slow machine a traced call of the application may last, and then the standby is called. What each request
-/// costs is there in every attempt.
+/// The number of attempts. On a slow machine a traced call of the application may take long, and then the standby is
+/// woken. The calls of each request occur in every attempt.
 const ATTEMPTS: usize = 5;
 
 #[test]
@@ -108,7 +108,7 @@ fn an_idle_server_is_never_woken() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thruway"));
         let server = Server::start(command.args(["serve", target, "-p", "0"]).args(options));
         assert_eq!(server.get("/", "").status, 200);
-        // It comes to rest after its last request: at some time nothing happens for a second.
+        // After the last request, the server comes to rest: at some time no thread wakes up for a second.
         let is_at_rest = || {
             let before = wake_ups(server.pid());
             std::thread::sleep(Duration::from_secs(1));
@@ -118,7 +118,7 @@ fn an_idle_server_is_never_woken() {
     }
 }
 
-/// How often the threads of a process and of its children have waited for something.
+/// The number of times that the threads of a process and of its children have waited (voluntary context switches).
 fn wake_ups(pid: u32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let of_thread = |thread: fs::DirEntry| {
@@ -133,14 +133,14 @@ fn wake_ups(pid: u32) -> u64 {
     threads.flatten().map(of_thread).sum()
 }
 
-/// Each request makes the `golden` calls and no others.
+/// Asserts that each request makes the `golden` calls and no others.
 fn assert_costs(target: &Path, options: &[&str], path: &str, golden: &[(&str, i64)]) {
     let attempts = (0..ATTEMPTS).map(|_| costs(target, options, path, golden));
     let others: Vec<_> = attempts.map_while(Result::err).collect();
     assert!(others.len() < ATTEMPTS, "{others:#?}");
 }
 
-/// Whether each request makes those calls and no others; else what it made.
+/// Checks that each request makes these calls and no others; the error lists the calls of a request.
 fn costs(
     target: &Path,
     options: &[&str],
@@ -161,12 +161,12 @@ fn costs(
     if is_right { Ok(()) } else { Err(format!("{counts:?}, {looks} looks, besides: {more:?}")) }
 }
 
-/// The calls of a server that answers so many requests, one after the other.
+/// The calls of a server that answers this many requests, one after another.
 fn calls(target: &Path, options: &[&str], path: &str, requests: i64) -> Calls {
     calls_with(&[], target, options, path, requests)
 }
 
-/// The same, with more options for strace.
+/// Like [`calls`], with more options for strace.
 fn calls_with(
     strace_options: &[&str],
     target: &Path,
@@ -192,7 +192,7 @@ fn calls_with(
     fs::read_to_string(table).expect("strace counted").lines().filter_map(row).collect()
 }
 
-/// Ends the server that `strace` has started; strace ends with it.
+/// Ends the server that `strace` has started, and with it strace.
 fn end_traced(strace: u32) {
     let children = fs::read_to_string(format!("/proc/{strace}/task/{strace}/children"));
     let children = children.expect("strace runs");
@@ -201,7 +201,7 @@ fn end_traced(strace: u32) {
     assert!(killed.expect("kill is installed").success());
 }
 
-/// `% time, seconds, usecs/call, calls, [errors,] syscall`.
+/// Parses a line of `strace -c`: `% time, seconds, usecs/call, calls, [errors,] syscall`.
 fn row(line: &str) -> Option<(String, i64)> {
     let cells: Vec<_> = line.split_whitespace().collect();
     Some(((*cells.last()?).to_owned(), cells.get(3)?.parse().ok()?))

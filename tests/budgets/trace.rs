@@ -1,4 +1,4 @@
-//! What a noted call costs the traced program: no stop for the tracer, in any back end.
+//! The cost of a recorded call in the traced program: no stop for the tracer.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 #[cfg(target_arch = "x86_64")]
 use thruway_testing::skipped;
 
-/// A program that makes `count` calls beside what its start needs.
+/// A program that makes `count` calls beside those of its start.
 fn program(count: u64) -> [String; 3] {
     let script = format!("i=0; while [ $i -lt {count} ]; do [ -e /none ]; i=$((i+1)); done");
     ["sh".into(), "-c".into(), script]
 }
 
-/// How often the tracer was woken, how many calls it noted itself, and how many calls there were.
+/// The numbers of wake-ups of the tracer, of calls that the tracer recorded itself, and of all calls.
 fn cost(backend: &str, count: u64) -> [u64; 3] {
     cost_of(backend, &program(count))
 }
@@ -40,7 +40,7 @@ fn summary(report: &[u8]) -> [u64; 3] {
     ["stops", "traced", "calls"].map(|sum| sums[sum].as_u64().expect("a count"))
 }
 
-/// The cost of so many more calls.
+/// Returns the cost of this many additional calls.
 fn more(backend: &str, count: u64) -> [u64; 3] {
     let (few, many) = (cost(backend, 100), cost(backend, 100 + count));
     [0, 1, 2].map(|index| many[index] - few[index])
@@ -49,7 +49,7 @@ fn more(backend: &str, count: u64) -> [u64; 3] {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_call_that_the_program_notes_stops_no_thread() {
-    // Few enough for a ring that is not read meanwhile.
+    // They fit into a ring that is not read meanwhile.
     assert_eq!(more("stub", 1000), [0, 0, 1000]);
 }
 
@@ -82,7 +82,7 @@ fn a_call_that_the_tracer_notes_stops_twice() {
     assert_eq!(more("ptrace", 1000), [2000, 1000, 1000]);
 }
 
-/// How often the tracer was woken for a shell that starts `sh` so many times.
+/// Returns the number of wake-ups of the tracer for a shell that starts `sh` this many times.
 #[cfg(target_arch = "x86_64")]
 fn stops_of_starts(count: u64) -> u64 {
     let script = format!("i=0; while [ $i -lt {count} ]; do sh -c 'cd /'; i=$((i+1)); done");
@@ -94,15 +94,15 @@ fn stops_of_starts(count: u64) -> u64 {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_program_that_ran_before_stops_once_for_each_file_of_code() {
-    // The fork, its child, the program, its loader's first call, its library's, its end, and the
-    // signal that tells of it; one more elsewhere perhaps. Each site by itself comes to ten.
+    // Stops for the fork, the child, the program, the first call of its loader, that of its library, its end and
+    // SIGCHLD; perhaps one more elsewhere. With a stop for each site, there would be ten.
     const STOPS_A_START_MAX: u64 = 8;
     let more = stops_of_starts(30) - stops_of_starts(10);
     assert!(more <= 20 * STOPS_A_START_MAX, "{more}");
 }
 
-/// Starts as many threads as its first argument says; each makes as many rounds of three calls as its second.
-/// The first call of all is made by a thread, so no site was seen to run before.
+/// Its first argument is the number of threads, its second the number of rounds of three calls that each makes. A
+/// thread makes the first call of all, so no site has run before.
 #[cfg(target_arch = "x86_64")]
 const THREADS: &str = r#"
 #include <fcntl.h>
@@ -151,7 +151,7 @@ fn a_thread_stops_three_times_and_its_calls_never() {
             let (few, many, more_threads) = (run(3, 10), run(3, 510), run(13, 10));
             let beyond = |other: [u64; 3]| [0, 1, 2].map(|index| other[index] - few[index]);
             assert_eq!(beyond(many), [0, 0, 3 * 500 * 3], "{command:?}");
-            // Its parent's `clone`, its own begin and its end.
+            // The `clone` of its parent, its start and its end.
             assert_eq!(beyond(more_threads), [10 * 3, 0, 10 * 10 * 3], "{command:?}");
         }
     }

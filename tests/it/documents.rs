@@ -1,5 +1,5 @@
-//! What verbs print for programs: each document or each object of a list has a `version`, and each number whose name
-//! does not say of what it is a count ends in its unit.
+//! The JSON of all verbs: each document, or each object of a list, has a `version`, and the name of each number that is
+//! not a count ends in its unit.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use thruway_testing::http_server::HttpServer;
 
 use crate::{stdout, thruway};
 
-/// The units in which names end, or which are names.
+/// The units at the end of names, or as names.
 const UNITS: [&str; 6] = ["ns", "ms", "seconds", "second", "bytes", "percent"];
 
 /// Words in the names of times and sizes, which need a unit.

@@ -1,14 +1,14 @@
 //! Every `console` block in the README and the docs is run, and must print what it shows.
 //!
-//! - A page is run in one `sh`, as its reader would, which begins at the top of the checkout with `thruway` on PATH. A
-//!   line `$ COMMAND` is run there.
-//! - The lines below it, up to the next command, are its stdout and stderr.
+//! - Each page runs in one `sh`, which starts at the top of the checkout with `thruway` on PATH, as a reader's shell
+//!   does. A line `$ COMMAND` is run in that shell.
+//! - The lines below a command, up to the next command, are its stdout and stderr.
 //! - `[..]` stands for any text within a line, and a line `...` for any number of lines.
-//! - In a block that begins with `console figures`, all numbers, units and bars may be others.
-//! - In one of `console report`, so may absolute paths, and how many rows with a path follow each other.
-//! - A command that ends with `&` runs until the page ends it, or ends itself.
-//! - Port 9292 stands for a free one.
-//! - Blocks that mount run only for root, where there is FUSE.
+//! - In a block that begins with `console figures`, all numbers, units and bars may differ.
+//! - In a block of `console report`, absolute paths and the number of successive rows with a path may differ, too.
+//! - A command with `&` runs in the background until the page or the end of the page stops it.
+//! - Port 9292 is replaced by a free port.
+//! - Blocks that mount run only for root, and only with FUSE.
 #![forbid(unsafe_code)]
 #![cfg(unix)]
 
@@ -52,11 +52,11 @@ struct Shell {
     child: Child,
     commands: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Of commands in the background, kept open: a server may have more to say.
+    /// The outputs of commands in the background, kept open because a server may print more.
     jobs: Vec<Lines<BufReader<File>>>,
-    /// Where their output goes.
+    /// The folder of their outputs.
     folder: TempDir,
-    /// The port in the place of 9292.
+    /// The port that replaces 9292.
     port: String,
 }
 
@@ -70,7 +70,7 @@ fn every_console_block_prints_what_it_shows() {
             continue;
         }
         let mut shell = Shell::start();
-        // To the end, also after a difference: the last block of a page takes away what was made.
+        // Runs to the end, also after a difference: the last block of a page removes the files that the page has made.
         for session in sessions {
             differences.extend(session.run(&page, &mut shell));
             exchanges_run += session.exchanges.len();
@@ -80,7 +80,7 @@ fn every_console_block_prints_what_it_shows() {
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
 }
 
-/// Whether this process may mount as a page shows it; if not, that is said.
+/// Whether this process may mount as the pages do. If not, prints that the blocks are skipped.
 fn can_mount(page: &Path) -> bool {
     let fuse = File::options().read(true).write(true).open("/dev/fuse");
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
@@ -94,7 +94,7 @@ fn can_mount(page: &Path) -> bool {
     false
 }
 
-/// Ruby would answer an old extension with an error that says nothing of it.
+/// Fails if the extension is old. Ruby's own error would not name the cause.
 fn assert_extension_is_new() {
     let built = Path::new(env!("CARGO_BIN_EXE_thruway")).with_file_name("gem/thruway/thruway.so");
     let built = modified(&built);
@@ -107,7 +107,7 @@ fn modified(file: &Path) -> Option<SystemTime> {
     fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// When the newest file below a folder was written.
+/// Returns the time at which the newest file below a folder was written.
 fn newest(folder: &Path) -> Option<SystemTime> {
     let entries = fs::read_dir(folder).expect("the folder can be listed").flatten();
     let paths = entries.map(|entry| entry.path());
@@ -174,7 +174,7 @@ impl Session {
     fn run(&self, page: &Path, shell: &mut Shell) -> Vec<String> {
         let port = shell.port.clone();
         let mut differences = Vec::new();
-        // A path with a space would be two words.
+        // The pages do not quote paths, so a path must not contain a space.
         let checkout = root().display().to_string();
         for Exchange { command, expected } in &self.exchanges {
             let asked = command.replace("9292", &port);
@@ -196,10 +196,10 @@ impl Session {
     }
 }
 
-/// Stands behind what a command has printed.
+/// The mark after a command's output.
 const MARK: &str = "(the command has ended)";
 
-/// Runs one line after another. Commands read nothing of them.
+/// A script that runs one line after another. Commands do not read these lines as their input.
 const LOOP: &str = "exec 9<&0 </dev/null 2>&1\n\
     while IFS= read -r line <&9; do eval \"$line\"; printf '\\n%s\\n' \"$MARK\"; done";
 
@@ -217,7 +217,7 @@ impl Shell {
         path.push(std::env::var_os("PATH").unwrap_or_default());
         let mut sh = Command::new("sh");
         sh.current_dir(root()).env("PATH", path).env("NO_COLOR", "1").env("MARK", MARK);
-        // Cargo sets it for tests; a user's shell has none.
+        // Cargo sets the variable for tests; a user's shell does not have it.
         sh.env_remove("LD_LIBRARY_PATH");
         sh.args(["-c", LOOP]).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = sh.spawn().expect("sh starts");
@@ -227,7 +227,7 @@ impl Shell {
         Self { child, commands, output, jobs: Vec::new(), folder, port: free_port() }
     }
 
-    /// Everything that a command prints.
+    /// Runs a command and returns its output.
     fn run(&mut self, command: &str) -> Vec<String> {
         writeln!(self.commands, "{command}").expect("the shell reads");
         let mut printed = Vec::new();
@@ -240,7 +240,8 @@ impl Shell {
         String::from_utf8_lossy(&printed).lines().map(str::to_owned).collect()
     }
 
-    /// Starts a command, and waits for the lines that it is to print. If it prints fewer, it is ended after a while.
+    /// Starts a command in the background, and waits for its expected lines. A command that prints fewer is ended after
+    /// a while.
     fn start_job(&mut self, command: &str, lines: usize) -> Vec<String> {
         let pipe = self.folder.path().join(self.jobs.len().to_string());
         let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts");
@@ -262,7 +263,7 @@ impl Drop for Shell {
 }
 
 impl Varies {
-    /// The lines without what may be other.
+    /// Returns the lines without the parts that may differ.
     fn mask(self, lines: &[String]) -> Vec<String> {
         let lines = lines.iter();
         match self {
@@ -277,8 +278,8 @@ impl Varies {
     }
 }
 
-/// A line without figures and paths, and without the guess at a time that only a long run allows. The guess makes the
-/// line longer, so that a command's last paths may be cut off.
+/// Returns a line without figures and paths, and without the estimate of a time that only a long run allows. The
+/// estimate makes the line longer, so that a command's last paths may be cut off.
 fn without_paths(line: &str) -> String {
     let line = line.split(" (untraced").next().unwrap_or_default();
     let is_path = |word: &str| word.contains('/') || word.ends_with('…');
@@ -292,7 +293,7 @@ fn without_paths(line: &str) -> String {
     without_figures(&words.join(" "))
 }
 
-/// A line in which every number is 0, without units, bars and the spaces that align them.
+/// Returns a line in which every number is 0, without units, bars and the spaces that align them.
 fn without_figures(line: &str) -> String {
     const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "B/s", "kB/s", "MB/s", "GB/s", "/s"];
     let is_bar = |word: &str| word.chars().all(|c| matches!(c, '▁'..='▏' | '▕'));

@@ -1,7 +1,7 @@
 //! Wine, and Debian's Rust for the programs that run under it.
 //!
-//! It takes Debian's Rust, because rustup's brings no sources. The target is one of Windows 7, because Wine 8
-//! lacks a library that the newer one needs. Wine gets a folder of its own and leaves no process behind.
+//! Builds use Debian's Rust, because rustup's has no sources of the standard library. The target is Windows 7, because
+//! Wine 8 lacks a library that newer targets need. Wine gets a folder of its own and leaves no process behind.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -61,12 +61,12 @@ impl Wine {
         command
     }
 
-    /// Lets whatever a command starts run in Wine's folder.
+    /// Makes a command and its children use Wine's folder.
     pub fn settle(&self, command: &mut Command) {
         command.env("WINEPREFIX", self.prefix()).env("WINEDEBUG", "-all");
     }
 
-    /// Ends Wine's server, with all that still runs under it. A server that has ended already is as good.
+    /// Ends Wine's server, with all programs that still run under it. A server that has already ended is no error.
     pub fn stop(&self) {
         for order in ["--kill", "--wait"] {
             let _ = self.command("wineserver").arg(order).stderr(Stdio::null()).status();

@@ -1,4 +1,4 @@
-//! Operations: what a request asks for.
+//! The operations of requests.
 
 use std::ffi::CStr;
 
@@ -8,7 +8,7 @@ use crate::wire::{
     SetAttrIn, SetXattrIn, StatxIn, Wire, WriteIn,
 };
 
-/// The bit in the number of an `ioctl` that hands over data, as each one does that changes a file (`_IOC_WRITE`).
+/// The bit in an `ioctl`'s number that marks calls with input data (`_IOC_WRITE`), such as all that change a file.
 const IOCTL_TAKES_DATA: u32 = 1 << 30;
 
 /// An operation. Names are single components without a slash.
@@ -109,7 +109,7 @@ pub enum Operation<'a> {
         with: CopyFileRangeIn,
         long: bool,
     },
-    /// An operation that this crate does not know, or that a file system of this kind has no use for.
+    /// An operation that is unknown to this crate, or has no use in such a file system.
     Other(u32),
 }
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# `gem install` runs this, and then what it writes. In a checkout, `make build` does the same work.
+# `gem install` runs this file, and then the Makefile that it writes. In a checkout, `make build`
+# does the same work.
 
 require "rbconfig"
 
@@ -9,9 +10,10 @@ unless system("cargo", "--version", out: File::NULL, err: File::NULL)
         "https://rustup.rs has the first, Debian's libclang-dev is the second"
 end
 
-# One call builds the command and the extension: what they share is compiled once.
-# `thruway run` meets Rubies of all versions, and looks in a folder of their number.
-# The files that cargo leaves behind take a hundred times the room of what is installed.
+# One call of cargo builds the command and the extension, so shared crates are compiled once.
+# `thruway run` may start Rubies of all versions, and looks for the extension in a folder that is
+# named after the version.
+# Cargo's intermediate files take a hundred times the space of the installed files.
 version = RUBY_VERSION[/\A\d+\.\d+/]
 name = "thruway.#{RbConfig::CONFIG.fetch("DLEXT")}"
 File.write("Makefile", <<~MAKEFILE)

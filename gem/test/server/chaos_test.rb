@@ -4,16 +4,17 @@ require_relative "../commands"
 require_relative "../crowd"
 
 # Many requests wait while workers are killed, stopped and replaced, and while clients leave.
-# `cargo x prove waits --cases 5000` runs it; the usual tests only try the judgement of its clients.
+# `cargo x prove waits --cases 5000` runs the whole test. Otherwise, only the checks of its clients
+# are tested.
 class ChaosTest < Minitest::Test
   include Commands
 
   WAITING = ENV["THRUWAY_CASES"]&.to_i
   SEED = Integer(ENV.fetch("THRUWAY_SEED", "1"))
   ROUND_SECONDS = 4
-  # What happens while requests wait, each several times.
+  # The events that happen while requests wait, each several times.
   HARMS = (%i[kill kill pause phased hot refork replace] * 2).freeze
-  # Memory that workers may take more after as many requests again.
+  # The growth of the workers' memory that is allowed when the number of requests doubles.
   GROWTH_MAX = 1.25
 
   # The faults that a crowd with one request finds in the response to its first request.
@@ -89,7 +90,7 @@ class ChaosTest < Minitest::Test
     assert_empty crowd.faults
     assert_operator crowd.counts[:right], :>, clients
     assert_operator memory[1], :<=, memory[0] * GROWTH_MAX
-    # The process that a refork copies is among them, and has fewer.
+    # The template of a refork is among the processes, and has fewer.
     eventually { most_left.zip(fresh).all? { |now, before| now <= before } }
     assert_predicate stop(@server), :success?
   end
@@ -131,11 +132,11 @@ class ChaosTest < Minitest::Test
     File.read("/proc/#{@server}/task/#{@server}/children").split.map(&:to_i)
   end
 
-  # The numbers of threads and of descriptors of the worker that has most of them.
+  # The largest numbers of threads and of descriptors of any worker.
   def most_left
     workers.map do |worker|
       links = Dir.children("/proc/#{worker}/fd").map { |fd| "/proc/#{worker}/fd/#{fd}" }
-      # Each thread that looks at another one has a file of /proc open.
+      # Each thread that examines another thread has a file of /proc open.
       open = links.reject { |link| File.readlink(link).start_with?("/proc") }
       [Dir.children("/proc/#{worker}/task").size, open.size]
     end.transpose.map(&:max)

@@ -55,7 +55,8 @@ fn failing_disk(disks: &mut Disks, image: &Path, at: &Path) -> bool {
     true
 }
 
-/// Makes the device end in the middle of the file, of which nothing stays in memory: from there no block can be read.
+/// Truncates the device in the middle of the file, no part of which stays in memory: blocks after that place cannot be
+/// read.
 fn fail(image: &Path, file: &Path) {
     let image = File::options().write(true).open(image).unwrap();
     wait_until("the disk fails", || {
@@ -82,7 +83,7 @@ fn a_disk_that_cannot_be_read_fails_its_own_files_and_status_names_the_error() {
         fail(&mounted.path("image"), &mounted.path("first/big"));
         let big = mounted.target("big");
         assert_eq!(errno(fs::read(&big)), Some(Errno::IO), "{passthrough}");
-        // A move that fails leaves the file where it is, and nothing elsewhere.
+        // After a failed move, the file is in its source and in no other.
         assert_eq!(move_to(&big, &mounted.path("second")), Err(Errno::IO), "{passthrough}");
         assert_eq!(names(&mounted.path("second")), ["good"]);
         assert_eq!(names(&mounted.target("")), ["big", "good"]);
@@ -101,7 +102,7 @@ fn a_disk_that_cannot_be_read_fails_its_own_files_and_status_names_the_error() {
 
 #[test]
 fn a_source_that_is_remounted_read_only_takes_no_change_until_it_is_writable_again() {
-    // The whole file system, then the one mount that leads to it.
+    // First the whole file system, then the only mount that shows it.
     for kind in ["remount", "remount,bind"] {
         let mut disks = Disks::default();
         let mut is_possible = true;
@@ -193,7 +194,7 @@ fn a_limit_of_file_sizes_binds_the_writing_program_and_not_the_mount() {
         if started.status.success() {
             let file = File::create(again.join("large")).unwrap();
             let written = file.write_all_at(&[1; 100_000], 1 << 20);
-            // A program under the limit is refused, natively with the same error.
+            // A program under the limit gets the error that it would get on a plain folder.
             let script = "head -c 100000 /dev/zero >large-too";
             let program = Command::new("sh")
                 .args(["-c", limited, "sh", "sh", "-c", script])
