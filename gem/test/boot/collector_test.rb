@@ -40,4 +40,30 @@ class CollectorTest < Minitest::Test
       end
     end
   end
+
+  # Ruby frees the descriptors of files that nobody refers to, and opens once more.
+  def test_garbage_is_collected_when_descriptors_run_out
+    files = <<~RUBY
+      Process.setrlimit(:NOFILE, 64)
+      500.times { File.open(__FILE__) }
+      puts "opened"
+    RUBY
+    program("main.rb" => files) do |program|
+      assert_said program.plain, program.run("--gc-after", "1000"), "with --gc-after"
+      assert_equal "opened\n", program.plain.out
+    end
+  end
+
+  def test_garbage_is_collected_when_memory_runs_out
+    texts = <<~RUBY
+      Process.setrlimit(:AS, (File.read("/proc/self/statm").to_i * 4096) + (400 << 20))
+      100.times { "x" * (20 << 20) }
+      puts "made"
+    RUBY
+    skip "takes /proc" unless File.exist?("/proc/self/statm")
+    program("main.rb" => texts) do |program|
+      assert_said program.plain, program.run("--gc-after", "4000"), "with --gc-after"
+      assert_equal "made\n", program.plain.out
+    end
+  end
 end

@@ -1,4 +1,5 @@
-//! Counts the memory that libruby allocates, for the [collector](super::collector) while it waits.
+//! Counts the memory that libruby allocates, for the [collector](super::collector) while it waits, and notices when
+//! the process runs out of something that a collection may free.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -15,25 +16,40 @@ imports! { ALLOCATIONS:
     REALLOC c"realloc" realloc: Realloc;
     MEMALIGN c"posix_memalign" posix_memalign: Memalign;
     MMAP c"mmap" mmap: Mmap;
+    COLLECT c"rb_gc" collect: Collect;
 }
 
-/// The function that receives the size of each allocation.
-static REPORT: OnceLock<fn(usize)> = OnceLock::new();
+/// The functions that are called while allocations are watched.
+pub(super) struct AllocationObserver {
+    /// Receives the size of each allocation.
+    pub(super) allocated: fn(usize),
+    /// Called after an allocation has failed, and before Ruby collects garbage because descriptors, processes or memory
+    /// have run out. Ruby collects and tries again if the collector is enabled then.
+    pub(super) ran_out: fn(),
+}
 
-/// Calls `report` with the size of each allocation of libruby's.
+static OBSERVER: OnceLock<AllocationObserver> = OnceLock::new();
+
+/// Calls `observer` for libruby's allocations.
 ///
 /// # Errors
 /// libruby is not found, or [`replace`] fails.
-pub(super) fn watch(libruby: *const (), report: fn(usize)) -> io::Result<()> {
+pub(super) fn watch(libruby: *const (), observer: AllocationObserver) -> io::Result<()> {
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
-    REPORT.get_or_init(|| report);
+    OBSERVER.get_or_init(|| observer);
     replace(&object, ALLOCATIONS.iter().copied())
 }
 
 /// Reports an allocation of that size.
 fn asked_for(bytes: usize) {
-    if let Some(report) = REPORT.get() {
-        report(bytes);
+    if let Some(observer) = OBSERVER.get() {
+        (observer.allocated)(bytes);
+    }
+}
+
+fn ran_out_if(has_failed: bool) {
+    if let Some(observer) = OBSERVER.get().filter(|_| has_failed) {
+        (observer.ran_out)();
     }
 }
 
@@ -47,6 +63,7 @@ type Malloc = unsafe extern "C" fn(size_t) -> *mut c_void;
 type Calloc = unsafe extern "C" fn(size_t, size_t) -> *mut c_void;
 type Realloc = unsafe extern "C" fn(*mut c_void, size_t) -> *mut c_void;
 type Memalign = unsafe extern "C" fn(*mut *mut c_void, size_t, size_t) -> c_int;
+type Collect = unsafe extern "C" fn();
 type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
 
 unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
@@ -54,7 +71,9 @@ unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
     // SAFETY: this function runs, so the import was replaced.
     let malloc = unsafe { MALLOC.original() };
     // SAFETY: the arguments are those of the caller.
-    unsafe { malloc(size) }
+    let place = unsafe { malloc(size) };
+    ran_out_if(place.is_null() && size > 0);
+    place
 }
 
 unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
@@ -62,7 +81,9 @@ unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
     // SAFETY: this function runs, so the import was replaced.
     let calloc = unsafe { CALLOC.original() };
     // SAFETY: the arguments are those of the caller.
-    unsafe { calloc(count, size) }
+    let place = unsafe { calloc(count, size) };
+    ran_out_if(place.is_null() && count > 0 && size > 0);
+    place
 }
 
 unsafe extern "C" fn realloc(place: *mut c_void, size: size_t) -> *mut c_void {
@@ -70,7 +91,9 @@ unsafe extern "C" fn realloc(place: *mut c_void, size: size_t) -> *mut c_void {
     // SAFETY: this function runs, so the import was replaced.
     let realloc = unsafe { REALLOC.original() };
     // SAFETY: the arguments are those of the caller.
-    unsafe { realloc(place, size) }
+    let place = unsafe { realloc(place, size) };
+    ran_out_if(place.is_null() && size > 0);
+    place
 }
 
 /// Ruby allocates the pages of its objects with this function where it does not map them.
@@ -83,7 +106,9 @@ unsafe extern "C" fn posix_memalign(
     // SAFETY: this function runs, so the import was replaced.
     let posix_memalign = unsafe { MEMALIGN.original() };
     // SAFETY: the arguments are those of the caller.
-    unsafe { posix_memalign(place, alignment, size) }
+    let error = unsafe { posix_memalign(place, alignment, size) };
+    ran_out_if(error != 0);
+    error
 }
 
 /// Ruby maps the pages of its objects where it can.
@@ -99,5 +124,17 @@ unsafe extern "C" fn mmap(
     // SAFETY: this function runs, so the import was replaced.
     let mmap = unsafe { MMAP.original() };
     // SAFETY: the arguments are those of the caller.
-    unsafe { mmap(place, size, protection, flags, descriptor, offset) }
+    let place = unsafe { mmap(place, size, protection, flags, descriptor, offset) };
+    ran_out_if(place == libc::MAP_FAILED);
+    place
+}
+
+/// Ruby calls this function after a call has failed for want of descriptors, processes or memory, and then makes the
+/// call once more. While the collector is disabled, the function does nothing.
+unsafe extern "C" fn collect() {
+    ran_out_if(true);
+    // SAFETY: this function runs, so the import was replaced.
+    let collect = unsafe { COLLECT.original() };
+    // SAFETY: the caller may collect garbage.
+    unsafe { collect() }
 }

@@ -1,7 +1,8 @@
 //! `--gc-after`: Ruby collects no garbage until the program has allocated that much memory.
 //!
 //! A boot creates many objects and little garbage, and each collection traverses all objects. Allocations are counted
-//! as they are made, so the limit holds whatever the program does. If a program enables or disables the collector
+//! as they are made, so the limit holds whatever the program does. When descriptors or memory run out, the wait ends,
+//! and Ruby collects as always. If a program enables or disables the collector
 //! itself, it gets the results that it would get without Thruway. From then on, only the program controls the
 //! collector.
 
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use rb_sys::VALUE;
 
-use super::allocations;
+use super::allocations::{self, AllocationObserver};
 use crate::ruby::collector;
 use crate::ruby::define::{Method, quietly, singleton_method};
 use crate::ruby::{FALSE, Gvl, ProtectedCall, RModule, is_true};
@@ -34,7 +35,8 @@ pub(super) fn wait_for(gvl: Gvl, megabytes: u32) {
     }
     STATE.bytes_left.store(i64::from(megabytes) * 1_000_000, Ordering::Relaxed);
     STATE.is_waiting.store(true, Ordering::Relaxed);
-    if allocations::watch(rb_sys::rb_f_require as *const (), allocated).is_err() {
+    let observer = AllocationObserver { allocated, ran_out };
+    if allocations::watch(rb_sys::rb_f_require as *const (), observer).is_err() {
         return resume();
     }
     let collector = RModule::named(gvl, c"GC").value();
@@ -49,6 +51,13 @@ pub(super) fn wait_for(gvl: Gvl, megabytes: u32) {
 fn allocated(bytes: usize) {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     if STATE.bytes_left.fetch_sub(bytes, Ordering::Relaxed) <= bytes && !collector::is_held() {
+        resume();
+    }
+}
+
+/// Ends the wait, unless something else holds the collector.
+fn ran_out() {
+    if !collector::is_held() {
         resume();
     }
 }
