@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What a boot took, written when everything else has run: user and system time in seconds, and the
-# memory that is in use, in KiB.
+# Writes the costs of a boot as the last act of the program: user and system time in seconds, and
+# the resident memory in KiB.
 at_exit do
   times = Process.times
   resident = File.read("/proc/self/status")[/^VmRSS:\s+(\d+)/, 1]

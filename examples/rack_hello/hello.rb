@@ -2,7 +2,7 @@
 
 require "fileutils"
 
-# Small answers of known cost: what a server is compared by. Each path does one thing.
+# Small responses of known cost, for comparisons of servers. Each path does one thing.
 class Hello
   TEXT = "Decide once, at open; then get out of the way and let the kernel move the bytes. " \
          "A hundred and twenty-one bytes, counted\n"

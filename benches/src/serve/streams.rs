@@ -43,7 +43,7 @@ struct Outcome {
     left: usize,
 }
 
-/// Measures how late events are, the memory of the streams, and what is left of them.
+/// Measures the delays of events, the memory of the streams, and the memory that remains after their end.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let ours = Contender::in_all_systems(context, &[&FIBERS]);
@@ -163,7 +163,7 @@ impl Stream {
         Ok(Self { socket, text: String::new(), lateness_us: Vec::new() })
     }
 
-    /// Reads what has come, and notes how late its events are.
+    /// Reads the bytes that have arrived, and records the delays of their events.
     fn read(&mut self) {
         let mut buffer = [0; 4096];
         // A stream that has ended has no more events, which the table shows.

@@ -266,7 +266,7 @@ impl Files {
         folders.real_path(id).map(|real| path::join(real, name))
     }
 
-    /// Returns the kind of what is at a path, if it is known that no link is on the way: a folder, or a feature of a
+    /// Returns the kind of the file at a path whose components are known not to be links: a folder, or a feature of a
     /// frozen pack.
     #[cfg(windows)]
     #[must_use]

@@ -146,7 +146,7 @@ impl<'a> Engine<'a> {
         self.context.failures = Failures::default();
         for client in &mut self.clients {
             client.begin();
-            // Responses to what is pending will count, and so cost as much as later requests.
+            // Responses to pending requests will count, so they get the same treatment as later ones.
             (0..client.pending()).for_each(|_| _ = self.context.budget.take());
         }
     }

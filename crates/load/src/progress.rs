@@ -57,7 +57,7 @@ impl Board {
         posted.interval.merge(&snapshot.interval);
     }
 
-    /// Collects what all threads have left.
+    /// Collects the figures that all threads have reported.
     pub(crate) fn collect(&self) -> Progress {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut interval = Interval::default();

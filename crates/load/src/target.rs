@@ -171,7 +171,7 @@ impl fmt::Display for Url {
     }
 }
 
-/// Replaces `%40` and the like. What is not UTF-8 then stays as it is.
+/// Replaces `%40` and the like. A text whose result is not UTF-8 stays unchanged.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

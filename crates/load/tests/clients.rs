@@ -549,7 +549,8 @@ fn clients_of_a_ramp_begin_one_after_another() {
     assert!(first.load(Ordering::SeqCst) > 1 && report.connections[1].requests > 0);
 }
 
-/// A kept connection that the server closes is no error: what its kernel refuses was not read.
+/// A kept connection that the server closes is not an error: the server has not read a request that its kernel
+/// refuses.
 #[test]
 fn requests_on_a_connection_that_was_closed_meanwhile_are_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

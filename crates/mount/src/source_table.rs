@@ -38,7 +38,7 @@ impl SourceTable {
         let before = std::mem::take(&mut self.order);
         for (spec, place) in sources {
             let known = self.entries.iter().position(|entry| entry.spec.path == spec.path);
-            // A source that was there before keeps its place: what an unmount has uncovered is not a new source.
+            // An existing source keeps its place: a folder that an unmount has uncovered is not a new source.
             let is_kept =
                 known.is_some_and(|at| before.iter().any(|&number| usize::from(number) == at));
             let number = known.unwrap_or(self.entries.len());

@@ -210,8 +210,8 @@ fn is_done(request: &MoveRequest, disks: &[Disk], from: usize) -> bool {
     request.is_balance && fill - least <= BALANCE_POINTS
 }
 
-/// Returns the source for a file of this size: the first of those that were asked for, else the one that is filled
-/// least.
+/// Returns the source for a file of this size: the first requested source with room or, without a request, the source
+/// that is least full.
 fn destination(request: &MoveRequest, disks: &[Disk], from: usize, bytes: u64) -> Option<usize> {
     let fits = |&at: &usize| {
         let disk = &disks[at];

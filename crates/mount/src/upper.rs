@@ -77,11 +77,11 @@ pub(crate) struct Upper {
 }
 
 impl Upper {
-    /// Opens the work folder of the upper source at `path`, which is made if necessary, and locks it. What an
-    /// interrupted change has left there is removed.
+    /// Opens and locks the work folder of the upper source at `path`. Creates the folder if necessary, and removes
+    /// the remains of interrupted changes.
     ///
     /// # Errors
-    /// Another mount has the same upper source, or its file system lacks what whiteouts need.
+    /// Another mount has the same upper source, or the file system does not support whiteouts.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |errno| Error::new("cannot use the upper source", path, errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -218,7 +218,8 @@ impl Volume {
                     return None;
                 }
                 let id = sources::mount_number(&folder).ok()?;
-                // A mount that is newer than the table has the options of the one that it is on, until the next change.
+                // Until the next change, a mount that is newer than the table counts with the options of the mount
+                // below it.
                 let options = table.get(id).unwrap_or(entry).options.clone();
                 let mount = LeadingMount { id, device: device.clone(), options };
                 Some((mount, open_anchor(&sources::hold(folder, table)).ok()?))

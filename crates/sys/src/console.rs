@@ -5,8 +5,8 @@ use std::io;
 use windows_sys::Win32::System::Console::SetConsoleCtrlHandler;
 use windows_sys::core::BOOL;
 
-/// Makes this process outlive Ctrl-C and Ctrl-Break, so that a program that it waits for decides what they do. The
-/// program itself is not affected.
+/// Makes this process ignore Ctrl-C and Ctrl-Break, so that the program for which it waits decides about them. That
+/// program still receives both.
 ///
 /// # Errors
 /// Any error of the system.

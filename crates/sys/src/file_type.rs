@@ -8,8 +8,8 @@ unsafe extern "C" {
     fn _get_osfhandle(descriptor: c_int) -> isize;
 }
 
-/// Whether a handle, given as a number, is that of a file on a disk, rather than of a pipe, a console or a socket. A
-/// handle that is not valid is none.
+/// Whether a handle, given as a number, belongs to a file on a disk, rather than to a pipe, a console or a socket.
+/// Returns `false` for an invalid handle.
 #[must_use]
 pub fn is_on_disk(handle: isize) -> bool {
     // SAFETY: any value may be passed.

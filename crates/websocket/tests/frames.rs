@@ -1,4 +1,4 @@
-//! Frames that random changes make of a client's: what is read is the same however it comes in.
+//! Randomly changed frames of a client: the decoder returns the same messages however the bytes are split.
 //!
 //! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
 #![forbid(unsafe_code)]

@@ -163,7 +163,7 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Removes the new pack of a build that failed, and what a killed Ruby wrote of it.
+/// Removes the new pack of a build that failed, and the partial pack of a killed Ruby.
 fn clear(new: &Path) -> Result<(), Failure> {
     remove_partial(new).map_err(Failure::new)?;
     remove(new)

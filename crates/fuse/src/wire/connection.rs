@@ -33,7 +33,7 @@ structures! {
         /// The request's number; zero in a notification.
         unique: u64,
     }
-    /// The kernel's INIT request: what it offers.
+    /// The kernel's INIT request, with the features that the kernel offers.
     InitIn {
         /// Major version.
         major: u32,
@@ -44,7 +44,7 @@ structures! {
         /// Low half of the features.
         flags: u32,
     }
-    /// The reply to INIT: what the daemon accepts.
+    /// The reply to INIT, with the features that the daemon accepts.
     InitOut {
         /// Major version.
         major: u32,

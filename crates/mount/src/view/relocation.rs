@@ -297,7 +297,7 @@ impl Relocation<'_> {
         Ok(true)
     }
 
-    /// Makes the view look up again what has changed: folders that have another part, and the names on the paths.
+    /// Makes the view look up again the folders that have gained or lost a part, and the names on the paths.
     fn drop_folders(&self) {
         let Some(branches) = self.view.folders.branches() else { return };
         self.each_folder(|id, name, _| match branches.get(id) {
@@ -308,7 +308,7 @@ impl Relocation<'_> {
         });
     }
 
-    /// Makes the kernel ask again for what has changed.
+    /// Invalidates the kernel's caches of the changed names and attributes.
     fn invalidate(&self, is_switched: bool) {
         let connection = &self.view.connection;
         self.drop_folders();

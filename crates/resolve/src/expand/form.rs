@@ -1,4 +1,4 @@
-//! The form of a Windows name, which tells what it is relative to.
+//! The form of a Windows name, which determines the folder or drive from which the name starts.
 
 use super::Unit;
 

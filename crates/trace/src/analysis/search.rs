@@ -1,9 +1,9 @@
 //! Detects which folders are searched. In a search, one name is looked up in folder after folder, until it is
 //! found or the folders are exhausted.
 //!
-//! The bases of a search are what is left of its candidates without their common end. The longest common end
-//! of `/a/lib/x/y.rb` and `/b/x/y.rb` is `x/y`, so the bases are `/a/lib` and `/b`. Two candidates alone may
-//! share more than the name, so their bases count only where longer searches give no evidence.
+//! To find the bases of a search, the common end of its candidates is removed. The longest common end of
+//! `/a/lib/x/y.rb` and `/b/x/y.rb` is `x/y`, so the bases are `/a/lib` and `/b`. Two candidates alone may share more
+//! than the name, so their bases count only where longer searches give no evidence.
 
 use super::kind::SearchKind;
 use super::maps::{HashMap, HashSet};

@@ -6,8 +6,8 @@ use thruway_spawn::Command;
 
 use crate::output::Failure;
 
-/// Waits for the command, whatever signals come meanwhile: what it leaves has to be removed. A terminal's
-/// go to the command, too; those that are sent to this process alone are handed on.
+/// Waits for the command, even if signals arrive meanwhile, because its remains have to be removed. The terminal
+/// sends its signals to the command as well; signals that are sent to this process alone are forwarded.
 #[cfg(target_os = "linux")]
 pub(super) fn status(command: &Command) -> Result<ExitStatus, Failure> {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -33,7 +33,8 @@ pub(super) fn status(command: &Command) -> Result<ExitStatus, Failure> {
     }
 }
 
-/// As above, where signals cannot be read. What an interrupted build leaves, the next one removes.
+/// Waits for the command on systems where signals cannot be read. The next build removes the remains of an
+/// interrupted one.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn status(command: &Command) -> Result<ExitStatus, Failure> {
     command.status().map_err(Failure::new)

@@ -77,8 +77,8 @@ impl Entry<'_> {
     }
 }
 
-/// Returns the folders with what the disk has in them, and which of them may move. `None` if too little would be
-/// saved, for which the disk is not consulted.
+/// Lists the folders on the disk, and returns which of them may move. Returns `None`, without listing them, if a new
+/// order would save too little.
 fn candidates<'a>(context: &Context<'a>) -> Option<(Vec<Entry<'a>>, Vec<bool>)> {
     let mut entries = entries(context, context.analysis.header.variable("PATH")?);
     let is_candidate: Vec<_> =

@@ -44,7 +44,7 @@ struct Symbols {
 }
 
 impl Binary {
-    /// Reads what is needed to unwind. A file that has gone or was replaced leaves frames without names.
+    /// Reads the rules for unwinding. If the file was removed or replaced, frames have no names.
     pub(super) fn open(id: i32, mapping: &Mapping) -> Self {
         let path = mapping.identity().map_or("", |(_, _, path)| path).to_owned();
         let readable = readable(id, mapping);

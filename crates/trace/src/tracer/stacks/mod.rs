@@ -71,8 +71,8 @@ impl Stacks {
         self.threads.remove(&thread);
     }
 
-    /// Returns the number of the stack of a thread that stopped at a call. `note` is called for what was not
-    /// described before.
+    /// Returns the number of the stack of a thread that stopped at a call. `note` is called for each stack and frame
+    /// that has not been described yet.
     pub(super) fn capture(&mut self, id: i32, note: &mut dyn FnMut(&Record)) -> Option<u32> {
         let registers = ptrace::registers(id).ok().filter(ptrace::Registers::is_64_bit)?;
         let sizes = sizes(id);
@@ -160,8 +160,8 @@ impl Stacks {
         places
     }
 
-    /// Puts the frames of a script in the place of its interpreter's. What the interpreter called stays: functions of
-    /// the C library and of extensions.
+    /// Replaces the interpreter's frames by those of its script. Frames of functions that the interpreter has called,
+    /// in the C library and in extensions, stay.
     fn replace_interpreter(
         &mut self,
         id: i32,

@@ -1,7 +1,7 @@
 //! Frames of Ruby scripts, read from the memory of a stopped process.
 //!
-//! The layout is that of Ruby 3.1 on x86-64 Linux. What is read is checked at each step: a structure that does not
-//! fit, as in an interpreter that was built otherwise, gives no frames.
+//! The layout is that of Ruby 3.1 on x86-64 Linux. Each structure is checked as it is read. If a structure does not
+//! fit, for example because the interpreter was built with other options, there are no frames.
 
 use super::memory::Memory;
 use crate::stack::Frame;

@@ -36,8 +36,9 @@ pub(crate) fn waited() {
 
 /// The time that a thread of libruby's waits for another thread, from `begin` until the value is dropped.
 ///
-/// Another thread of this process has woken this one, or the time was over. What the other thread has learned, it has
-/// noted itself. So only a long wait counts, as in a program that sleeps until a file exists.
+/// The wait has ended because another thread of this process has woken this one, or because the time was over. The
+/// other thread reports for itself anything that it has learned. So only a long wait counts, as in a program that
+/// sleeps until a file exists.
 pub(crate) struct ThreadWait(Instant);
 
 impl ThreadWait {

@@ -1,8 +1,9 @@
-//! The calls of libruby into Windows that are interposed. The [boot](crate::boot) answers some of them while Ruby
-//! searches for a feature; others tell the boot that this process has changed a file, or may have heard of a change.
-//! All calls that are not answered go on to Windows.
+//! The interposed calls of libruby into Windows. The [boot](crate::boot) answers some of them while Ruby searches for
+//! a feature. Others report that this process has changed a file, or may have learned of a change. All calls that are
+//! not answered go on to Windows.
 //!
-//! The functions of the C library are declared as those of Windows are: on 64-bit systems there is one convention.
+//! Functions of the C library are declared like those of Windows, since 64-bit systems have a single calling
+//! convention.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::io;
@@ -46,8 +47,8 @@ type WaitForOne = unsafe extern "system" fn(Handle, u32) -> u32;
 type WaitForMany = unsafe extern "system" fn(u32, *const Handle, i32, u32) -> u32;
 type GetProcAddress = unsafe extern "system" fn(*const c_void, ProcedureName) -> *mut c_void;
 
-/// Calls that change files, or by which a process hears of others, and that are not observed. A libruby that imports
-/// one of them is another than those that are known here.
+/// Calls that are not observed although they change files or receive messages. A libruby that imports one of them is
+/// unknown to this module, and is not interposed.
 const UNOBSERVED: [&CStr; 28] = [
     c"CopyFileA",
     c"CopyFileExW",
@@ -87,7 +88,7 @@ const NOT_FOUND: u32 = 2;
 /// Points the imports of libruby at the replacements.
 ///
 /// # Errors
-/// The DLL of Ruby cannot be found, lacks an import that is answered, has one that must be observed and is not, or its
+/// Ruby's DLL cannot be found, lacks an import to answer, imports a call that would have to be observed, or its
 /// import table cannot be written.
 pub(crate) fn interpose_libruby(libruby: *const ()) -> io::Result<()> {
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
@@ -306,8 +307,8 @@ unsafe extern "system" fn close_handle(handle: Handle) -> i32 {
     result
 }
 
-/// Ruby looks for the long form of a name's last component. A name that is as it stands, and one that is not there,
-/// are the same to it.
+/// Ruby looks up the long form of a name's last component. To Ruby, a name that is already long and a missing name
+/// are the same.
 unsafe extern "system" fn find_first_file(path: WideArgument, result: *mut c_void) -> Handle {
     if answers::has_no_other_name(path) {
         last_error::set(NOT_FOUND);
@@ -319,8 +320,8 @@ unsafe extern "system" fn find_first_file(path: WideArgument, result: *mut c_voi
     unsafe { original(path, result) }
 }
 
-/// Ruby waits whenever it takes the interpreter lock, hardly ever for long. A wait that would not end at once is told
-/// from the others by a first one without time, which has the same effect if it succeeds.
+/// Ruby waits whenever it takes the interpreter lock, rarely for long. A first call with a timeout of zero recognises
+/// waits that end at once, and has the same effect as the real call if it succeeds.
 unsafe extern "system" fn wait_for_one(object: Handle, time_ms: u32) -> u32 {
     // SAFETY: this function runs, so the import was replaced.
     let original = unsafe { WAIT_FOR_ONE.original() };

@@ -1,7 +1,8 @@
 //! A template has no effects: before a gem's file does something that other processes could see, the template ends.
 //!
-//! A run has loaded such a file once, and has acted then. Loaded again by a template it would act a second time, for
-//! nobody. What Rails' own files do is the application's boot, and every boot does it.
+//! The command's own run has already loaded such a file, with its effects. A template that loads the file again would
+//! repeat these effects although no command asked for them. Effects of Rails' own files belong to the application's
+//! boot, which every boot repeats.
 
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +18,7 @@ use crate::interpose::arguments::TextArgument;
 /// The gem's file that is being loaded, and the process that loads it.
 static LOADED: Mutex<Option<(Vec<u8>, u32)>> = Mutex::new(None);
 
-/// Notes that `file` of a gem is being loaded, which must not act; or with none, that no such file is any more.
+/// Records that `file` of a gem is being loaded, which must have no effects; `None` ends the record.
 pub(super) fn load(file: Option<Vec<u8>>) {
     *loaded() = file.map(|file| (file, std::process::id()));
 }
@@ -28,13 +29,13 @@ pub(super) fn refuse(reason: &[u8]) {
     if let Ok(folder) = TemplateFolder::at(&post.folder) {
         let _ = folder.write(post.key, KeyFile::Refusal, reason);
     }
-    // From here on no template is being made.
+    // From here on, this process does not become a template.
     if post.lock >= 0 {
         descriptor::close(post.lock);
     }
 }
 
-/// Ends this process if a gem's file is being loaded. `deed` names the act that the file is about to perform.
+/// Ends this process if a gem's file is being loaded. `deed` describes the effect that the file is about to have.
 pub(super) fn act(deed: impl FnOnce() -> String) {
     if !notes::is_noting() {
         return;
@@ -43,7 +44,7 @@ pub(super) fn act(deed: impl FnOnce() -> String) {
     let file = String::from_utf8_lossy(&file).into_owned();
     let reason = format!("{file} acts as it is loaded: it {}", deed());
     notes::object(|| reason.clone());
-    // A child that is about to start a program shares this memory, and its parent finds the objection.
+    // A child of `vfork` shares this memory, so its parent finds the objection.
     if std::process::id() == process {
         refuse(reason.as_bytes());
     }

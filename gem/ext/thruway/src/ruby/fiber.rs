@@ -10,8 +10,8 @@ pub(crate) fn current(_: Gvl) -> VALUE {
     unsafe { rb_sys::rb_fiber_current() }
 }
 
-/// Goes on with `fiber`, a fiber of this thread, until another fiber transfers back. Raises FiberError, and what is
-/// raised in this fiber meanwhile.
+/// Transfers to `fiber`, a fiber of this thread, and returns when another fiber transfers back. Raises FiberError,
+/// and any exception that is raised in this fiber meanwhile.
 pub(crate) fn transfer(_: ProtectedCall, fiber: VALUE) {
     // SAFETY: the value is a fiber; exceptions are caught further up.
     unsafe { rb_sys::rb_fiber_transfer(fiber, 0, std::ptr::null()) };

@@ -226,7 +226,7 @@ pub(crate) fn opened(path: WideArgument, opening: OpenArguments) -> Option<Handl
     }
 }
 
-/// The attributes of what is at a path, if it is known that no link is on the way.
+/// The attributes of the file at a path whose components are known not to be links.
 fn attributes_of_real(path: WideArgument) -> Option<u32> {
     let boot = current::boot().filter(|boot| boot.options.has(Part::Lookups))?;
     match boot.files.real_kind(&slashed(path)?)? {

@@ -83,7 +83,7 @@ impl FiberWaiter {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Takes in what is ready, without a wait.
+    /// Receives the events that are ready, without waiting.
     pub(super) fn look(&self, ready: &mut ReadyDescriptors) {
         ready.0.clear();
         let room = rustix::buffer::spare_capacity(&mut ready.0);
