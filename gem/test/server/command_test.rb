@@ -238,7 +238,7 @@ class CommandTest < Minitest::Test
     assert_equal 507, get("/", **upload).status
     assert_equal 507, get("/", **upload).status
     assert_equal "5", get("/", method: "POST", body: "short").body
-    said = "thruway: cannot keep a request's body: No such file or directory"
+    said = "thruway: cannot store a request's body: No such file or directory"
     assert_equal 1, File.read(@log).scan(said).size, "it is said once in a while, not each time"
   ensure
     ENV.delete("TMPDIR")

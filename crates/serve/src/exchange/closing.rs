@@ -108,7 +108,7 @@ pub(crate) fn hang_up_with(mut entry: EntryMut<'_>, status: u16, text: &str) {
 
 /// Refuses a request whose body cannot be stored: the disk is full, or no folder for anonymous files exists.
 pub(crate) fn give_up_body(entry: EntryMut<'_>, error: std::io::Error) {
-    entry.store.warn("keep a request's body", error);
+    entry.store.warn("store a request's body", error);
     hang_up_with(entry, 507, "the body cannot be kept");
 }
 

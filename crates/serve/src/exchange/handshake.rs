@@ -38,7 +38,7 @@ pub(crate) fn go_on(connection: EntryMut<'_>, inbox: &mut [u8]) {
     if received == ReadOutcome::Ended {
         let refusal = session.and_then(|session| session.certificate_failure());
         if let Some(why) = refusal.map(|why| format!("{}: {why}", connection.peer)) {
-            guard.store.warn("let a client in", io::Error::other(why));
+            guard.store.warn("complete a TLS handshake", io::Error::other(why));
         }
         return drop(guard.close());
     }

@@ -140,7 +140,7 @@ impl Store {
     /// Reads the certificates whose files have changed.
     pub(crate) fn look_at_certificates(&mut self) {
         if let Err(error) = self.tls.look(self.clock.now_ms) {
-            self.warn("take over changed certificates", io::Error::other(error));
+            self.warn("use changed certificates", io::Error::other(error));
         }
     }
 

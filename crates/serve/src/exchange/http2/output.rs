@@ -224,7 +224,7 @@ fn blame(connection: &mut EntryMut<'_>, why: String) {
     let peer = connection.peer;
     let store = &mut *connection.store;
     store.faulty_peers.note(peer, store.clock.now_ms);
-    store.warn("go on with a connection of HTTP/2", io::Error::other(why));
+    store.warn("continue an HTTP/2 connection", io::Error::other(why));
 }
 
 /// Ends a connection whose last bytes are sent. Returns the connection if it lingers.

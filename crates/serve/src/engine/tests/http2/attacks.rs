@@ -41,7 +41,7 @@ fn attacked(
         None,
         "its next connections would have waited then"
     );
-    let text = line.strip_prefix("cannot go on with a connection of HTTP/2: ").expect(&line);
+    let text = line.strip_prefix("cannot continue an HTTP/2 connection: ").expect(&line);
     (code, text.to_owned())
 }
 
