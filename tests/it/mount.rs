@@ -53,6 +53,8 @@ mod union;
 #[cfg(test)]
 mod upper;
 #[cfg(test)]
+mod upper_crash;
+#[cfg(test)]
 mod users;
 
 use std::fs::{self, File, OpenOptions};

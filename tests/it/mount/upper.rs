@@ -99,7 +99,7 @@ impl Drop for Overlay {
     }
 }
 
-fn tree(folder: &Path) -> String {
+pub(super) fn tree(folder: &Path) -> String {
     Side::new(folder, &MODES).tree()
 }
 
