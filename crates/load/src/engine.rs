@@ -89,23 +89,6 @@ impl<'a> Engine<'a> {
 
     /// Runs to the end. `watch` is called at each tick.
     pub(crate) fn run(
-        self,
-        start: Instant,
-        watch: &mut dyn FnMut(&Snapshot),
-    ) -> Result<ThreadResults, Error> {
-        // A thread that preempts the server for each response makes twice the processor time of one that takes many
-        // responses at once. A sandbox may refuse the policy, which costs time and no result.
-        let is_batch = self.context.plan.is_saturating()
-            && thruway_sys::threads::set_batch_policy(true).is_ok();
-        let results = self.run_to_end(start, watch);
-        if is_batch {
-            // The first thread is the caller's.
-            let _ = thruway_sys::threads::set_batch_policy(false);
-        }
-        results
-    }
-
-    fn run_to_end(
         mut self,
         start: Instant,
         watch: &mut dyn FnMut(&Snapshot),

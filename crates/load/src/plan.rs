@@ -35,15 +35,6 @@ pub struct Plan {
     pub threads: u32,
 }
 
-impl Plan {
-    /// Whether several threads load the server as much as they can, so that no request has a time at which it is due.
-    pub(crate) fn is_saturating(&self) -> bool {
-        let is_greedy =
-            |class: &Class| matches!(class.kind, ClientKind::Greedy | ClientKind::Pipelined);
-        self.threads > 1 && self.classes.iter().all(is_greedy)
-    }
-}
-
 /// The protocol on the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {

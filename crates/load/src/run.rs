@@ -24,8 +24,7 @@ const OTHER_DESCRIPTORS: u64 = 16;
 /// connection can be made at all. `watch` is called ten times a second.
 ///
 /// The calling thread is the first of the plan's threads. Raises the process's soft limit of descriptors if
-/// necessary, and lowers the threads' timer slack so that requests of an open loop leave on time. Several threads that
-/// load the server as much as they can have the policy `SCHED_BATCH` during the run.
+/// necessary, and lowers the threads' timer slack so that requests of an open loop leave on time.
 ///
 /// # Errors
 /// More connections than the process may have descriptors, or a kernel without epoll.

@@ -471,34 +471,6 @@ fn threads_share_the_clients_and_the_requests() {
     assert_eq!((report.total.requests, report.connections.len()), (10, 2));
 }
 
-/// Returns whether the first thread of a run has the usual scheduling policy, as seen in the middle of the run.
-fn has_usual_policy_during(plan: Plan) -> bool {
-    let (stop, stopper) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    let mut is_usual = None;
-    let plan = Plan { requests: None, ..plan };
-    run(&plan, Some(stop.as_fd()), &mut |_| {
-        is_usual.get_or_insert(thruway_sys::threads::has_usual_policy());
-        (&stopper).write_all(b"!").expect("it is read");
-    })
-    .expect("it runs");
-    is_usual.expect("the run was watched")
-}
-
-#[test]
-fn only_threads_that_load_as_much_as_they_can_run_in_batches() {
-    let refused = std::thread::spawn(|| thruway_sys::threads::set_batch_policy(true).is_err());
-    if refused.join().expect("the thread ends") {
-        return thruway_testing::skipped("this machine refuses SCHED_BATCH");
-    }
-    let server = HttpServer::answering(HELLO);
-    let greedy = Plan { threads: 2, ..plan(&server, 4, 0) };
-    assert!(has_usual_policy_during(Plan { threads: 1, ..greedy.clone() }));
-    assert!(!has_usual_policy_during(greedy.clone()));
-    assert!(thruway_sys::threads::has_usual_policy(), "the policy ends with the run");
-    let open = vec![Class::new(EVERY_10_MS, 4)];
-    assert!(has_usual_policy_during(Plan { classes: open, ..greedy }));
-}
-
 #[test]
 fn classes_keep_their_order_over_all_threads() {
     let server = HttpServer::answering(HELLO);

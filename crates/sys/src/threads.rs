@@ -28,21 +28,6 @@ pub fn set_idle_policy(thread: Pid, is_idle: bool) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread the policy `SCHED_BATCH`, under which it preempts no other thread when it wakes
-/// (sched(7)), or the default policy again.
-///
-/// # Errors
-/// `EPERM` if the thread has `SCHED_IDLE` and may not lower its nice value, or in a sandbox.
-pub fn set_batch_policy(is_batch: bool) -> io::Result<()> {
-    let policy = if is_batch { libc::SCHED_BATCH } else { libc::SCHED_OTHER };
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters outlive the call, which does not keep the pointer.
-    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Gives the calling thread the lowest priority of `SCHED_FIFO`. Once woken, the thread preempts the program on its
 /// CPU.
 ///
@@ -78,17 +63,6 @@ mod tests {
             let aside = has_usual_policy();
             // Without the right to lower the nice value, a thread cannot leave `SCHED_IDLE`.
             io::Result::Ok((aside, set_idle_policy(own, false).is_err() || has_usual_policy()))
-        });
-        assert_eq!(policies.join().unwrap().unwrap(), (false, true));
-    }
-
-    #[test]
-    fn a_thread_runs_in_batches_and_as_usual_again() {
-        let policies = std::thread::spawn(|| {
-            set_batch_policy(true)?;
-            let is_usual = has_usual_policy();
-            set_batch_policy(false)?;
-            io::Result::Ok((is_usual, has_usual_policy()))
         });
         assert_eq!(policies.join().unwrap().unwrap(), (false, true));
     }
