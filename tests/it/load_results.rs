@@ -227,6 +227,7 @@ fn a_narrow_terminal_is_not_overrun() {
     let options = options.replace("-c 100 ", "");
     let text = in_terminal(60, &format!("{urls} {options}"));
     assert!(text.contains(" errors  Jain ") && text.contains("shares  "), "{text}");
+    assert!(text.contains("latency below   requests"), "{text}");
     for line in text.split(['\n', '\r']) {
         let line = without_escapes(line);
         // The head contains the name of the URLs' server, however long.

@@ -17,6 +17,8 @@ const PERCENTILES_DEFAULT: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
 /// The width of a page without a terminal, and the width around the bars.
 const WIDTH_USUAL: usize = 100;
 const SHARES_MARGIN: usize = 13;
+/// The columns of a histogram before its bars.
+const HISTOGRAM_MARGIN: usize = 40;
 /// The number of connections whose bars fit into one line.
 const BARS_MAX: usize = 60;
 /// The width of a connection's own bar, in characters.
@@ -219,8 +221,10 @@ fn histogram(page: &mut Page, histogram: &Histogram) {
     let bins = bins(histogram);
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);
     let mut rows = vec![row(["latency below", "requests", "share", ""])];
+    let room = page.width_or(WIDTH_USUAL).saturating_sub(HISTOGRAM_MARGIN) as u64;
+    let longest = u128::from(BAR_WIDTH.min(room));
     rows.extend(bins.iter().map(|bin| {
-        let width = (u128::from(bin.count) * u128::from(BAR_WIDTH)).div_ceil(u128::from(largest));
+        let width = (u128::from(bin.count) * longest).div_ceil(u128::from(largest));
         vec![
             time(bin.to_ns),
             thousands(bin.count),
