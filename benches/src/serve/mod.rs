@@ -14,7 +14,7 @@ pub(super) mod metrics;
 pub(super) mod original;
 pub(super) mod rack;
 pub(super) mod restarts;
-mod running;
+pub(crate) mod running;
 pub(super) mod server;
 pub(super) mod sockets;
 pub(super) mod streams;
