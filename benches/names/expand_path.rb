@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What `cargo x bench names` drives for Ruby: `ruby KIND` and `thruway KIND` in a line of its input,
-# answered with the nanoseconds that one name takes.
+# The Ruby program that `cargo x bench names` drives: `ruby KIND` and `thruway KIND` in a line of
+# its input, answered with the nanoseconds that one name takes.
 
 require "thruway"
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What `refork` saves: the memory of four workers of the Rails example after 2,000 requests, and
-# then the requests a second, and their cost. Rounds without and with it alternate.
+# Measures the savings of `refork`: the memory of four workers of the Rails example after 2,000
+# requests, and then the requests a second, and their cost. Rounds without and with it alternate.
 #
 #   ruby benches/serve/refork.rb [ROUNDS]     # after cargo x gem --release
 

@@ -265,10 +265,10 @@ fn attributes_are_not_asked_for_after_a_program_has_asked_while_it_wrote() {
 fn what_a_listing_asks() {
     let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
     let folder = mounted.target("folder");
-    // The first one of all tells the kernel that it need not ask when a folder is opened.
+    // The reply to the first open of a folder tells the kernel to omit such requests from then on.
     let first = [("lookup", 1), ("opendir", 1), ("readdirplus", 1), ("readdir", 1)];
     mounted.costs("a listing, first", &first, || assert_eq!(count(&folder), 100));
-    // The times of the folder, of which reading it has changed one.
+    // A request for the times of the folder, since reading the folder has changed its access time.
     mounted.compare("a listing, again", &[("getattr", 1)], || assert_eq!(count(&folder), 100), &[]);
     mounted.costs("attributes of all that was listed", &[], || {
         let all = fs::read_dir(&folder).unwrap().flatten();
@@ -280,8 +280,8 @@ fn what_a_listing_asks() {
 fn what_a_frozen_mount_asks() {
     let Some(mounted) = Mounted::new(&["--frozen"], &["first"]) else { return };
     let read = |name: &str| assert_eq!(read(&mounted.target(name)), b"text");
-    // It tells the kernel that it need not ask when a file is opened or closed.
-    // (A program that is started meanwhile by another test closes it, too.)
+    // The reply tells the kernel to omit requests when a file is opened or closed. (A program that is started
+    // meanwhile by another test closes it, too.)
     let first = [("lookup", 2), ("open", 1), ("read", 1)];
     mounted.compare("the first file of all", &first, || read("folder/1"), &["flush"]);
     mounted.costs("another file", &[("lookup", 1), ("read", 1)], || read("folder/2"));

@@ -1,4 +1,4 @@
-//! What tells one file from another, and a pack from other files.
+//! The identity of a file, and the bytes that distinguish a pack from other files.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -186,7 +186,7 @@ impl<O: LoadObserver> Load<O> {
         self.observer.computing(if self.is_unsure() { UNSURE } else { self.superseded() });
     }
 
-    /// Records that the calling thread holds the interpreter lock or waits for it (true), or has released it.
+    /// Records that the calling thread holds or wants the interpreter lock (true), or has released the lock.
     pub(crate) fn note(&self, thread: &Activity, is_computing: bool) {
         match (thread.0.get(), is_computing) {
             (ActivityState::Waiting, true) => {

@@ -75,8 +75,8 @@ impl Error {
         }
     }
 
-    /// The system's error number, as `execvp` reports it: that of the candidate that exists but could not be
-    /// started, or else that of the last candidate.
+    /// The system's error number, as `execvp` reports the error: the number of the candidate that exists but could
+    /// not be started, or else of the last candidate.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match &self.kind {

@@ -90,7 +90,7 @@ impl PreparedCommand<'_> {
         Error::step(&self.name, "enter the current folder", error)
     }
 
-    /// Checks that no text contains a NUL, at which the system would cut it off.
+    /// Checks that no text contains a NUL, since the system would cut the text off there.
     fn check_texts(&self) -> Result<(), Error> {
         let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
         let refused = |what: &str| Err(Error::input(&self.name, format!("a NUL byte in {what}")));

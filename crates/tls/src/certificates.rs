@@ -134,7 +134,7 @@ impl AutomaticCertificates {
         let (name, _) = self.by_name.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
         let path = self.folder.tls_answer(name);
         let (chain, key) = (files::certificates(&path).ok()?, files::key(&path).ok()?);
-        // The parser of certificates refuses the extension that makes this one an answer, so it is not checked.
+        // An answer is not checked, because the parser of certificates refuses the extension that an answer has.
         let key = self.provider.key_provider.load_private_key(key).ok()?;
         Some(Arc::new(CertifiedKey::new(chain, key)))
     }

@@ -22,7 +22,8 @@ pub enum Trust {
     System,
     /// Those in this file: authorities, and certificates of servers, which count whatever their date is.
     File(PathBuf),
-    /// Any whose key the server has. A server that is measured on this machine usually has one that nobody signed.
+    /// Any certificate whose key the server has. A measured server on this machine usually has a self-signed
+    /// certificate.
     Anyone,
 }
 

@@ -81,7 +81,7 @@ fn check(place: &TracePlace<'_>, command: &str, counts: &mut Counts) -> Result<(
             continue;
         };
         counts.followed += 1;
-        // What advice makes for the first time, such as an index, is there in the second run.
+        // The second run finds files that the advice creates in the first run, such as an index.
         outcome(place, &followed)?;
         let after = outcome(place, &followed)?;
         let saved = calls(place, &line)? - calls(place, &followed)?;

@@ -1,7 +1,8 @@
 //! The names of the methods that a library's own code calls, read from its compiled code.
 //!
 //! The next version of a library may call methods that no list of ours names. A method's compiled code names each
-//! method that it calls, though not of which class. So a name counts for all classes whose objects that code may have.
+//! method that it calls, but not the method's class. So a name counts for all classes whose objects the code may
+//! have.
 
 use std::collections::VecDeque;
 

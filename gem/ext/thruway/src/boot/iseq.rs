@@ -240,8 +240,8 @@ pub(super) fn warns_on_stderr(gvl: Gvl) -> bool {
         && constant(gvl, c"STDERR") == Some(global(gvl, c"$stderr"))
 }
 
-/// Marks this Ruby as one whose boot has started, by the module `Boot` of the copy of this extension that started it.
-/// The mark is a variable that Ruby code cannot see.
+/// Marks this Ruby's boot as started, with the module `Boot` of the copy of the extension that started the boot. The
+/// mark is a variable that Ruby code cannot see.
 pub(super) fn mark_as_started(gvl: Gvl, boot: VALUE) {
     instruction_sequence(gvl).set_hidden_variable(gvl, c"thruway", boot);
 }

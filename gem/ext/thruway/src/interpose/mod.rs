@@ -1,9 +1,9 @@
 //! Calls of loaded libraries into libc that reach this extension first.
 //!
 //! A call from one library into another goes through a slot in the caller's import table. Here slots are pointed at
-//! functions of ours, which report a call to the parts of the extension that observe it, and hand it on. Only the
-//! objects whose tables are changed are concerned. Nothing is left in the environment, and a child that is started
-//! by `exec` is not affected.
+//! functions of ours, which report each call to its observers in the extension, and then make the call. Only the
+//! objects whose tables are changed are concerned. Nothing is left in the environment, and a child that is started by
+//! `exec` is not affected.
 //!
 //! Reading order:
 //!
