@@ -297,6 +297,43 @@ fn what_a_view_of_several_sources_asks() {
     mounted.costs("both, again", &[], || assert!(stat("in_third") && !stat("in_none")));
 }
 
+/// A file that moves to another folder, or gets a hard link there, stays on its disk, where the folder is made. So an
+/// importer pays the same with one disk and with two. Without events of other programs, no name is looked up twice.
+#[test]
+fn files_of_two_disks_are_moved_and_linked_with_two_requests_each() {
+    let Some(mounted) = Mounted::new(&["--changes", "ignored"], &["first", "second"]) else {
+        return;
+    };
+    let disk = |number: usize| if number.is_multiple_of(2) { "first" } else { "second" };
+    let name = |number: usize| format!("folder/file {number}");
+    for number in 0..40 {
+        fs::write(mounted.path(disk(number)).join(name(number)), "text").unwrap();
+    }
+    fs::create_dir(mounted.target("library")).unwrap();
+    (0..40).for_each(|number| assert!(is_there(&mounted.target(&name(number)))));
+    let link = [("link", 20), ("lookup", 20)];
+    mounted.changes("20 hard links, and their attributes", &link, || {
+        for number in 0..20 {
+            let new = mounted.target(&format!("library/link {number}"));
+            fs::hard_link(mounted.target(&name(number)), &new).unwrap();
+            assert!(is_there(&new));
+        }
+    });
+    mounted.changes("40 renames", &[("lookup", 40), ("rename", 40)], || {
+        for number in 0..40 {
+            let new = mounted.target(&format!("library/file {number}"));
+            fs::rename(mounted.target(&name(number)), new).unwrap();
+        }
+    });
+    for disk in ["first", "second"] {
+        assert_eq!(count(&mounted.path(disk).join("library")), 10 + 20);
+    }
+    mounted.changes("a rename of the folder", &[("lookup", 1), ("rename", 1)], || {
+        fs::rename(mounted.target("library"), mounted.target("renamed")).unwrap();
+    });
+    assert_eq!(count(&mounted.path("second/renamed")), 30);
+}
+
 #[test]
 fn what_a_policy_adds() {
     let rules = tempfile::NamedTempFile::new().unwrap();
