@@ -115,12 +115,10 @@ impl Drop for Layers {
     }
 }
 
-/// Lets strace kill the worker before a thread makes its call number `number` of this kind; reports why it cannot.
-fn kill_before(worker: u32, call: &str, number: u32) -> Option<Child> {
+/// Attaches strace to the worker with these arguments; reports why it cannot.
+fn strace(worker: u32, arguments: &[&str]) -> Option<Child> {
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-    strace.args(["-e", &format!("inject={call}:signal=KILL:when={number}")]);
-    strace.args(["-p", &worker.to_string()]).stderr(Stdio::piped());
+    strace.arg("-f").args(arguments).args(["-p", &worker.to_string()]).stderr(Stdio::piped());
     let mut child = strace.spawn().expect("scripts/setup installs it");
     let mut said = String::new();
     let mut lines = BufReader::new(child.stderr.as_mut().unwrap());
@@ -133,16 +131,38 @@ fn kill_before(worker: u32, call: &str, number: u32) -> Option<Child> {
     None
 }
 
-/// Applies the change once without a kill, and once for each call before which the worker can be killed.
+/// Lets strace kill the worker before a thread makes its call number `number` of this kind.
+fn kill_before(worker: u32, call: &str, number: u32) -> Option<Child> {
+    let inject = format!("inject={call}:signal=KILL:when={number}");
+    strace(worker, &["-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject])
+}
+
+/// Applies the change, and returns the calls of [`CALLS`] that the worker made.
+fn calls_of(layers: &Layers, change: Change) -> Option<Vec<&'static str>> {
+    let record = layers.path("calls");
+    let trace = format!("trace={}", CALLS.join(","));
+    let worker = layers.worker_alone();
+    let mut strace = strace(worker, &["-o", record.to_str().unwrap(), "-e", &trace])?;
+    change(&layers.path("target")).unwrap();
+    // At SIGTERM, strace writes the last lines.
+    let ended = Command::new("kill").arg(strace.id().to_string()).status();
+    assert!(ended.unwrap().success());
+    strace.wait().unwrap();
+    let lines = fs::read_to_string(record).unwrap();
+    let is_made = |call: &&str| lines.contains(&format!(" {}(", call.trim_start_matches('?')));
+    Some(CALLS.into_iter().filter(is_made).collect())
+}
+
+/// Applies the change once without a kill, and once with a kill before each call that it makes.
 fn is_whole_after_each_kill(change: Change) {
     let Some(layers) = Layers::new() else { return };
     let before = layers.tree();
-    change(&layers.path("target")).unwrap();
+    let Some(calls) = calls_of(&layers, change) else { return };
     let after = layers.tree();
     assert_ne!(before, after);
     drop(layers);
     let (mut kills, mut old, mut new) = (0, 0, 0);
-    for call in CALLS {
+    for call in calls {
         for number in 1..=KILLS_MAX {
             let Some(layers) = Layers::new() else { return };
             let worker = layers.worker_alone();
