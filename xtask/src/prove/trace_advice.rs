@@ -85,8 +85,13 @@ fn check(place: &TracePlace<'_>, command: &str, counts: &mut Counts) -> Result<(
         outcome(place, &followed)?;
         let after = outcome(place, &followed)?;
         let saved = calls(place, &line)? - calls(place, &followed)?;
-        let changed = difference(&first, &second, &after)
-            .filter(|_| advice.form != "setting" || !PRINTS_VARIABLES.contains(&command));
+        let mut changed = difference(&first, &second, &after);
+        if changed.is_some() {
+            // A result such as the time of day may repeat itself in two runs and differ in the third.
+            changed = difference(&first, &outcome(place, &line)?, &after);
+        }
+        let changed =
+            changed.filter(|_| advice.form != "setting" || !PRINTS_VARIABLES.contains(&command));
         let wrong = changed.or_else(|| {
             (saved < SAVED_MIN * advice.saves).then(|| format!("{saved} calls are saved"))
         });
