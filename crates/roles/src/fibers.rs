@@ -24,6 +24,14 @@ pub struct TaskId {
     generation: u64,
 }
 
+impl TaskId {
+    /// The task's place in its table, which a later task may have after it.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.index
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TaskState<F> {
     /// The task runs, or has not begun.

@@ -11,26 +11,31 @@
 //!    threads that follow, and their permitted number. `load`: the numbers of computing and of waiting threads.
 //! 3. `duty` and `lookout`: when the standby stands in, and the conditions that the standby watches for.
 //! 4. `waits`, `fibers`: the requests of one thread that wait in fibers.
-//! 5. `model` (tests): the whole protocol under a scheduler that explores interleavings.
+//! 5. `routes` and `lane`: which requests compute for long, and which thread they compute in.
+//! 6. `model` (tests): the whole protocol under a scheduler that explores interleavings.
 #![forbid(unsafe_code)]
 
 mod duty;
 mod fibers;
+mod lane;
 mod leadership;
 mod load;
 mod lookout;
 #[cfg(test)]
 mod model;
 mod roster;
+mod routes;
 mod shared;
 mod sync;
 mod waits;
 
 pub use duty::Bell;
 pub use fibers::{FiberTable, ReadyTask, TaskId};
+pub use lane::ComputeLane;
 pub use leadership::{Decision, Leadership, LookAtLeader, Role, ThreadNumber};
 pub use load::{Activity, Load, LoadObserver, UNSURE};
 pub use lookout::Lookout;
 pub use roster::{FollowerBell, Limits, WaitOutcome};
+pub use routes::{LONG_SLICE_US, Route, Routes};
 pub use shared::{AtomicFlag, SharedRoles};
 pub use waits::{AwaitedEvent, DeadlineId, Wake};

@@ -19,10 +19,6 @@ const LOOK: Duration = Duration::from_millis(1);
 /// of the leader is noticed at most this late.
 const LOOK_MAX: Duration = Duration::from_millis(8);
 
-/// How long one computing call may hold back waiting requests from other threads. The time is ten of Ruby's quanta, and
-/// a call of usual length is over sooner. Calls that take turns at the lock each take longer.
-const LONG_CALL: Duration = Duration::from_secs(1);
-
 /// The standby's memory of the leader from look to look.
 #[derive(Debug, Default)]
 pub struct Lookout {
@@ -45,14 +41,15 @@ impl Lookout {
         now_us: impl Fn() -> u64,
         sleeps: impl FnOnce(u32) -> bool,
     ) -> Option<Duration> {
-        let left = LONG_CALL.saturating_sub(self.note_call(shared.calls(), now_us()));
+        let lead_limit = shared.lead_limit();
+        let left = lead_limit.saturating_sub(self.note_call(shared.calls(), now_us()));
         let is_wanted = shared.wants_successor();
         if is_wanted && left.is_zero() {
             shared.note_long_call(self.call);
             shared.call_successor();
         }
         let look = self.look_for_block(shared, is_wanted, now_us, sleeps);
-        let look_at_long = is_wanted.then_some(if left.is_zero() { LONG_CALL } else { left });
+        let look_at_long = is_wanted.then_some(if left.is_zero() { lead_limit } else { left });
         [look, look_at_long].into_iter().flatten().min()
     }
 

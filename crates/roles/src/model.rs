@@ -14,11 +14,11 @@ use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
 use shuttle::thread;
 
-use Request::{Kills, Marked, Pauses, Short, Waits};
+use Request::{Computes, ComputesShort, ComputesWaits, Kills, Marked, Pauses, Short, Waits};
 
 use crate::{
-    Activity, AtomicFlag, Bell, Decision, Leadership, Limits, Lookout, Role, SharedRoles,
-    WaitOutcome,
+    Activity, AtomicFlag, Bell, ComputeLane, Decision, Leadership, Limits, Lookout, Role,
+    SharedRoles, WaitOutcome,
 };
 
 /// The number of steps after which a schedule counts as a loop.
@@ -39,6 +39,23 @@ enum Request {
     Kills,
     /// The request is marked as waiting, and waits.
     Marked,
+    /// The request is known to compute for long: the leader leaves it in the lane. It releases the interpreter lock for
+    /// a moment.
+    Computes,
+    /// As `Computes`, and waits as `Waits` does.
+    ComputesWaits,
+    /// As `Computes`, and counts as a short request.
+    ComputesShort,
+}
+
+impl Request {
+    fn is_short(self) -> bool {
+        matches!(self, Short | ComputesShort)
+    }
+
+    fn is_for_lane(self) -> bool {
+        matches!(self, Computes | ComputesWaits | ComputesShort)
+    }
 }
 
 /// The kernel's events for any thread that waits for them.
@@ -92,6 +109,7 @@ impl Bell for Poller {
 #[derive(Default)]
 struct Interpreter {
     leadership: Leadership,
+    lane: ComputeLane<Request>,
     is_stopping: bool,
 }
 
@@ -132,7 +150,7 @@ impl Worker {
         if is_reported {
             shared.load.set_reported();
         }
-        let shorts = requests.iter().filter(|request| **request == Short).count();
+        let shorts = requests.iter().filter(|request| request.is_short()).count();
         let first = usize::try_from(limits.threads_min).unwrap();
         Arc::new(Self {
             shared,
@@ -209,6 +227,7 @@ impl Worker {
                         return end;
                     }
                 }
+                Some(Role::Follow) if self.take_from_lane(gvl, thread) => {}
                 Some(Role::Follow) => {
                     if self.follow(gvl) == WaitOutcome::Dismissed {
                         return End::Dismissed;
@@ -251,11 +270,17 @@ impl Worker {
                 return None;
             }
             assert!(!self.is_led.swap(true, Ordering::SeqCst), "two threads lead");
-            let next = self.queue.lock().unwrap().pop_front();
+            let left = held.lane.attend(&self.shared, || self.now_us());
+            let next = left.or_else(|| self.queue.lock().unwrap().pop_front());
             let Some(request) = next else {
                 self.wait_for_turn(gvl);
                 continue;
             };
+            if request.is_for_lane() && left.is_none() && held.lane.accepts(&self.shared) {
+                held.lane.leave(&self.shared, request);
+                self.is_led.store(false, Ordering::SeqCst);
+                continue;
+            }
             let waits = !self.queue.lock().unwrap().is_empty();
             self.is_led.store(false, Ordering::SeqCst);
             held.leadership.enter_application(&self.shared, &activity, waits);
@@ -274,12 +299,27 @@ impl Worker {
         }
     }
 
+    /// Runs a request that the leader has left, as a follower; false if there is none to run.
+    fn take_from_lane<'a>(&'a self, gvl: &mut Option<Gvl<'a>>, thread: u32) -> bool {
+        let activity = Activity::new();
+        let held = gvl.as_ref().unwrap();
+        let Some(request) = held.lane.take(&self.shared, || self.now_us()) else { return false };
+        held.leadership.enter_beside(&self.shared, &activity);
+        self.call(gvl, request, thread, &activity);
+        gvl.as_ref().unwrap().leadership.leave_beside(&self.shared, &activity);
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.wake_all();
+        }
+        true
+    }
+
     fn wait_for_turn<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) {
         self.shared.dismiss_standby();
         drop(gvl.take());
         if self.queue.lock().unwrap().is_empty() {
             let ends = |kernel: &Kernel| !kernel.arrived.is_empty() || kernel.is_woken;
-            let mut kernel = self.poller.wait(false, ends);
+            // The leader looks at the lane again and again while it waits.
+            let mut kernel = self.poller.wait(self.shared.has_left(), ends);
             kernel.is_woken = false;
             let arrived = std::mem::take(&mut kernel.arrived);
             drop(kernel);
@@ -298,16 +338,16 @@ impl Worker {
     ) {
         match request {
             Kills => {}
-            Short => {
+            Short | ComputesShort => {
                 *self.short_left.lock().unwrap() -= 1;
                 self.shorts_over.notify_all();
             }
-            Pauses => {
+            Pauses | Computes => {
                 self.release(gvl, activity, thread);
                 self.note_suspension(false, activity, thread);
                 *gvl = Some(self.gvl());
             }
-            Waits | Marked => {
+            Waits | Marked | ComputesWaits => {
                 if request == Marked {
                     self.shared.mark_waiting(true);
                 }
@@ -493,5 +533,37 @@ fn threads_between_minimum_and_maximum_are_started() {
     let limits = Limits { threads_min: 1, threads_max: 3, io_max: 0, waiting_max: 0 };
     for is_reported in [true, false] {
         explore(limits, &[Waits, Waits, Short], is_reported);
+    }
+}
+
+#[test]
+fn requests_that_compute_are_left_to_other_threads() {
+    for is_reported in [true, false] {
+        explore(Limits::fixed(2), &[Computes, Short, Computes, Pauses], is_reported);
+        explore(Limits::fixed(3), &[Computes, Waits, Computes, Short], is_reported);
+        explore(Limits::fixed(3), &[ComputesWaits, Computes, ComputesShort], is_reported);
+    }
+}
+
+#[test]
+fn the_leader_runs_requests_that_compute_while_all_other_threads_wait() {
+    for is_reported in [true, false] {
+        explore(Limits::fixed(2), &[ComputesWaits, ComputesShort, Pauses], is_reported);
+    }
+}
+
+#[test]
+fn requests_that_compute_are_run_although_threads_end() {
+    for is_reported in [true, false] {
+        explore(Limits::fixed(2), &[Computes, Kills, Computes, Short], is_reported);
+        explore(Limits::fixed(2), &[Waits, Computes, Short, Computes], is_reported);
+    }
+}
+
+#[test]
+fn requests_that_compute_are_run_where_threads_start_on_demand() {
+    let limits = Limits { threads_min: 1, threads_max: 2, io_max: 0, waiting_max: 1 };
+    for is_reported in [true, false] {
+        explore(limits, &[Computes, Waits, Computes, Short], is_reported);
     }
 }

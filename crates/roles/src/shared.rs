@@ -13,6 +13,8 @@
 //!
 //! A `Relaxed` value is read by the thread that wrote it, or is a hint whose late arrival costs one more look.
 
+use std::time::Duration;
+
 use crate::duty::{Bell, Duty, DutyEvent};
 use crate::load::{Activity, Load, LoadObserver};
 use crate::roster::{FollowerBell, Limits, Roster, WaitOutcome};
@@ -24,6 +26,10 @@ const RUNS: u64 = 0;
 /// How long a leader may be without the lock before a follower is called, in microseconds. The time is several times
 /// that of a hand-off, so a short wait causes none.
 pub(crate) const PATIENCE_US: u64 = 300;
+
+/// How long one computing call may hold back waiting requests from other threads. The time is ten of Ruby's quanta, and
+/// a call of usual length is over sooner. Calls that take turns at the lock each take longer.
+const LONG_CALL: Duration = Duration::from_secs(1);
 
 /// How long a leader has to wait before a thread is started for the requests behind it, in microseconds. A thread costs
 /// more than a hand-off, and lasts longer.
@@ -54,6 +60,10 @@ pub struct SharedRoles<B, O> {
     is_watched: AtomicBool,
     /// Whether a thread was wanted and no more were allowed, for the log.
     is_at_limit: AtomicBool,
+    /// The number of jobs in the lane, which another thread than the leader is to take.
+    left: AtomicU32,
+    /// How long one call may compute while requests wait, until another thread takes the lead.
+    lead_limit: Duration,
 }
 
 impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
@@ -72,7 +82,35 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
             is_gathering: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             is_at_limit: AtomicBool::new(false),
+            left: AtomicU32::new(0),
+            lead_limit: LONG_CALL,
         }
+    }
+
+    /// The same roles, in which a call that computes for longer than `lead_limit` loses the lead.
+    #[must_use]
+    pub fn with_lead_limit(self, lead_limit: Duration) -> Self {
+        Self { lead_limit, ..self }
+    }
+
+    pub(crate) fn lead_limit(&self) -> Duration {
+        self.lead_limit
+    }
+
+    /// Records the number of jobs in the lane.
+    pub(crate) fn note_left(&self, jobs: usize) {
+        self.left.store(u32::try_from(jobs).unwrap_or(u32::MAX), Ordering::SeqCst);
+    }
+
+    /// Whether jobs are in the lane.
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether jobs are in the lane and no thread computes, so that another one may take a job. May be called without
+    /// the interpreter lock.
+    pub fn is_lane_idle(&self) -> bool {
+        self.has_left() && self.load.computing() == 0
     }
 
     /// The permitted numbers of threads.
@@ -274,8 +312,9 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
 
     /// Whether another thread should and can lead as soon as the leader blocks in the application.
     pub fn wants_successor(&self) -> bool {
-        let is_wanted =
-            self.is_awaited.load(Ordering::SeqCst) || self.is_gathering.load(Ordering::SeqCst);
+        let is_wanted = self.is_awaited.load(Ordering::SeqCst)
+            || self.is_gathering.load(Ordering::SeqCst)
+            || self.is_lane_idle();
         if !is_wanted || !self.is_calling() {
             return false;
         }
@@ -322,6 +361,10 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
     ) {
         self.load.note(activity, !is_suspended);
         if !self.is_calling() || self.leader_thread() != thread {
+            // The leader may be blocked, too, and has not been looked at while this thread computed.
+            if is_suspended && self.has_left() && self.wants_successor() {
+                self.nudge();
+            }
             return;
         }
         if let Some(waited_us) = self.suspended_for_us(&now_us) {

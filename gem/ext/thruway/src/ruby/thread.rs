@@ -10,9 +10,10 @@ pub(crate) fn current(_: Gvl) -> VALUE {
     unsafe { rb_sys::rb_thread_current() }
 }
 
-/// Lets the next thread run that waits for the interpreter lock, if there is one.
-pub(crate) fn yield_now(_: Gvl) {
-    // SAFETY: the lock is held by a Ruby thread. The function checks no interrupts.
+/// Lets the next thread run that waits for the interpreter lock, if there is one. Then signals, `Thread#raise` and
+/// `Thread#kill` take effect.
+pub(crate) fn yield_now(_: ProtectedCall) {
+    // SAFETY: the lock is held by a Ruby thread, and exceptions are caught further up.
     unsafe { rb_sys::rb_thread_schedule() };
 }
 

@@ -4,6 +4,7 @@ use std::cell::{Cell, UnsafeCell};
 
 use rb_sys::VALUE;
 use thruway_http1::response::{PartialHead, ResponseConstraints};
+use thruway_roles::Route;
 use thruway_serve::Ticket;
 
 use crate::ruby::NIL;
@@ -33,6 +34,10 @@ pub(super) struct Context {
     pub(super) upgrades: Cell<bool>,
     /// Whether the application has marked the request as one that waits.
     pub(super) is_marked: Cell<bool>,
+    /// The request's route, if it runs in a fiber.
+    pub(super) route: Cell<Option<Route>>,
+    /// Whether the request has computed for long without a wait.
+    pub(super) was_long: Cell<bool>,
     /// The response's status.
     pub(super) status: Cell<u16>,
     pub(super) stage: Cell<Stage>,
@@ -94,6 +99,8 @@ impl Context {
             corks: Cell::new(false),
             upgrades: Cell::new(false),
             is_marked: Cell::new(false),
+            route: Cell::new(None),
+            was_long: Cell::new(false),
             status: Cell::new(0),
             stage: Cell::new(Stage::Done),
             head: Buffer::default(),

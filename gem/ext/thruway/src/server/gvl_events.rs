@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
+use super::lock_requests;
 use super::roles::{self, Roles};
 
 /// The thread wants the lock back (`RUBY_INTERNAL_THREAD_EVENT_READY`).
@@ -70,7 +71,9 @@ unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, roles: *mut 
     if event == RESUMED {
         return figures.note_got();
     }
-    roles::note_suspension(roles, event == SUSPENDED);
+    if !lock_requests::gives_way() {
+        roles::note_suspension(roles, event == SUSPENDED);
+    }
     if event == READY && figures.measures_waits() {
         figures.note_wanted();
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::gvl_events::{self, Subscription};
+use super::lock_requests::Herald;
 use super::roles::Roles;
 use super::shared_engine::SharedEngine;
 use super::standby;
@@ -13,6 +14,8 @@ use crate::ruby::{Gvl, event};
 pub(super) struct Helpers {
     standby: JoinHandle<()>,
     suspensions: Option<Subscription>,
+    /// `None` where requests run in threads.
+    herald: Option<Herald>,
     pauses: Option<[event::Subscription; 2]>,
 }
 
@@ -23,13 +26,14 @@ impl Helpers {
         engine: &Arc<SharedEngine>,
         roles: &Arc<Roles>,
         pauses: Option<[event::Subscription; 2]>,
+        herald: Option<Herald>,
     ) -> std::io::Result<Self> {
         let suspensions = gvl_events::subscribe(roles);
         if suspensions.is_some() {
             roles.load.set_reported();
         }
         let standby = standby::start(Arc::clone(engine), Arc::clone(roles))?;
-        Ok(Self { standby, suspensions, pauses })
+        Ok(Self { standby, suspensions, herald, pauses })
     }
 
     /// Waits for the standby to end, after its duty has ended. The standby never takes the interpreter lock.
@@ -38,6 +42,9 @@ impl Helpers {
         let _ = self.standby.join();
         if let Some(suspensions) = self.suspensions {
             suspensions.end();
+        }
+        if let Some(herald) = self.herald {
+            herald.end();
         }
         for pauses in self.pauses.into_iter().flatten() {
             pauses.end(gvl);

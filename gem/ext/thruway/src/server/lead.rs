@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
 use thruway_http1::{Request as Head, RequestFraming};
-use thruway_roles::{Role, WaitOutcome};
+use thruway_roles::{Role, Route, WaitOutcome};
 use thruway_serve::{Exchange, Handler, SocketEvent, Ticket, monotonic_us, tls};
 
 use super::context::Stage;
@@ -46,8 +46,10 @@ impl Handler for Receive<'_> {
         let (ticket, constraints) = (exchange.defer(), exchange.constraints());
         environments.set_hijack(gvl, &mut env, self.engine.new_hijack(gvl, ticket));
         let env = env.into_hash().value();
+        let in_fibers = self.engine.fibers.is_some();
+        let route = in_fibers.then(|| Route::of(request.method(), request.path()));
         self.request =
-            Some(ReadyRequest { env, ticket, constraints, input, certificate, upgrades });
+            Some(ReadyRequest { env, ticket, constraints, input, certificate, upgrades, route });
     }
 
     fn socket_event(&mut self, ticket: Ticket, event: SocketEvent) {
@@ -159,11 +161,11 @@ impl RackEngine {
                 Turn::Handshake => self.shake_hands(gvl, events)?,
                 Turn::Request(request) => {
                     self.call_application(gvl, me, request)?;
-                    self.after_call(gvl, me, events);
+                    self.after_call(gvl, me, events)?;
                 }
                 Turn::Event(event) => {
                     self.call_socket(gvl, me, event)?;
-                    self.after_call(gvl, me, events);
+                    self.after_call(gvl, me, events)?;
                 }
             }
         }
@@ -188,11 +190,17 @@ impl RackEngine {
     }
 
     /// Runs between two calls of the application, if this thread still leads.
-    pub(super) fn after_call(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) {
-        if self.leadership.leads(me) {
-            self.engine.poll_if_due(events);
-            self.leadership.pass_lock(gvl);
+    fn after_call(
+        &self,
+        gvl: Gvl,
+        me: usize,
+        events: &mut EventBuffer,
+    ) -> Result<(), NonLocalExit> {
+        if !self.leadership.leads(me) {
+            return Ok(());
         }
+        self.engine.poll_if_due(events);
+        self.leadership.pass_lock(gvl)
     }
 
     /// Sends the gathered pieces of all other threads. Those threads are blocked, and their next piece may be far
@@ -285,7 +293,7 @@ impl RackEngine {
         request: ReadyRequest,
     ) -> Result<(), NonLocalExit> {
         let context = &self.contexts[me];
-        let ReadyRequest { env, ticket, constraints, input, certificate, upgrades } = request;
+        let ReadyRequest { env, ticket, constraints, input, certificate, upgrades, .. } = request;
         context.begin(env, ticket, constraints);
         context.upgrades.set(upgrades);
         context.corks.set(self.leadership.calls_are_short());

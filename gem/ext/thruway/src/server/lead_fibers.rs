@@ -6,10 +6,11 @@
 //! this one goes on with its fibers beside that leader.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rb_sys::VALUE;
-use thruway_roles::{FollowerBell, Role, WaitOutcome};
+use rustix::time::{ClockId, clock_gettime};
+use thruway_roles::{FollowerBell, LONG_SLICE_US, ReadyTask, Role, Route, TaskId, WaitOutcome};
 use thruway_serve::monotonic_us;
 
 use super::context::{Context, Stage};
@@ -17,6 +18,7 @@ use super::fibers::pool::{FiberJob, FiberPool, Fibers};
 use super::fibers::scheduler::{FiberScheduler, TYPE as SCHEDULER_TYPE};
 use super::fibers::waiter::ReadyDescriptors;
 use super::lead::Turn;
+use super::lock_requests::LockRequests;
 use super::rack_engine::RackEngine;
 use super::request::{Request, end_fork};
 use super::sender::Sender;
@@ -29,6 +31,12 @@ use crate::ruby::{
 
 /// The time between two looks at the clients of streams that wait in fibers.
 const LOOK_US: u64 = 400_000;
+
+/// The time for which a leader's slices follow each other before others have the lock.
+const TURN_MIN: Duration = Duration::from_millis(2);
+
+/// The longest time for which a leader with work leaves the lock to others.
+const TURN_MAX: Duration = Duration::from_millis(10);
 
 /// How often a fiber of an ending thread is made to raise an exception, if it goes on to wait.
 const ABANDON_ROUNDS: usize = 3;
@@ -50,6 +58,8 @@ struct OwnFibers<'a> {
     attended_us: &'a Cell<u64>,
     /// When the clients of streams were looked at last.
     looked_us: &'a Cell<u64>,
+    /// When the thread last waited without the interpreter lock.
+    lock_us: &'a Cell<u64>,
 }
 
 impl OwnFibers<'_> {
@@ -59,6 +69,15 @@ impl OwnFibers<'_> {
         let look = self.pool.has_tasks().then_some(Duration::from_micros(LOOK_US));
         [limit, look].into_iter().flatten().min()
     }
+}
+
+/// A slice of a request: what runs until the request waits or ends.
+#[derive(Clone, Copy)]
+struct Slice {
+    context: usize,
+    route: Route,
+    /// The thread's processor time at the beginning, if it is measured.
+    began_us: Option<u64>,
 }
 
 /// The buffers for what a wait finds.
@@ -79,9 +98,9 @@ impl RackEngine {
         let object = gvl.catch(|ruby| self.callbacks.scheduler(ruby))?;
         pool.enter(object);
         let scheduler = gvl.catch(|ruby| SCHEDULER_TYPE.get(ruby, &object))?;
-        let (attended_us, looked_us) = (Cell::new(0), Cell::new(monotonic_us()));
-        let [attended_us, looked_us] = [&attended_us, &looked_us];
-        let own = OwnFibers { me, fibers, pool, scheduler, attended_us, looked_us };
+        let [attended_us, looked_us, lock_us] = [0, monotonic_us(), monotonic_us()].map(Cell::new);
+        let (attended_us, looked_us, lock_us) = (&attended_us, &looked_us, &lock_us);
+        let own = OwnFibers { me, fibers, pool, scheduler, attended_us, looked_us, lock_us };
         let waiter = std::sync::Arc::clone(scheduler.waiter());
         let ring = Box::new(move || waiter.ring());
         self.leadership.roles().add_bell(FollowerBell { number: me, ring });
@@ -111,11 +130,16 @@ impl RackEngine {
             match self.leadership.role(own.me, |leader| self.is_blocked(gvl, leader))? {
                 None => {}
                 Some(Role::Lead) => self.lead_with_fibers(gvl, own, &mut buffers)?,
-                Some(Role::Follow) if own.scheduler.task_count() > 0 => {
+                Some(Role::Follow) if own.scheduler.ready_since_us().is_some() => {
                     self.run_or_wait(gvl, own, &mut buffers, true)?;
                 }
                 Some(Role::Follow) => {
-                    if let Some(dismissed) = self.follow(gvl, own.me)? {
+                    let roles = self.leadership.roles();
+                    if let Some(job) = own.fibers.lane.take(roles, monotonic_us) {
+                        self.start_job(gvl, own, job)?;
+                    } else if own.scheduler.task_count() > 0 {
+                        self.run_or_wait(gvl, own, &mut buffers, true)?;
+                    } else if let Some(dismissed) = self.follow(gvl, own.me)? {
                         return Ok(dismissed);
                     }
                 }
@@ -135,9 +159,14 @@ impl RackEngine {
             own.scheduler.look_if_due(&mut buffers.ready);
             self.end_deserted_streams(gvl, own);
             let is_full = own.fibers.is_full();
+            if let Some(job) = own.fibers.lane.attend(self.leadership.roles(), monotonic_us) {
+                self.start_job(gvl, own, job)?;
+                self.after_slice(gvl, own, &mut buffers.events)?;
+                continue;
+            }
             if self.is_fiber_next(own, is_full) {
                 self.run_next_fiber(gvl, own)?;
-                self.after_call(gvl, own.me, &mut buffers.events);
+                self.after_slice(gvl, own, &mut buffers.events)?;
                 if is_full {
                     self.attend_if_due(own, &mut buffers.events);
                 }
@@ -152,20 +181,25 @@ impl RackEngine {
             }
             self.ask_for_older(gvl, &mut buffers.events);
             match self.turn(gvl) {
-                Turn::Nothing if own.scheduler.task_count() == 0 => {
+                Turn::Nothing if own.scheduler.task_count() == 0 && own.fibers.lane.is_empty() => {
                     self.tell_fibers(own);
-                    self.wait(gvl, &mut buffers.events)?;
+                    self.wait_for_request(gvl, own, &mut buffers.events)?;
                 }
                 Turn::Nothing => self.wait_with_fibers(gvl, own, buffers, is_full)?,
                 Turn::Work => self.engine.poll_if_due(&mut buffers.events),
                 Turn::Handshake => self.shake_hands(gvl, &mut buffers.events)?,
+                Turn::Request(request) if self.is_for_lane(own, &request) => {
+                    if let Some(job) = self.new_job(own, Work::Request(request), false) {
+                        own.fibers.lane.leave(self.leadership.roles(), job);
+                    }
+                }
                 Turn::Request(request) => {
                     self.start_work(gvl, own, Work::Request(request))?;
-                    self.after_call(gvl, own.me, &mut buffers.events);
+                    self.after_slice(gvl, own, &mut buffers.events)?;
                 }
                 Turn::Event(event) => {
                     self.start_work(gvl, own, Work::Event(event))?;
-                    self.after_call(gvl, own.me, &mut buffers.events);
+                    self.after_slice(gvl, own, &mut buffers.events)?;
                 }
             }
         }
@@ -188,26 +222,50 @@ impl RackEngine {
         }
     }
 
-    /// Starts a fiber, or gives an idle one its work.
-    fn start_work(&self, gvl: Gvl, own: OwnFibers<'_>, work: Work) -> Result<(), NonLocalExit> {
-        // A request was taken only while a context was free.
-        let Some(number) = own.fibers.take_context() else { return Ok(()) };
+    /// Whether another thread is to run the request, because it may compute for long and hold up this thread's fibers.
+    fn is_for_lane(&self, own: OwnFibers<'_>, request: &ReadyRequest) -> bool {
+        let (Fibers { routes, lane, .. }, roles) = (own.fibers, self.leadership.roles());
+        let tries = |route| lane.is_idle(roles) && routes.begin_trial(route, monotonic_us());
+        let is_wanted = |route| routes.computes(route) || tries(route);
+        lane.accepts(roles) && request.route.is_some_and(is_wanted)
+    }
+
+    /// Prepares a context for `work`. A response that `corks` may wait for others of its connection. `None` if no
+    /// context is free, while none of the callers takes work from the engine.
+    fn new_job(&self, own: OwnFibers<'_>, work: Work, corks: bool) -> Option<FiberJob> {
+        let number = own.fibers.take_context()?;
         let context = &self.contexts[number];
-        context.server_thread.set(own.me);
+        // No thread's before one has taken the job.
+        context.server_thread.set(usize::MAX);
+        context.route.set(None);
         if let Work::Request(request) = work {
             context.begin(request.env, request.ticket, request.constraints);
             context.upgrades.set(request.upgrades);
-            context.corks.set(self.leadership.calls_are_short());
+            context.corks.set(corks);
+            context.route.set(request.route);
+            context.was_long.set(false);
             self.requests.set(self.requests.get() + 1);
         }
-        own.pool.set_job(FiberJob { work, context: number });
+        Some(FiberJob { work, context: number })
+    }
+
+    fn start_work(&self, gvl: Gvl, own: OwnFibers<'_>, work: Work) -> Result<(), NonLocalExit> {
+        let job = self.new_job(own, work, self.leadership.calls_are_short());
+        job.map_or(Ok(()), |job| self.start_job(gvl, own, job))
+    }
+
+    /// Starts a fiber, or gives an idle one its work.
+    fn start_job(&self, gvl: Gvl, own: OwnFibers<'_>, job: FiberJob) -> Result<(), NonLocalExit> {
+        self.contexts[job.context].server_thread.set(own.me);
+        own.pool.set_job(job);
         let fiber = match own.pool.take_idle() {
             Some(fiber) => Ok(fiber),
             None => gvl.catch(|ruby| self.callbacks.fiber(ruby, own.me)),
         };
         let ran = fiber.and_then(|fiber| {
-            own.pool.note_task(number, own.scheduler.begin(fiber));
-            self.run_slice(gvl, own, fiber)
+            let task = own.scheduler.begin(fiber);
+            own.pool.note_task(job.context, task);
+            self.run_slice(gvl, own, ReadyTask { task, fiber })
         });
         match own.pool.take_job() {
             None => ran,
@@ -224,8 +282,10 @@ impl RackEngine {
         job: FiberJob,
         failed: Result<(), NonLocalExit>,
     ) -> Result<(), NonLocalExit> {
-        own.scheduler.end_current();
-        own.pool.forget_task(job.context);
+        if let Some(task) = own.scheduler.current_task() {
+            own.pool.forget_task(task);
+            own.scheduler.end(task);
+        }
         let context = &self.contexts[job.context];
         match job.work {
             Work::Request(_) => Sender::new(&self.engine, context).send_bare_error(),
@@ -243,21 +303,28 @@ impl RackEngine {
 
     fn run_next_fiber(&self, gvl: Gvl, own: OwnFibers<'_>) -> Result<(), NonLocalExit> {
         match own.scheduler.take_ready() {
-            Some(ready) => self.run_slice(gvl, own, ready.fiber),
+            Some(ready) => self.run_slice(gvl, own, ready),
             None => Ok(()),
         }
     }
 
     /// Goes on with a fiber until it waits or ends.
-    fn run_slice(&self, gvl: Gvl, own: OwnFibers<'_>, fiber: VALUE) -> Result<(), NonLocalExit> {
+    fn run_slice(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        ReadyTask { task, fiber }: ReadyTask<VALUE>,
+    ) -> Result<(), NonLocalExit> {
         let leads = self.leadership.leads(own.me);
         let waits = leads && self.engine.lock().has_waiting();
+        let slice = self.begin_slice(own, task);
         let entered_us = self.leadership.enter_slice(leads, waits);
         let ended = gvl.catch(|ruby| fiber::transfer(ruby, fiber));
         if self.home.is_left() {
             return ended;
         }
-        self.leadership.leave_slice(leads, own.me, entered_us);
+        let took_us = self.leadership.leave_slice(leads, own.me, entered_us);
+        self.end_slice(own, slice, took_us);
         self.note_collections(gvl);
         // A fiber that was transferred to by the application's own means may have ended without a word.
         own.scheduler.end_current();
@@ -265,6 +332,117 @@ impl RackEngine {
             self.flush_gathered();
         }
         ended.and_then(|()| gvl.catch(thread::check_interrupts))
+    }
+
+    /// Begins to measure a slice of a request, if its route is under suspicion.
+    fn begin_slice(&self, own: OwnFibers<'_>, task: TaskId) -> Option<Slice> {
+        let context = own.pool.context_of(task)?;
+        let route = self.contexts[context].route.get()?;
+        let began_us = own.fibers.routes.is_measured(route).then(thread_cpu_us);
+        Some(Slice { context, route, began_us })
+    }
+
+    /// Learns from a slice, which took `took_us` by the wall clock.
+    fn end_slice(&self, own: OwnFibers<'_>, slice: Option<Slice>, took_us: u64) {
+        let Some(Slice { context, route, began_us }) = slice else { return };
+        let routes = &own.fibers.routes;
+        let Some(began_us) = began_us else {
+            if took_us >= LONG_SLICE_US {
+                routes.suspect(route);
+            }
+            return;
+        };
+        let context = &self.contexts[context];
+        let is_over = context.route.get() != Some(route) || context.ticket.get().is_none();
+        if thread_cpu_us().saturating_sub(began_us) >= LONG_SLICE_US {
+            // A request counts once.
+            if is_over || !context.was_long.replace(true) {
+                routes.note_long(route);
+            }
+        } else if !is_over {
+            routes.note_short_slice(route);
+        } else if !context.was_long.get() {
+            routes.note_short(route);
+        }
+    }
+
+    /// Runs between two slices, if this thread still leads.
+    fn after_slice(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        events: &mut EventBuffer,
+    ) -> Result<(), NonLocalExit> {
+        if !self.leadership.leads(own.me) {
+            return Ok(());
+        }
+        self.engine.poll_if_due(events);
+        match &self.lock_requests {
+            None => self.leadership.pass_lock(gvl),
+            Some(requests) => {
+                self.share_lock(gvl, own, requests);
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets threads that compute have the lock for as long as this thread had it.
+    fn share_lock(&self, gvl: Gvl, own: OwnFibers<'_>, requests: &LockRequests) {
+        let roles = self.leadership.roles();
+        if roles.load.computing() == 0 {
+            return;
+        }
+        let held = Duration::from_micros(monotonic_us().saturating_sub(own.lock_us.get()));
+        if held < TURN_MIN {
+            return;
+        }
+        roles.summon_standby();
+        let mut has_asked = false;
+        let wait = || {
+            let rest = held.min(TURN_MAX);
+            std::thread::sleep(rest);
+            has_asked = requests.ask(roles, rest);
+        };
+        gvl.release(wait, || ());
+        if has_asked {
+            requests.withdraw();
+        }
+        own.lock_us.set(monotonic_us());
+    }
+
+    /// Waits for work while the thread has no fibers, as [`wait`](Self::wait) does.
+    fn wait_for_request(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        events: &mut EventBuffer,
+    ) -> Result<(), NonLocalExit> {
+        let (engine, roles) = (&*self.engine, self.leadership.roles());
+        roles.dismiss_standby();
+        self.release(gvl, own, || engine.wait_for_turn(events, roles), || engine.wake());
+        gvl.catch(thread::check_interrupts)
+    }
+
+    /// Runs `wait` without the interpreter lock, and asks for the lock afterwards. `unblock` ends the wait.
+    fn release(
+        &self,
+        gvl: Gvl,
+        own: OwnFibers<'_>,
+        mut wait: impl FnMut() + Send,
+        unblock: impl Fn() + Sync,
+    ) {
+        let (roles, requests) = (self.leadership.roles(), self.lock_requests.as_ref());
+        let mut has_asked = false;
+        let began = Instant::now();
+        let wait = || {
+            wait();
+            has_asked = requests.is_some_and(|requests| requests.ask(roles, began.elapsed()));
+        };
+        gvl.release(wait, unblock);
+        if let Some(requests) = requests.filter(|_| has_asked) {
+            requests.withdraw();
+        }
+        own.lock_us.set(monotonic_us());
     }
 
     /// Waits for the engine and for fibers.
@@ -280,8 +458,8 @@ impl RackEngine {
         // Corked responses leave before the wait.
         let (waiter, limit) = (&**own.scheduler.waiter(), own.wait_limit());
         let Buffers { events, ready } = buffers;
-        let wait = || engine.wait_with_fibers(events, waiter, ready, limit, is_full);
-        gvl.release(wait, || waiter.ring());
+        let wait = || engine.wait_with_fibers(events, waiter, ready, limit, is_full, roles);
+        self.release(gvl, own, wait, || waiter.ring());
         own.scheduler.end_wait(ready);
         gvl.catch(thread::check_interrupts)
     }
@@ -311,7 +489,7 @@ impl RackEngine {
                 let _ = follows && roles.take_call();
             }
         };
-        gvl.release(wait, || waiter.ring());
+        self.release(gvl, own, wait, || waiter.ring());
         if follows {
             roles.remove_follower();
         }
@@ -383,6 +561,7 @@ impl RackEngine {
         let object = pool.scheduler();
         let scheduler = SCHEDULER_TYPE.get(ruby, &object);
         while let Some(FiberJob { work, context }) = pool.take_job() {
+            let task = scheduler.current_task();
             let ended = match work {
                 Work::Request(request) => self.run_request(gvl, me, context, request),
                 Work::Event(event) => self.pass_event(gvl, event),
@@ -396,7 +575,9 @@ impl RackEngine {
             if let Work::Event(event) = work {
                 self.end_event(me, event.ticket);
             }
-            pool.forget_task(context);
+            if let Some(task) = task {
+                pool.forget_task(task);
+            }
             fibers.free_context(context);
             scheduler.end_current();
             if let Err(raised) = ended {
@@ -449,4 +630,10 @@ impl RackEngine {
         let storage = call(ruby, fiber, names.storage, &[]);
         storage == NIL || RHash::of(gvl, storage).is_some_and(|storage| storage.len(gvl) == 0)
     }
+}
+
+/// The processor time of the calling thread, in microseconds.
+fn thread_cpu_us() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000
 }

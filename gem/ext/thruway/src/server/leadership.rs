@@ -6,7 +6,7 @@ use thruway_roles::{AtomicFlag, Decision, Role, ThreadNumber, WaitOutcome};
 use thruway_serve::monotonic_us;
 
 use super::roles::{Roles, thread_number, with_activity};
-use crate::ruby::{Gvl, thread};
+use crate::ruby::{Gvl, NonLocalExit, thread};
 
 /// The leadership of one server.
 pub(super) struct Leadership {
@@ -88,16 +88,17 @@ impl Leadership {
     }
 
     /// Records that a fiber has paused or ended, so that the thread is free again. `led` is whether the thread was the
-    /// leader when the fiber continued.
-    pub(super) fn leave_slice(&self, led: bool, me: ThreadNumber, entered_us: u64) {
+    /// leader when the fiber continued. Returns the time since `entered_us`.
+    pub(super) fn leave_slice(&self, led: bool, me: ThreadNumber, entered_us: u64) -> u64 {
+        let took_us = monotonic_us().saturating_sub(entered_us);
         with_activity(|activity| {
             if led {
-                let took_us = monotonic_us().saturating_sub(entered_us);
                 self.state.leave_application(&self.roles, activity, me, took_us);
             } else {
                 self.state.leave_beside(&self.roles, activity);
             }
         });
+        took_us
     }
 
     /// Whether another thread takes the lead if thread `me` blocks now.
@@ -106,10 +107,11 @@ impl Leadership {
     }
 
     /// Lets the threads that wait for the lock in the application go first, if it is their turn.
-    pub(super) fn pass_lock(&self, gvl: Gvl) {
+    pub(super) fn pass_lock(&self, gvl: Gvl) -> Result<(), NonLocalExit> {
         if self.state.passes_lock(&self.roles) {
-            thread::yield_now(gvl);
+            gvl.catch(thread::yield_now)?;
         }
+        Ok(())
     }
 
     /// The number of threads has changed.

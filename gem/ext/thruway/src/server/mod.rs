@@ -29,6 +29,7 @@ mod helpers;
 mod lead;
 mod lead_fibers;
 mod leadership;
+mod lock_requests;
 mod options;
 mod process;
 mod rack_engine;

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rb_sys::VALUE;
 use thruway_roles::Limits;
@@ -19,6 +20,7 @@ use super::files::DeclaredFolders;
 use super::forks::HomeProcess;
 use super::helpers::Helpers;
 use super::leadership::Leadership;
+use super::lock_requests::Herald;
 use super::rack_engine::{Names, RackEngine};
 use super::roles::{Figures, Roles, StandbyBell};
 use super::roots::Roots;
@@ -31,6 +33,10 @@ use crate::ruby::{
 
 /// The maximum number of threads of one kind in a server.
 const THREADS_MAX: u32 = 1024;
+
+/// How long a call may compute while requests wait, until another thread takes the lead, if requests run in fibers.
+/// Those that are known to compute for long do not run in the leader's thread: see `thruway_roles::ComputeLane`.
+const LEAD_LIMIT_IN_FIBERS: Duration = Duration::from_millis(20);
 
 /// Requests in fibers of one server at most: the system allows a process some 65,000 mappings, and each fiber's stack
 /// takes two.
@@ -166,11 +172,18 @@ impl Options {
         let figures = Figures::new(limits.threads(), board, metrics);
         figures.set_threads(limits.threads_max);
         let bell = StandbyBell(engine.handle().bell);
-        let roles = Arc::new(Roles::new(bell, figures, limits));
+        let mut roles = Roles::new(bell, figures, limits);
+        if self.fibers > 0 {
+            roles = roles.with_lead_limit(LEAD_LIMIT_IN_FIBERS);
+        }
+        let roles = Arc::new(roles);
         let engine = Arc::new(SharedEngine::new(engine));
         let files = self.declared_folders(gvl)?;
-        let helpers = Helpers::start(&engine, &roles, pauses)
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        let failed = |error| format!("cannot start a thread: {error}");
+        let herald =
+            (self.fibers > 0).then(|| Herald::start(gvl)).transpose().map_err(failed)?.flatten();
+        let lock_requests = herald.as_ref().map(Herald::requests);
+        let helpers = Helpers::start(&engine, &roles, pauses, herald).map_err(failed)?;
         let roots = Arc::<Roots>::default();
         let threads = limits.threads() as usize;
         Ok(Box::new(RackEngine {
@@ -182,6 +195,7 @@ impl Options {
             collections,
             contexts: (0..threads + self.fibers).map(Context::new).collect(),
             fibers: (self.fibers > 0).then(|| Fibers::new(threads, threads..threads + self.fibers)),
+            lock_requests,
             gathers: Cell::new(false),
             next_limit_log_us: Cell::new(0),
             files,

@@ -16,6 +16,7 @@ use super::files::DeclaredFolders;
 use super::forks::HomeProcess;
 use super::helpers::Helpers;
 use super::leadership::Leadership;
+use super::lock_requests::LockRequests;
 use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
@@ -37,6 +38,8 @@ pub(super) struct RackEngine {
     pub(super) leadership: Leadership,
     /// `None` where requests run in threads.
     pub(super) fibers: Option<Fibers>,
+    /// `None` where requests run in threads, and where Ruby has no way to ask.
+    pub(super) lock_requests: Option<LockRequests>,
     /// Whether a request in a fiber has gathered pieces since its fiber went on.
     pub(super) gathers: Cell<bool>,
     /// The time before which the log tells of no limit again.

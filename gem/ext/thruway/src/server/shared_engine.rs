@@ -17,6 +17,13 @@ const OFFER_MAX: Duration = Duration::from_millis(OFFER_MS);
 /// The time between two looks at the engine while fibers run and no request can begin.
 pub(super) const ATTEND_INTERVAL_US: u64 = 500;
 
+/// The time between two looks at jobs that the leader has left in the lane while another thread computes. If that
+/// thread has waited from one look to the next, another one takes a job.
+const LANE_LOOK: Duration = Duration::from_millis(1);
+
+/// The time after which the leader looks whether a thread computes in one job for too long.
+const LANE_LOOK_MAX: Duration = Duration::from_millis(100);
+
 /// An engine behind its mutex, and the operations that need no lock.
 pub(super) struct SharedEngine {
     /// The mutex is locked for moments only, and never while Ruby code may run.
@@ -76,8 +83,10 @@ impl SharedEngine {
         ready: &mut ReadyDescriptors,
         limit: Option<Duration>,
         is_full: bool,
+        roles: &Roles,
     ) {
         let begun = Instant::now();
+        let mut lane_idle_since = None;
         while is_full || !self.lock().wants_turn() {
             let engine_limit = if is_full {
                 let attention = self.attend(events);
@@ -89,7 +98,8 @@ impl SharedEngine {
                 self.lock().begin_wait(None).map(Duration::from_millis)
             };
             let left = limit.map(|limit| limit.saturating_sub(begun.elapsed()));
-            let timeout = [engine_limit, left].into_iter().flatten().min();
+            let look = roles.has_left().then_some(LANE_LOOK);
+            let timeout = [engine_limit, left, look].into_iter().flatten().min();
             let end = fibers.wait(Some(self.handle.waiter.as_fd()), ready, timeout);
             if end.engine {
                 self.handle.waiter.wait(&mut events.0, Some(0));
@@ -98,6 +108,16 @@ impl SharedEngine {
                 self.lock().take(&mut events.0);
             }
             if end.own || limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                return;
+            }
+            if !roles.has_left() {
+                continue;
+            }
+            lane_idle_since = lane_idle_since.filter(|_| roles.is_lane_idle());
+            let is_idle = roles.is_lane_idle();
+            let since = is_idle.then(|| *lane_idle_since.get_or_insert_with(Instant::now));
+            let is_due = since.is_some_and(|since: Instant| since.elapsed() >= LANE_LOOK);
+            if is_due || begun.elapsed() >= LANE_LOOK_MAX {
                 return;
             }
         }

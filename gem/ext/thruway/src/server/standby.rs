@@ -95,7 +95,7 @@ impl LeaderThread {
 }
 
 /// Blocks all signals in this thread. Signals are for Ruby's own threads.
-fn hold_signals() {
+pub(super) fn hold_signals() {
     let mut all = MaybeUninit::uninit();
     // SAFETY: the call writes the whole set and cannot fail.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };

@@ -4,6 +4,7 @@ use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
 use thruway_http1::response::ResponseConstraints;
+use thruway_roles::Route;
 use thruway_serve::{Body, SocketEvent, Ticket};
 
 use crate::ruby::data_type::Marker;
@@ -20,6 +21,8 @@ pub(super) struct ReadyRequest {
     pub(super) certificate: Option<RString>,
     /// Whether the application may upgrade the connection.
     pub(super) upgrades: bool,
+    /// The route, if requests run in fibers.
+    pub(super) route: Option<Route>,
 }
 
 /// A request's body in the form that Ruby receives.

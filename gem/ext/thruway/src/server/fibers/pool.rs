@@ -1,10 +1,9 @@
 //! The fibers of one thread that run requests. A fiber that has finished a request runs another.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 
 use rb_sys::VALUE;
-use thruway_roles::TaskId;
+use thruway_roles::{ComputeLane, Routes, TaskId};
 
 use crate::ruby::NIL;
 use crate::ruby::data_type::Marker;
@@ -25,8 +24,9 @@ pub(in crate::server) struct FiberPool {
     /// The thread's `Thruway::FiberScheduler`; nil before the thread has begun.
     scheduler: Cell<VALUE>,
     idle: RefCell<Vec<VALUE>>,
-    /// The requests of waiting fibers, by the numbers of their contexts.
-    tasks: RefCell<HashMap<usize, TaskId>>,
+    /// The requests of the thread, by the indexes of their tasks: each with the number of its context.
+    tasks: RefCell<Vec<Option<(TaskId, usize)>>>,
+    task_count: Cell<usize>,
     /// The work of the fiber to which the thread transfers next.
     job: Cell<Option<FiberJob>>,
 }
@@ -37,6 +37,7 @@ impl Default for FiberPool {
             scheduler: Cell::new(NIL),
             idle: RefCell::default(),
             tasks: RefCell::default(),
+            task_count: Cell::new(0),
             job: Cell::new(None),
         }
     }
@@ -47,6 +48,7 @@ impl FiberPool {
     pub(in crate::server) fn enter(&self, scheduler: VALUE) {
         self.idle.borrow_mut().clear();
         self.tasks.borrow_mut().clear();
+        self.task_count.set(0);
         self.job.set(None);
         self.scheduler.set(scheduler);
     }
@@ -57,22 +59,38 @@ impl FiberPool {
 
     /// Notes that the request in that context is `task`.
     pub(in crate::server) fn note_task(&self, context: usize, task: TaskId) {
-        self.tasks.borrow_mut().insert(context, task);
+        let mut tasks = self.tasks.borrow_mut();
+        let index = task.index();
+        if index >= tasks.len() {
+            tasks.resize(index + 1, None);
+        }
+        if tasks[index].replace((task, context)).is_none() {
+            self.task_count.set(self.task_count.get() + 1);
+        }
     }
 
     /// Whether the thread has requests.
     pub(in crate::server) fn has_tasks(&self) -> bool {
-        !self.tasks.borrow().is_empty()
+        self.task_count.get() > 0
     }
 
-    /// Forgets the request in that context.
-    pub(in crate::server) fn forget_task(&self, context: usize) {
-        self.tasks.borrow_mut().remove(&context);
+    /// Forgets the request that is `task`.
+    pub(in crate::server) fn forget_task(&self, task: TaskId) {
+        if self.context_of(task).is_some() {
+            self.tasks.borrow_mut()[task.index()] = None;
+            self.task_count.set(self.task_count.get() - 1);
+        }
+    }
+
+    /// The number of the context of the request that is `task`; `None` for a task that is no request.
+    pub(in crate::server) fn context_of(&self, task: TaskId) -> Option<usize> {
+        let (noted, context) = (*self.tasks.borrow().get(task.index())?)?;
+        (noted == task).then_some(context)
     }
 
     /// The requests of the thread, and the numbers of their contexts.
     pub(in crate::server) fn tasks(&self) -> Vec<(usize, TaskId)> {
-        self.tasks.borrow().iter().map(|(context, task)| (*context, *task)).collect()
+        self.tasks.borrow().iter().flatten().map(|(task, context)| (*context, *task)).collect()
     }
 
     /// Takes an idle fiber.
@@ -113,6 +131,8 @@ pub(in crate::server) struct Fibers {
     pub(in crate::server) pools: Vec<FiberPool>,
     /// The contexts that no request uses, by their numbers.
     free: RefCell<Vec<usize>>,
+    pub(in crate::server) routes: Routes,
+    pub(in crate::server) lane: ComputeLane<FiberJob>,
 }
 
 impl Fibers {
@@ -121,6 +141,8 @@ impl Fibers {
         Self {
             pools: std::iter::repeat_with(FiberPool::default).take(threads).collect(),
             free: RefCell::new(contexts.rev().collect()),
+            routes: Routes::default(),
+            lane: ComputeLane::default(),
         }
     }
 
@@ -144,5 +166,6 @@ impl Fibers {
 
     pub(in crate::server) fn mark(&self, marker: Marker) {
         self.pools.iter().for_each(|pool| pool.mark(marker));
+        self.lane.for_each(|job| job.work.mark(marker));
     }
 }

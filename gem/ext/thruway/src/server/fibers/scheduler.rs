@@ -82,6 +82,10 @@ impl FiberScheduler {
         self.table.borrow().tasks().collect()
     }
 
+    pub(in crate::server) fn current_task(&self) -> Option<TaskId> {
+        self.table.borrow().current()
+    }
+
     /// Takes the next task to continue, together with its fiber.
     pub(in crate::server) fn take_ready(&self) -> Option<ReadyTask<VALUE>> {
         self.table.borrow_mut().take_ready()
