@@ -143,6 +143,8 @@ impl Leadership {
             return Some(Role::Follow);
         }
         self.superseded.set(self.superseded.get() + 1);
+        // Calls may block for seconds, and the next ones are about to.
+        remember(&self.blocking_permille, 1000);
         Some(self.take(shared, me, thread))
     }
 
@@ -195,8 +197,13 @@ impl Leadership {
         }
         shared.load.enter(activity);
         shared.note_call(self.call_us.get() > LONG_CALL_US, waits);
-        if self.blocking_permille.get() > CALLS_AHEAD_PERMILLE && shared.has_followers() {
-            shared.call_successor();
+        if self.blocking_permille.get() > CALLS_AHEAD_PERMILLE {
+            if shared.has_followers() {
+                shared.call_successor();
+            }
+            if waits {
+                shared.order_spare();
+            }
         }
     }
 
@@ -218,8 +225,8 @@ impl Leadership {
         }
         let took_us = i32::try_from(took_us).map_or(CALL_US_MAX, |us| us.min(CALL_US_MAX));
         remember(&self.call_us, took_us);
-        if !leads || shared.has_followers() {
-            remember(&self.blocking_permille, if leads { 0 } else { 1000 });
+        if leads && shared.has_followers() {
+            remember(&self.blocking_permille, 0);
         }
     }
 

@@ -57,6 +57,10 @@ struct Counts {
     called: u16,
 }
 
+/// Threads that are started before they are needed, while most calls block: as many as can take the lead from each
+/// other in the time that the start of one takes.
+const SPARE_MAX: u16 = 4;
+
 /// A thread was called to lead, or ordered, and has yet to arrive. Until then, no other thread is called.
 const COMING: u64 = 1 << 63;
 
@@ -198,6 +202,24 @@ impl Roster {
                 }
             }
             return Answer::Comes;
+        }
+    }
+
+    /// Orders a thread that is going to be needed, if `SPARE_MAX` are not yet free or on their way, and if one more is
+    /// allowed while `waiting` threads wait.
+    pub(crate) fn order_spare(&self, waiting: u32) {
+        let order = |word| {
+            let mut counts = Counts::unpack(word);
+            let spare = counts.ordered + counts.following.saturating_sub(counts.called);
+            if spare >= SPARE_MAX || !self.may_order(counts, waiting) {
+                return None;
+            }
+            counts.present += 1;
+            counts.ordered += 1;
+            Some(counts.pack() | word & COMING)
+        };
+        if self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, order).is_ok() {
+            self.order();
         }
     }
 
@@ -479,6 +501,28 @@ mod tests {
             roster.mark(true);
             assert_eq!(fill(&roster, 1), 4);
             assert_eq!(fill(&roster, 10), 5);
+        });
+    }
+
+    #[test]
+    fn spare_threads_are_ordered_up_to_their_number_and_the_limit() {
+        check(|| {
+            let limits = Limits { threads_min: 1, threads_max: 1, io_max: 0, waiting_max: 9 };
+            let roster = Roster::new(limits);
+            for (waiting, present) in [(0, 1), (2, 3), (9, 5), (9, 5)] {
+                (0..9).for_each(|_| roster.order_spare(waiting));
+                assert_eq!(roster.present(), present, "{waiting} threads wait");
+            }
+            for _ in 0..4 {
+                assert!(roster.wait_for_order(|| false));
+                roster.arrive();
+                roster.add_follower();
+            }
+            roster.order_spare(9);
+            assert_eq!(roster.present(), 5, "four threads follow");
+            assert_eq!(roster.call(9), Answer::Comes);
+            roster.order_spare(9);
+            assert_eq!(roster.present(), 6, "one of them was called");
         });
     }
 

@@ -145,6 +145,13 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.roster.call(waiting);
     }
 
+    /// Orders a thread for the requests behind the leader, which is about to make a call that will probably block.
+    pub(crate) fn order_spare(&self) {
+        if self.counts_waiting() {
+            self.roster.order_spare(self.load.waiting());
+        }
+    }
+
     /// Whether a thread was wanted since the last call and no more were allowed.
     pub fn take_at_limit(&self) -> bool {
         // A load is cheaper than a swap, which is rarely needed.
