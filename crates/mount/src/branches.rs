@@ -25,8 +25,9 @@ pub(crate) struct Branches {
     folders: RwLock<IdMap<Arc<MergedFolder>>>,
     /// Open parts, by folder and branch.
     part_fds: Descriptors,
-    /// Indexes of dropped folders with whiteouts, whose order of names must stay while a program lists the folder.
-    retired: Mutex<IdMap<Index>>,
+    /// The indexes of dropped folders that the kernel knows: the order of names stays while a program lists them.
+    /// Locked after `folders`.
+    retired: Mutex<IdMap<SharedIndex>>,
     /// The last read errors of branches.
     failures: Mutex<IdMap<Errno>>,
 }
@@ -58,10 +59,15 @@ pub(crate) struct MergedFolder {
     /// Whether parts may have whiteouts, so that even a single one is read through the index.
     pub(crate) is_layered: bool,
     /// The names of all parts, built when a request first needs them.
-    index: RwLock<BuiltIndex>,
+    index: SharedIndex,
+    /// The index of the dropped folder that this one replaces, until the own index is built.
+    before: Mutex<Option<SharedIndex>>,
     /// Names whose entry in the index may be stale.
     stale_names: Mutex<HashSet<CString>>,
 }
+
+/// An index that outlives its folder.
+type SharedIndex = Arc<RwLock<BuiltIndex>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct BuiltIndex {
@@ -90,40 +96,46 @@ impl Branches {
 
     /// Adds the folder, unless another thread has added it meanwhile. Returns the folder that is kept.
     pub(crate) fn keep(&self, merged: MergedFolder) -> Arc<MergedFolder> {
-        let retired =
-            if merged.is_layered { lock(&self.retired).remove(&merged.id.0) } else { None };
-        if let Some(index) = retired {
-            merged.write_index().index = index;
-        }
         let mut folders = self.write();
-        Arc::clone(folders.entry(merged.id.0).or_insert_with(|| Arc::new(merged)))
+        let kept = folders.entry(merged.id.0).or_insert_with(|| {
+            if merged.is_merged() {
+                *lock(&merged.before) = lock(&self.retired).remove(&merged.id.0);
+            }
+            Arc::new(merged)
+        });
+        Arc::clone(kept)
     }
 
     /// Drops the folder. The next use looks its parts up again.
     pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<MergedFolder>> {
-        let dropped = self.write().remove(&id.0)?;
+        let mut folders = self.write();
+        let dropped = folders.remove(&id.0)?;
+        self.retire(&dropped);
+        drop(folders);
         for part in &dropped.parts {
             self.part_fds.remove((id, part.branch));
         }
-        self.retire(&dropped);
         Some(dropped)
     }
 
     /// Drops all folders as [`drop_folder`](Self::drop_folder) does, and returns their ids.
     pub(crate) fn drop_folders(&self) -> Vec<InodeId> {
-        let dropped = std::mem::take(&mut *self.write());
+        let mut folders = self.write();
+        let dropped = std::mem::take(&mut *folders);
+        dropped.values().for_each(|folder| self.retire(folder));
+        drop(folders);
         for folder in dropped.values() {
-            self.retire(folder);
             folder.parts.iter().for_each(|part| self.part_fds.remove((folder.id, part.branch)));
         }
         dropped.values().map(|folder| folder.id).collect()
     }
 
-    /// Keeps the index of a dropped folder. Its names are read again, and those that stay keep their order.
+    /// Keeps the index of a dropped folder. The names are read again, and those that stay keep their places, so that a
+    /// listing goes on where it was.
     fn retire(&self, dropped: &MergedFolder) {
-        if dropped.is_layered {
-            let built = std::mem::take(&mut *dropped.write_index());
-            lock(&self.retired).insert(dropped.id.0, built.index);
+        if dropped.is_merged() {
+            let last = lock(&dropped.before).clone().unwrap_or_else(|| Arc::clone(&dropped.index));
+            lock(&self.retired).insert(dropped.id.0, last);
         }
     }
 
@@ -203,9 +215,20 @@ impl MergedFolder {
             parts,
             is_watched,
             is_layered,
-            index: RwLock::default(),
+            index: SharedIndex::default(),
+            before: Mutex::default(),
             stale_names: Mutex::default(),
         }
+    }
+
+    /// Begins to build the index. A folder that replaces a dropped one begins with a copy of its index, which other
+    /// threads may still use.
+    pub(crate) fn begin_build(&self, built: &mut BuiltIndex) {
+        let before = lock(&self.before).take();
+        if let Some(before) = before {
+            built.index = before.read().unwrap_or_else(PoisonError::into_inner).index.clone();
+        }
+        built.index.begin();
     }
 
     /// Returns the part in this branch.
@@ -229,5 +252,52 @@ impl MergedFolder {
 
     pub(crate) fn write_index(&self) -> RwLockWriteGuard<'_, BuiltIndex> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source_table::SourceTable;
+
+    fn folder() -> MergedFolder {
+        let held: Arc<OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
+        let part = |branch| Part { branch, volume: 0, opener: Opener::Held(Arc::clone(&held)) };
+        MergedFolder::new(InodeId(7), vec![part(0), part(1)], true, false)
+    }
+
+    fn build(folder: &MergedFolder, names: &[&str]) {
+        let mut built = folder.write_index();
+        folder.begin_build(&mut built);
+        names.iter().for_each(|name| _ = built.index.insert(name.as_bytes(), 0, 8, 0));
+        built.index.end();
+    }
+
+    #[test]
+    fn names_keep_their_places_when_their_folder_is_dropped() {
+        let roots = Roots::new(Vec::new(), SourceTable::default());
+        let branches = Branches::new(Arc::new(roots), 1);
+        build(&branches.keep(folder()), &["a", "b", "c"]);
+        branches.drop_folders();
+        // A folder that was not used in the meantime passes the places on.
+        let unused = branches.keep(folder());
+        branches.drop_folder(unused.id);
+        let kept = branches.keep(folder());
+        build(&kept, &["new", "c", "a"]);
+        let built = kept.read_index();
+        let names: Vec<_> = built.index.after(0).map(|(place, name, _)| (place, name)).collect();
+        assert_eq!(names, [(1, &b"a"[..]), (3, b"c"), (4, b"new")]);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_folder_that_the_kernel_has_forgotten() {
+        let roots = Roots::new(Vec::new(), SourceTable::default());
+        let branches = Branches::new(Arc::new(roots), 1);
+        build(&branches.keep(folder()), &["a", "b"]);
+        branches.forget(InodeId(7));
+        assert!(lock(&branches.retired).is_empty());
+        let kept = branches.keep(folder());
+        build(&kept, &["b"]);
+        assert_eq!(kept.read_index().index.after(0).next().map(|(place, ..)| place), Some(1));
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Slot {
     start: u32,
     /// The length of the name; zero for a removed name.
@@ -37,7 +37,7 @@ struct Slot {
     seen: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     /// Positions in `slots`, by name.
     table: HashTable<u32>,

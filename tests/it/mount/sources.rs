@@ -242,6 +242,35 @@ fn sources_come_and_go_while_the_mount_is_in_use() {
     assert_eq!(mounted.text("in_two"), "two");
 }
 
+/// A new list of sources drops what is known of all folders, and so do reports of changes that are late.
+#[test]
+fn a_listing_goes_on_where_it_was_when_a_source_comes() {
+    const NAMES: usize = 3000;
+    let filled = |folder: &Path| {
+        fill(&["one", "two", "three"])(folder);
+        for number in 0..NAMES {
+            let source = if number % 2 == 0 { "one" } else { "two" };
+            fs::write(folder.join(source).join(format!("name {number}")), "").unwrap();
+        }
+    };
+    let Some(mounted) = with_options(&[], &["one", "two"], filled) else { return };
+    let mounted = mounted.assert_mounted();
+    let target = mounted.path("target");
+    let mut listing = fs::read_dir(&target).unwrap();
+    let mut names: Vec<_> = listing.by_ref().take(100).flatten().map(|it| it.file_name()).collect();
+    // The source lists new names among the old ones.
+    (0..NAMES / 2).for_each(|number| fs::write(target.join(format!("new {number}")), "").unwrap());
+    assert!(mounted.change("add", &["three"]).status.success());
+    assert_eq!(mounted.text("in_three"), "three");
+    names.extend(listing.flatten().map(|entry| entry.file_name()));
+    let is_old = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("name ");
+    names.retain(is_old);
+    names.sort();
+    let all = names.len();
+    names.dedup();
+    assert_eq!((names.len(), all), (NAMES, NAMES));
+}
+
 /// Returns the child processes of the process that the status names.
 fn workers_of(mounted: &Custom) -> Vec<u32> {
     let supervisor = mounted.status()["process"].as_u64().unwrap();

@@ -113,7 +113,7 @@ impl MergedSources {
     }
 
     fn build(&self, merged: &MergedFolder, built: &mut BuiltIndex) {
-        built.index.begin();
+        merged.begin_build(built);
         for part in &merged.parts {
             let read = self.open_part(merged, part).and_then(|dir| {
                 each_entry(&dir.fd, 0, RAW_BYTES, |entry| {
