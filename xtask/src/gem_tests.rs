@@ -1,4 +1,4 @@
-//! `cargo x gem-tests`: the gem's tests, one process per file, three at once for every two processors.
+//! `cargo x gem-tests`: the gem's tests, one process per file, as many at once as there are processors.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::durations::Durations;
 
-/// Run the gem's tests, three files at once for every two processors
+/// Run the gem's tests, as many files at once as there are processors
 ///
 /// The tests run against the extension of the test profile, which `cargo x gem` builds.
 #[derive(Debug, Args)]
@@ -53,10 +53,9 @@ impl GemTests {
         let counts = [0; COUNTS.len()];
         let work = Work { files: files.into(), durations, counts, failed: Vec::new() };
         let work = Mutex::new(work);
-        // A file waits for other processes a quarter of its time.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
-            for _ in 0..processors + processors / 2 {
+            for _ in 0..processors {
                 scope.spawn(|| self.run_files(root, &work));
             }
         });

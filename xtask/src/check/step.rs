@@ -72,11 +72,6 @@ impl Step {
         if self.lints {
             command.envs(crate::linting::environment(&self.program));
         }
-        // Rust's test runner starts one test for each processor; most tests wait for another process half of the time.
-        if self.kind == Kind::Tests && std::env::var_os("RUST_TEST_THREADS").is_none() {
-            let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            command.env("RUST_TEST_THREADS", (2 * processors).to_string());
-        }
         command.stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn()?;
         // The command holds the writing ends of the pipe: without them, reading ends.
