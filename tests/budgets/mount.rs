@@ -122,7 +122,8 @@ impl Mounted {
         assert!(outcome.is_ok(), "{what}: {outcome:?} in place of {golden:?}");
     }
 
-    /// Returns the requests of `act`, but for those of the kinds `without`, as an error unless they are the golden ones.
+    /// Returns the requests of `act` as an error unless they are the golden ones. Those of the kinds `without` do not
+    /// count.
     fn requests_of(
         &self,
         golden: &[(&str, u64)],
