@@ -26,6 +26,16 @@ module Thruway
       end
     end
 
+    # Writes at a position of a file without the scheduler: from Ruby 3.3 on, IO#pwrite calls the
+    # hook `io_pwrite` without the interpreter lock, which damages Ruby's own data.
+    module PositionedWrites
+      def pwrite(object, offset)
+        return super unless !Fiber.current.blocking? && Fiber.scheduler.is_a?(FiberScheduler)
+
+        FiberScheduler.blocking { super }
+      end
+    end
+
     REFUSAL = "a request that runs in a fiber cannot bring a scheduler or a reactor of its own; " \
               "run it in a thread, such as `Thread.new { Async { ... }.wait }.value`, or serve " \
               "without `fibers`"
@@ -35,16 +45,22 @@ module Thruway
     class << self
       # Returns a new scheduler, which belongs to the calling thread.
       def create
-        @lock.synchronize do
-          @is_prepared ||= Process.singleton_class.prepend(Forks) &&
-                           Fiber.singleton_class.prepend(Replacements)
-        end
+        @lock.synchronize { @is_prepared ||= prepare }
         install
       end
 
       # Runs the block outside of any scheduler: calls in the block block the thread.
       def blocking
         Fiber.new(blocking: true) { yield }.resume
+      end
+
+      private
+
+      def prepare
+        Process.singleton_class.prepend(Forks)
+        Fiber.singleton_class.prepend(Replacements)
+        IO.prepend(PositionedWrites) if RUBY_VERSION >= "3.3"
+        true
       end
     end
 
