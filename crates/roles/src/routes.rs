@@ -2,8 +2,8 @@
 //!
 //! A request that computes holds up every fiber of its thread. So the server has to know beforehand which requests will
 //! compute. Requests of one route resemble each other: a route is a method and a path, in which segments with a digit
-//! count as identifiers. The first request of a route is on trial: it counts as one that computes until its first slice
-//! is over, that is until it waits or ends.
+//! count as identifiers. While fibers wait, the first request of a route is on trial: it counts as one that computes
+//! until its first slice is over, that is until it waits or ends.
 //!
 //! The clock that does not count the time of other threads is a system call. So slices are measured for the first
 //! requests of a route, and for routes under suspicion: those of which a slice has taken long by the wall clock.

@@ -189,7 +189,10 @@ impl RackEngine {
                 Turn::Work => self.engine.poll_if_due(&mut buffers.events),
                 Turn::Handshake => self.shake_hands(gvl, &mut buffers.events)?,
                 Turn::Request(request) if self.is_for_lane(own, &request) => {
-                    if let Some(job) = self.new_job(own, Work::Request(request), false) {
+                    // Pieces of a response leave at once where the request is known to compute between them.
+                    let computes = request.route.is_some_and(|it| own.fibers.routes.computes(it));
+                    let corks = !computes && self.leadership.calls_are_short();
+                    if let Some(job) = self.new_job(own, Work::Request(request), corks) {
                         own.fibers.lane.leave(self.leadership.roles(), job);
                     }
                 }
@@ -225,7 +228,10 @@ impl RackEngine {
     /// Whether another thread is to run the request, because it may compute for long and hold up this thread's fibers.
     fn is_for_lane(&self, own: OwnFibers<'_>, request: &ReadyRequest) -> bool {
         let (Fibers { routes, lane, .. }, roles) = (own.fibers, self.leadership.roles());
-        let tries = |route| lane.is_idle(roles) && routes.begin_trial(route, monotonic_us());
+        // While no fiber waits, there is none to hold up.
+        let has_fibers = own.scheduler.task_count() > 0;
+        let tries =
+            |route| has_fibers && lane.is_idle(roles) && routes.begin_trial(route, monotonic_us());
         let is_wanted = |route| routes.computes(route) || tries(route);
         lane.accepts(roles) && request.route.is_some_and(is_wanted)
     }
