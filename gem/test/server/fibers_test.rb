@@ -180,7 +180,7 @@ class FibersTest < Minitest::Test
 
   def test_a_write_that_blocks_is_complete_and_a_read_without_a_wait_does_not_wait
     reader, writer = IO.pipe
-    other, = IO.pipe
+    other, other_writer = IO.pipe
     writer.nonblock = false
     other.nonblock = false
     serve do |env|
@@ -192,6 +192,8 @@ class FibersTest < Minitest::Test
     client = ask("/")
     assert_equal 100_000, get("/read").body.bytesize
     assert_equal "[100000, :wait_readable]", client.response.body
+    # Without a reference, a collection would close the other end.
+    other_writer.close
   end
 
   def test_positions_in_files_are_kept
@@ -209,9 +211,10 @@ class FibersTest < Minitest::Test
   end
 
   def test_an_exception_is_raised_in_a_fiber_that_waits
+    pipe = IO.pipe
     serve do
       said = []
-      waits = [-> { sleep }, -> { Queue.new.pop }, -> { IO.pipe[0].read }]
+      waits = [-> { sleep }, -> { Queue.new.pop }, -> { pipe[0].read }]
       fibers = waits.map do |wait|
         Fiber.schedule do
           wait.call
