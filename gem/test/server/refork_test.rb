@@ -42,6 +42,27 @@ class ReforkTest < Minitest::Test
     worker_pids(pid).find { |worker| title(worker).include?("template") }
   end
 
+  # The worker looks for the order once, and signals may be pending then.
+  def test_the_order_to_become_the_template_is_seen_whatever_signals_arrive
+    require "thruway/cluster/refork_worker"
+    sender, orders = UNIXSocket.pair
+    refute Thruway::ReforkWorker.wanted?(orders)
+    caught = 0
+    before = trap("USR2") { caught += 1 }
+    pid = Process.pid
+    signals = fork { loop { Process.kill("USR2", pid) } }
+    until caught > 2000
+      sender.send("template", 0)
+      assert Thruway::ReforkWorker.wanted?(orders), "after #{caught} signals"
+    end
+    sender.close
+    refute Thruway::ReforkWorker.wanted?(orders)
+  ensure
+    Process.kill("KILL", signals)
+    Process.wait(signals)
+    trap("USR2", before)
+  end
+
   def test_workers_go_on_from_a_warm_worker_and_no_client_notices
     [1, 3].each do |workers|
       pid = start_warming("", "-w", workers.to_s)

@@ -16,6 +16,13 @@ module Thruway
     # The size of the supervisor's longest message.
     MESSAGE_BYTES_MAX = 256
 
+    # Whether the supervisor has ordered the worker to become the template. `wait_readable(0)` would
+    # not do: it finds nothing while a signal is pending.
+    def self.wanted?(orders)
+      order = orders.recv_nonblock(MESSAGE_BYTES_MAX, exception: false)
+      order.is_a?(String) && !order.empty?
+    end
+
     # `orders` is the socket to the supervisor. `own` are the sockets of the server, as opposed to
     # the application's.
     def initialize(configuration, orders, own)

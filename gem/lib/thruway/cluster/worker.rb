@@ -48,7 +48,7 @@ module Thruway
       send_heartbeats(reports)
       @server.run
       Hooks.run(@configuration, :before_worker_shutdown, @index)
-      become_template(orders, own, alive, reports) if orders.wait_readable(0)
+      become_template(orders, own, alive, reports) if ReforkWorker.wanted?(orders)
       0
     rescue Failure => e
       e.report
@@ -67,8 +67,6 @@ module Thruway
     # Serves as the template for workers. Returns when the supervisor has gone or has dropped this
     # template.
     def become_template(orders, own, alive, reports)
-      return if orders.recv(ReforkWorker::MESSAGE_BYTES_MAX).to_s.empty?
-
       name_process("template")
       @helpers.each(&:kill).each(&:join)
       reports.close unless reports.closed?

@@ -89,7 +89,8 @@ module Thruway
       sockets = own.map { |descriptor| Socket.for_fd(descriptor) }
       sockets.each { |socket| socket.autoclose = false }
       limit = now + ACCEPT_SECONDS
-      sleep CHECK_SECONDS while now < limit && IO.select(sockets, nil, nil, 0)
+      # With a timeout of zero, `select` would find nothing while a signal is pending.
+      sleep CHECK_SECONDS while now < limit && IO.select(sockets, nil, nil, CHECK_SECONDS)
       sockets.each { |socket| shut(socket) }
       close
     end
