@@ -118,13 +118,13 @@ impl Mounted {
     }
 
     fn compare(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce(), without: &[&str]) {
-        let outcome = self.requests_of(golden, act, without);
+        let outcome = self.check_requests(golden, act, without);
         assert!(outcome.is_ok(), "{what}: {outcome:?} in place of {golden:?}");
     }
 
     /// Returns the requests of `act` as an error unless they are the golden ones. Those of the kinds `without` do not
     /// count.
-    fn requests_of(
+    fn check_requests(
         &self,
         golden: &[(&str, u64)],
         act: impl FnOnce(),
@@ -220,7 +220,7 @@ fn what_new_versions_of_files_add_for_other_names() {
         }
     };
     // Where a report is late, the names above are looked up once more.
-    let is_exact = || mounted.requests_of(&made, make, &ATTRIBUTES).is_ok();
+    let is_exact = || mounted.check_requests(&made, make, &ATTRIBUTES).is_ok();
     assert!((0..ROUNDS).any(|_| is_exact()), "twenty new versions: {made:?} in no round");
     // The threads that hear of it have slept for 5 ms.
     sleep(Duration::from_millis(50));

@@ -73,12 +73,7 @@ impl<J> ComputeLane<J> {
         shared: &SharedRoles<B, O>,
         now_us: impl FnOnce() -> u64,
     ) -> Option<J> {
-        if self.is_empty() {
-            return None;
-        }
-        let now_us = now_us();
-        let may_take = shared.load.computing() == 0 || self.is_taken_for_long(now_us);
-        may_take.then(|| self.pop(shared, now_us)).flatten()
+        self.due_us(shared, now_us).and_then(|now_us| self.pop(shared, now_us))
     }
 
     /// Called by the leader between two turns. Returns a job that no other thread will take; calls a follower to a job
@@ -88,13 +83,7 @@ impl<J> ComputeLane<J> {
         shared: &SharedRoles<B, O>,
         now_us: impl FnOnce() -> u64,
     ) -> Option<J> {
-        if self.is_empty() {
-            return None;
-        }
-        let now_us = now_us();
-        if shared.load.computing() > 0 && !self.is_taken_for_long(now_us) {
-            return None;
-        }
+        let now_us = self.due_us(shared, now_us)?;
         if shared.has_followers() {
             shared.call_successor();
             return None;
@@ -102,8 +91,19 @@ impl<J> ComputeLane<J> {
         self.pop(shared, now_us)
     }
 
-    fn is_taken_for_long(&self, now_us: u64) -> bool {
-        now_us >= self.taken_us.get() + ALONE_US
+    /// Returns the time if a job is in the lane and may begin now: no other thread computes, or the last job was taken
+    /// long ago.
+    fn due_us<B: Bell, O: LoadObserver>(
+        &self,
+        shared: &SharedRoles<B, O>,
+        now_us: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        let now_us = now_us();
+        let is_due = shared.load.computing() == 0 || now_us >= self.taken_us.get() + ALONE_US;
+        is_due.then_some(now_us)
     }
 
     fn pop<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>, now_us: u64) -> Option<J> {
