@@ -61,8 +61,8 @@ impl Create<'_> {
             *copy = inheritable(given, own)?;
         }
         let inherited: Vec<_> = stdio.iter().flatten().map(AsRawHandle::as_raw_handle).collect();
-        let attributes = Attributes::of_handles(&inherited)?;
-        let startup = startup(&stdio, &attributes);
+        let handle_list = HandleList::new(&inherited)?;
+        let startup = startup(&stdio, &handle_list);
         let group = if self.new_group { CREATE_NEW_PROCESS_GROUP } else { 0 };
         let mut information = MaybeUninit::<PROCESS_INFORMATION>::uninit();
         // SAFETY: every string ends in NUL, and the command line is writable. The startup information and the memory
@@ -73,7 +73,7 @@ impl Create<'_> {
                 self.command_line.as_mut_ptr(),
                 ptr::null(),
                 ptr::null(),
-                i32::from(!attributes.handles.is_empty()),
+                i32::from(!handle_list.handles.is_empty()),
                 group | CREATE_UNICODE_ENVIRONMENT | EXTENDED_STARTUPINFO_PRESENT,
                 self.environment.map_or(ptr::null(), |block| block.as_ptr().cast()),
                 self.folder.map_or(ptr::null(), <[u16]>::as_ptr),
@@ -165,7 +165,7 @@ fn inheritable(given: Option<BorrowedHandle<'_>>, own: u32) -> io::Result<Option
     Ok(Some(unsafe { OwnedHandle::from_raw_handle(copy) }))
 }
 
-fn startup(stdio: &[Option<OwnedHandle>; 3], attributes: &Attributes<'_>) -> STARTUPINFOEXW {
+fn startup(stdio: &[Option<OwnedHandle>; 3], handle_list: &HandleList<'_>) -> STARTUPINFOEXW {
     let raw =
         |copy: &Option<OwnedHandle>| copy.as_ref().map_or(ptr::null_mut(), |c| c.as_raw_handle());
     let mut startup = STARTUPINFOEXW::default();
@@ -176,20 +176,20 @@ fn startup(stdio: &[Option<OwnedHandle>; 3], attributes: &Attributes<'_>) -> STA
         startup.StartupInfo.hStdOutput,
         startup.StartupInfo.hStdError,
     ] = stdio.each_ref().map(raw);
-    startup.lpAttributeList = attributes.list();
+    startup.lpAttributeList = handle_list.list();
     startup
 }
 
 /// The list of handles that a program inherits.
-struct Attributes<'a> {
+struct HandleList<'a> {
     /// The list in the system's layout; empty if no handle is inherited.
     room: Vec<u64>,
     /// The handles that the list points to.
     handles: &'a [RawHandle],
 }
 
-impl<'a> Attributes<'a> {
-    fn of_handles(handles: &'a [RawHandle]) -> io::Result<Self> {
+impl<'a> HandleList<'a> {
+    fn new(handles: &'a [RawHandle]) -> io::Result<Self> {
         if handles.is_empty() {
             return Ok(Self { room: Vec::new(), handles });
         }
@@ -201,11 +201,11 @@ impl<'a> Attributes<'a> {
         check(unsafe {
             InitializeProcThreadAttributeList(room.as_mut_ptr().cast(), 1, 0, &raw mut bytes)
         })?;
-        let attributes = Self { room, handles };
+        let list = Self { room, handles };
         // SAFETY: the list is initialised for one attribute, and the handles outlive it.
         check(unsafe {
             UpdateProcThreadAttribute(
-                attributes.list(),
+                list.list(),
                 0,
                 PROC_THREAD_ATTRIBUTE_HANDLE_LIST as usize,
                 handles.as_ptr().cast(),
@@ -214,7 +214,7 @@ impl<'a> Attributes<'a> {
                 ptr::null(),
             )
         })?;
-        Ok(attributes)
+        Ok(list)
     }
 
     fn list(&self) -> *mut c_void {
@@ -222,7 +222,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-impl Drop for Attributes<'_> {
+impl Drop for HandleList<'_> {
     fn drop(&mut self) {
         if !self.room.is_empty() {
             // SAFETY: the list was initialised, and is not used again.

@@ -46,7 +46,7 @@ pub struct Object {
 
 /// A location that holds the address of an imported function.
 #[derive(Debug, Clone, Copy)]
-pub struct Slot {
+pub struct ImportSlot {
     place: *const AtomicPtr<c_void>,
     is_read_only: bool,
 }
@@ -143,7 +143,7 @@ impl Object {
 
     /// Returns every slot that holds the address of the imported function `name`.
     #[must_use]
-    pub fn slots(&self, name: &CStr) -> Vec<Slot> {
+    pub fn slots(&self, name: &CStr) -> Vec<ImportSlot> {
         let Some(tables) = self.tables() else { return Vec::new() };
         let mut slots = Vec::new();
         for (start, count) in tables.relocations {
@@ -164,10 +164,10 @@ impl Object {
         Self::containing(address).is_some_and(|object| object.base == self.base)
     }
 
-    fn slot(&self, relocation: &Relocation) -> Slot {
+    fn slot(&self, relocation: &Relocation) -> ImportSlot {
         let place = self.base.wrapping_add(relocation.offset as usize);
         let (start, end) = self.read_only;
-        Slot {
+        ImportSlot {
             place: place as *const AtomicPtr<c_void>,
             is_read_only: (start..end).contains(&place),
         }
@@ -210,7 +210,7 @@ impl Tables {
     }
 }
 
-impl Slot {
+impl ImportSlot {
     /// Returns the address that calls through this slot currently go to.
     ///
     /// In an object that binds lazily, the slot points to a stub inside the object until the first call.

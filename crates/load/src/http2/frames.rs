@@ -26,14 +26,14 @@ pub(crate) const PRIORITY: u8 = 0x20;
 
 /// The head of a frame.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct FrameHead {
     pub(crate) length: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
 }
 
-impl Head {
+impl FrameHead {
     fn parse(bytes: &[u8; HEAD_BYTES]) -> Self {
         let [high, middle, low, kind, flags, stream @ ..] = *bytes;
         let length = u32::from_be_bytes([0, high, middle, low]) as usize;
@@ -58,7 +58,7 @@ pub(crate) struct FrameReader {
 
 impl FrameReader {
     /// Reads up to the end of a frame, or all bytes.
-    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Head>, MalformedBytes> {
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<FrameHead>, MalformedBytes> {
         if self.head_bytes < HEAD_BYTES {
             let piece = take(bytes, HEAD_BYTES - self.head_bytes);
             self.head[self.head_bytes..][..piece.len()].copy_from_slice(piece);
@@ -69,7 +69,7 @@ impl FrameReader {
             self.came = 0;
             self.payload.clear();
         }
-        let head = Head::parse(&self.head);
+        let head = FrameHead::parse(&self.head);
         if head.length > PAYLOAD_BYTES_MAX {
             return Err(MalformedBytes);
         }

@@ -15,7 +15,7 @@ use crate::run_context::PreparedRequest;
 use crate::send_buffer::SendBuffer;
 use crate::tally::Trouble;
 
-use frames::{FrameReader, Head};
+use frames::{FrameHead, FrameReader};
 use streams::{PlacedRequest, Stream, Streams};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -62,7 +62,7 @@ pub(crate) struct Http2 {
     allowed: ServerLimits,
     frames: FrameReader,
     /// A header block that continues in the next frame.
-    block: Option<(Head, Vec<u8>)>,
+    block: Option<(FrameHead, Vec<u8>)>,
     outgoing: SendBuffer,
     /// Bytes of bodies received since the connection's window was last renewed.
     unacknowledged: u32,
@@ -241,7 +241,7 @@ impl Http2 {
         }
     }
 
-    fn data(&mut self, head: Head, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
+    fn data(&mut self, head: FrameHead, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
         let padding = match (head.has(frames::PADDED), self.frames.payload().first()) {
             (true, Some(padding)) => usize::from(*padding) + 1,
             (true, None) => return Err(Trouble::Malformed),
@@ -264,7 +264,7 @@ impl Http2 {
     }
 
     /// Renews the windows from time to time.
-    fn acknowledge(&mut self, head: Head) -> Result<(), Trouble> {
+    fn acknowledge(&mut self, head: FrameHead) -> Result<(), Trouble> {
         let bytes = u32::try_from(head.length).map_err(|_| Trouble::Malformed)?;
         self.unacknowledged += bytes;
         if self.unacknowledged >= ACKNOWLEDGED_BYTES {
@@ -280,7 +280,7 @@ impl Http2 {
         Ok(())
     }
 
-    fn headers(&mut self, head: Head, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
+    fn headers(&mut self, head: FrameHead, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
         let (first, mut block) = self.block.take().unwrap_or((head, Vec::new()));
         if first.stream != head.stream || head.stream == 0 {
             return Err(Trouble::Malformed);
@@ -323,7 +323,7 @@ impl Http2 {
         Ok(Event::Response(Answer { request, status, is_encoded, is_last }))
     }
 
-    fn reset(&mut self, head: Head) -> Result<Event, Trouble> {
+    fn reset(&mut self, head: FrameHead) -> Result<Event, Trouble> {
         let code = number(self.frames.payload()).ok_or(Trouble::Malformed)?;
         self.is_known(head)?;
         if code == REFUSED_STREAM {
@@ -336,7 +336,7 @@ impl Http2 {
     }
 
     /// Handles frames that concern the connection.
-    fn control(&mut self, head: Head) -> Result<Event, Trouble> {
+    fn control(&mut self, head: FrameHead) -> Result<Event, Trouble> {
         let payload = self.frames.payload();
         match head.kind {
             frames::SETTINGS if !head.has(frames::ACK) => {
@@ -384,7 +384,7 @@ impl Http2 {
     }
 
     /// Checks that a frame belongs to a stream that has begun. The stream may have ended.
-    fn is_known(&self, head: Head) -> Result<(), Trouble> {
+    fn is_known(&self, head: FrameHead) -> Result<(), Trouble> {
         let is_known = head.stream % 2 == 1 && head.stream < self.next_id;
         is_known.then_some(()).ok_or(Trouble::Malformed)
     }
@@ -427,7 +427,7 @@ fn judge(stream: &Stream, is_head: bool) -> Result<(), Trouble> {
 }
 
 /// Returns a header block without padding and priority.
-fn unpadded(head: Head, payload: &[u8]) -> Result<&[u8], Trouble> {
+fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], Trouble> {
     let (mut start, mut end) = (0, payload.len());
     if head.has(frames::PADDED) {
         start = 1;

@@ -25,7 +25,7 @@ struct Clause {
     who: u32,
     files: bool,
     folders: bool,
-    change: Change,
+    change: ModeChange,
     /// The permissions for all users.
     bits: u32,
     executes_where_executable: bool,
@@ -35,7 +35,7 @@ struct Clause {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum ModeChange {
     Add,
     Remove,
     Set,
@@ -90,7 +90,7 @@ impl Clause {
             who: 0,
             files: true,
             folders: true,
-            change: Change::Set,
+            change: ModeChange::Set,
             bits: 0,
             executes_where_executable: false,
             executes_folders: false,
@@ -107,9 +107,9 @@ impl Clause {
         let (change, permissions) = rest.split_at(1);
         clause.take_who(who).ok_or_else(malformed)?;
         clause.change = match change {
-            "+" => Change::Add,
-            "-" => Change::Remove,
-            _ => Change::Set,
+            "+" => ModeChange::Add,
+            "-" => ModeChange::Remove,
+            _ => ModeChange::Set,
         };
         clause.take_permissions(permissions).ok_or_else(malformed)?;
         Ok(clause)
@@ -162,9 +162,9 @@ impl Clause {
             }
         }
         match self.change {
-            Change::Add => mode | bits & self.who,
-            Change::Remove => mode & !(bits & self.who),
-            Change::Set => mode & !self.who | bits & self.who,
+            ModeChange::Add => mode | bits & self.who,
+            ModeChange::Remove => mode & !(bits & self.who),
+            ModeChange::Set => mode & !self.who | bits & self.who,
         }
     }
 }

@@ -27,21 +27,21 @@ use crate::proc_path::ProcPath;
 pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result<(), Errno> {
     let kind = FileType::from_raw_mode(with.mode);
     let device = unpacked_device(with.device);
-    let made = make(cx, name, (with.mode, with.umask), |dir, mode| {
+    let created = make(cx, name, (with.mode, with.umask), |dir, mode| {
         fs::mknodat(&dir.fd, name, kind, mode, device)
     })?;
-    reply_new(cx, &made.folder, &made.dir, name)
+    reply_new(cx, &created.folder, &created.dir, name)
 }
 
 pub(super) fn mkdir(cx: &mut Context<'_>, name: &CStr, with: &MkDirIn) -> Result<(), Errno> {
     let mode = with.mode & 0o7777 | FOLDER;
-    let made = make(cx, name, (mode, with.umask), |dir, mode| fs::mkdirat(&dir.fd, name, mode))?;
-    reply_new(cx, &made.folder, &made.dir, name)
+    let created = make(cx, name, (mode, with.umask), |dir, mode| fs::mkdirat(&dir.fd, name, mode))?;
+    reply_new(cx, &created.folder, &created.dir, name)
 }
 
 pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Result<(), Errno> {
-    let made = make(cx, name, (0, 0), |dir, _| fs::symlinkat(target, &dir.fd, name))?;
-    reply_new(cx, &made.folder, &made.dir, name)
+    let created = make(cx, name, (0, 0), |dir, _| fs::symlinkat(target, &dir.fd, name))?;
+    reply_new(cx, &created.folder, &created.dir, name)
 }
 
 pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result<(), Errno> {
@@ -72,18 +72,18 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
     let verdict = check_new(cx, name, with)?;
     // The file is opened for reading only, since a file that is open for writing cannot be executed.
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let made =
+    let created =
         make(cx, name, (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, name, flags, mode));
-    let made = match made {
+    let created = match created {
         // Another program created the file after the kernel looked. On ESTALE, the kernel looks again.
         Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
-        made => made,
+        created => created,
     }?;
-    cx.view.folders.note_change(&made.folder, name);
-    let found = FoundInode::Created(&made.dir, made.file.as_fd(), name);
-    let id = reply_created(cx, &made, found, (with, verdict))?;
+    cx.view.folders.note_change(&created.folder, name);
+    let found = FoundInode::Created(&created.dir, created.file.as_fd(), name);
+    let id = reply_created(cx, &created, found, (with, verdict))?;
     // The next requests usually concern this file: its attributes are set, or it is written to.
-    cx.view.files.path_fds.put(id, Arc::new(made.file));
+    cx.view.files.path_fds.put(id, Arc::new(created.file));
     Ok(())
 }
 
@@ -91,14 +91,14 @@ pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno
     let verdict = check_new(cx, c"", with)?;
     let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
-    let made =
+    let created =
         make(cx, c"", (with.mode, with.umask), |dir, mode| fs::openat(&dir.fd, c".", flags, mode))?;
-    let found = FoundInode::Nameless(&made.dir, made.file.as_fd());
-    reply_created(cx, &made, found, (with, verdict)).map(drop)
+    let found = FoundInode::Nameless(&created.dir, created.file.as_fd());
+    reply_created(cx, &created, found, (with, verdict)).map(drop)
 }
 
 /// A new file, with its folder and the source's part of the folder.
-struct NewFile<T> {
+struct PlacedFile<T> {
     folder: Folder,
     dir: BranchDir,
     file: T,
@@ -111,7 +111,7 @@ fn make<T>(
     name: &CStr,
     (mode, umask): (u32, u32),
     mut make: impl FnMut(&BranchDir, Mode) -> Result<T, Errno>,
-) -> Result<NewFile<T>, Errno> {
+) -> Result<PlacedFile<T>, Errno> {
     let folder = cx.view.folders.folder(cx.inode())?;
     let (actor, caller) = (&mut *cx.actor, &cx.request.caller);
     let permissions = |mode: u32| Mode::from_raw_mode(mode & 0o7777);
@@ -121,7 +121,7 @@ fn make<T>(
         })?;
         // The folder may have another part now.
         let folder = cx.view.folders.folder(cx.inode())?;
-        return Ok(NewFile { folder, dir, file });
+        return Ok(PlacedFile { folder, dir, file });
     }
     let (dir, file) = match &cx.view.behaviour.owners {
         None => make_in(cx.view, &folder, |dir| {
@@ -134,7 +134,7 @@ fn make<T>(
             })
         }
     }?;
-    Ok(NewFile { folder, dir, file })
+    Ok(PlacedFile { folder, dir, file })
 }
 
 /// Checks whether the policy allows a new file. Returns the verdict if it does.
@@ -145,14 +145,14 @@ fn check_new(cx: &Context<'_>, name: &CStr, with: &CreateIn) -> Result<Verdict, 
 
 fn reply_created(
     cx: &mut Context<'_>,
-    made: &NewFile<OwnedFd>,
+    created: &PlacedFile<OwnedFd>,
     found: FoundInode<'_>,
     (with, verdict): (&CreateIn, Verdict),
 ) -> Result<InodeId, Errno> {
-    let stat = stat_fd(&made.file)?;
-    let entry = new_entry(cx.view, &made.folder, found, &stat)?;
+    let stat = stat_fd(&created.file)?;
+    let entry = new_entry(cx.view, &created.folder, found, &stat)?;
     let id = InodeId(entry.inode);
-    let mode = open::open_new(cx.view, id, &stat, (with.flags, verdict), &made.file);
+    let mode = open::open_new(cx.view, id, &stat, (with.flags, verdict), &created.file);
     cx.reply.put(&entry);
     cx.reply.put(&open::opened(cx.view, mode));
     Ok(id)

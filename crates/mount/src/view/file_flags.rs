@@ -21,12 +21,12 @@ use crate::proc_path::ProcPath;
 
 /// A value of flags in either form.
 #[derive(Debug, Clone, Copy)]
-enum Flags {
+enum FlagValue {
     Plain(u32),
     Extended(ExtendedFlags),
 }
 
-impl Flags {
+impl FlagValue {
     fn set(self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         let set = match self {
             Self::Plain(flags) => file_flags::set_flags(file, flags),
@@ -51,23 +51,25 @@ pub(super) fn ioctl(cx: &mut Context<'_>, with: &IoctlIn, input: &[u8]) -> Resul
         return Err(Errno::NOSYS);
     }
     match with.command {
-        GET_FLAGS => get(cx, Flags::Plain(0), with),
-        GET_EXTENDED_FLAGS => get(cx, Flags::Extended([0; 28]), with),
+        GET_FLAGS => get(cx, FlagValue::Plain(0), with),
+        GET_EXTENDED_FLAGS => get(cx, FlagValue::Extended([0; 28]), with),
         SET_FLAGS => {
             let flags = input.try_into().map_err(|_| Errno::INVAL)?;
-            set(cx, Flags::Plain(u32::from_ne_bytes(flags)))
+            set(cx, FlagValue::Plain(u32::from_ne_bytes(flags)))
         }
-        SET_EXTENDED_FLAGS => set(cx, Flags::Extended(input.try_into().map_err(|_| Errno::INVAL)?)),
+        SET_EXTENDED_FLAGS => {
+            set(cx, FlagValue::Extended(input.try_into().map_err(|_| Errno::INVAL)?))
+        }
         _ => Err(Errno::NOSYS),
     }
 }
 
-fn get(cx: &mut Context<'_>, kind: Flags, with: &IoctlIn) -> Result<(), Errno> {
+fn get(cx: &mut Context<'_>, kind: FlagValue, with: &IoctlIn) -> Result<(), Errno> {
     let file = opened(&*cx.view.files.path_fd(cx.inode())?)?;
     let present = kind.present(file.as_fd())?;
     let bytes: &[u8] = match &present {
-        Flags::Plain(flags) => &flags.to_ne_bytes(),
-        Flags::Extended(flags) => flags,
+        FlagValue::Plain(flags) => &flags.to_ne_bytes(),
+        FlagValue::Extended(flags) => flags,
     };
     if usize::try_from(with.output_size) != Ok(bytes.len()) {
         return Err(Errno::INVAL);
@@ -78,11 +80,11 @@ fn get(cx: &mut Context<'_>, kind: Flags, with: &IoctlIn) -> Result<(), Errno> {
 }
 
 /// Sets flags in each source that has the folder, or in none.
-fn set(cx: &mut Context<'_>, flags: Flags) -> Result<(), Errno> {
+fn set(cx: &mut Context<'_>, flags: FlagValue) -> Result<(), Errno> {
     let (id, view) = (cx.inode(), cx.view);
     view.moves.give_up(id);
     let fds = fds_to_change(view, id, None)?;
-    let mut done: Vec<(OwnedFd, Flags)> = Vec::new();
+    let mut done: Vec<(OwnedFd, FlagValue)> = Vec::new();
     // The first source comes last, since its flags are shown.
     for fd in fds.iter().rev() {
         let changed = opened(fd).and_then(|file| {

@@ -64,7 +64,7 @@ impl LinkFollower {
             InodeId::ROOT => Vec::new(),
             id => self.files.path_of(Target::Inode(id)).ok()?,
         };
-        let mut walk = Walk {
+        let mut walk = LinkWalk {
             follower: self,
             actor,
             users: Vec::new(),
@@ -96,7 +96,7 @@ impl LinkFollower {
 const O_LINK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A walk from a link to its file.
-struct Walk<'a> {
+struct LinkWalk<'a> {
     follower: &'a LinkFollower,
     actor: &'a Actor,
     /// The users who have to be permitted to go this way.
@@ -108,7 +108,7 @@ struct Walk<'a> {
     rest: VecDeque<Vec<u8>>,
 }
 
-impl Walk<'_> {
+impl LinkWalk<'_> {
     fn run(mut self) -> Option<LinkedFile> {
         let mut links = 1;
         while let Some(component) = self.rest.pop_front() {

@@ -16,14 +16,14 @@ const WALKS_MAX: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     /// The last lookup of a file with several names, by thread.
-    last: Mutex<IdMap<Walk>>,
+    last: Mutex<IdMap<FolderWalk>>,
     /// Held for reading while a name is looked up and remembered, and for writing while a new name is checked and
     /// created.
     naming: RwLock<()>,
 }
 
 #[derive(Debug)]
-struct Walk {
+struct FolderWalk {
     uid: u32,
     id: InodeId,
     name: Name,
@@ -48,7 +48,7 @@ impl Walks {
         if last.len() >= WALKS_MAX {
             last.clear();
         }
-        last.insert(u64::from(caller.pid), Walk { uid: caller.uid, id, name });
+        last.insert(u64::from(caller.pid), FolderWalk { uid: caller.uid, id, name });
     }
 
     /// Returns the name by which this thread last looked up the inode.

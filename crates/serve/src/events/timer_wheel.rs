@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 /// Deadlines in milliseconds of a monotonic clock.
 #[derive(Debug)]
 pub(crate) struct TimerWheel {
-    entries: Vec<Entry>,
+    entries: Vec<Timer>,
     firsts: Vec<u32>,
     /// One bit for each bucket that is not empty.
     taken: [u64; WORDS],
@@ -21,7 +21,7 @@ pub(crate) struct TimerWheel {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct Timer {
     deadline_ms: u64,
     /// The tick of the bucket; 0 if the slot is in no bucket.
     tick: u64,
@@ -44,7 +44,7 @@ impl TimerWheel {
     pub(crate) fn set(&mut self, slot: u32, deadline_ms: u64) {
         let at = slot as usize;
         if at >= self.entries.len() {
-            let idle = Entry { deadline_ms: 0, tick: 0, before: NONE, after: NONE };
+            let idle = Timer { deadline_ms: 0, tick: 0, before: NONE, after: NONE };
             self.entries.resize(at + 1, idle);
         }
         let entry = &mut self.entries[at];

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use thruway_resolve::{DenyList, Name, OpenFile};
 
 use order::Order;
-use row::Row;
+use row::ListingRow;
 pub(super) use text::percent_encode;
 use text::{escape, size};
 
@@ -49,7 +49,7 @@ pub(super) fn page(
 ) -> Result<Vec<u8>, thruway_resolve::Error> {
     let entries = folder.listing(ENTRIES_MAX)?;
     let shown = entries.into_iter().filter(|entry| !deny.denies_component(&entry.name));
-    let mut rows: Vec<_> = shown.map(|entry| Row::of(folder, entry)).collect();
+    let mut rows: Vec<_> = shown.map(|entry| ListingRow::of(folder, entry)).collect();
     let order = Order::of_query(query);
     order.sort(&mut rows);
     let parts: Vec<_> = name.components().map(String::from_utf8_lossy).collect();
@@ -87,7 +87,7 @@ fn path(parts: &[Cow<'_, str>]) -> String {
 }
 
 /// The number of folders and of files, and the total size of the files.
-fn sum(rows: &[Row]) -> String {
+fn sum(rows: &[ListingRow]) -> String {
     let counted = |count: usize, what: &str| {
         let plural = if count == 1 { "" } else { "s" };
         format!("{count} {what}{plural}")

@@ -50,7 +50,7 @@ pub(super) struct ServedRequest<'a> {
 
 /// The service of one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct ClientFigures {
     pub(super) name: String,
     pub(super) requests: u64,
     pub(super) served_us: u64,
@@ -118,8 +118,8 @@ pub(super) fn read_text(words: &[AtomicU64]) -> String {
 /// The service of clients in the last window and in the current one, by all workers together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clients {
-    by_hash: HashMap<u64, Client>,
-    pub(super) all: Client,
+    by_hash: HashMap<u64, ClientFigures>,
+    pub(super) all: ClientFigures,
 }
 
 impl Clients {
@@ -147,7 +147,7 @@ impl Clients {
     }
 
     /// The clients with the largest shares of the application's time.
-    pub(super) fn busiest(&self, most: usize) -> Vec<&Client> {
+    pub(super) fn busiest(&self, most: usize) -> Vec<&ClientFigures> {
         let mut clients: Vec<_> = self.by_hash.values().collect();
         clients.sort_by_key(|client| (std::cmp::Reverse(client.served_us), &client.name));
         clients.truncate(most);
@@ -166,7 +166,7 @@ impl Clients {
 
     /// Jain's index of the requests of the clients that compete with each other; 1 if there are fewer than two.
     pub(super) fn fairness(&self) -> f64 {
-        let competes = |client: &&Client| client.waited_us >= client.requests * COMPETES_US;
+        let competes = |client: &&ClientFigures| client.waited_us >= client.requests * COMPETES_US;
         let requests: Vec<f64> =
             self.by_hash.values().filter(competes).map(|client| client.requests as f64).collect();
         let (sum, squares) = requests
@@ -176,7 +176,7 @@ impl Clients {
     }
 }
 
-impl Client {
+impl ClientFigures {
     fn add(&mut self, words: &[AtomicU64]) {
         self.requests += words[REQUESTS].load(Ordering::Relaxed);
         self.served_us += words[SERVED_US].load(Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::snapshot::{RequestsInside, Snapshot, Worker};
+use super::snapshot::{RequestsInside, Snapshot, WorkerFigures};
 use super::table::Time;
 
 /// The maximum number of clients in the output.
@@ -25,7 +25,7 @@ impl Snapshot {
             self.booted()
         )?;
         out.push_str("\"workers\":");
-        list(out, &self.workers, Worker::write_json)?;
+        list(out, &self.workers, WorkerFigures::write_json)?;
         out.push_str(",\"times\":{");
         for (at, (name, time)) in NAMES.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -124,7 +124,7 @@ const NAMES: [(&str, Time); 6] = [
     ("gc_pause", Time::Collection),
 ];
 
-impl Worker {
+impl WorkerFigures {
     fn write_json(&self, out: &mut String) -> fmt::Result {
         let present = self.present;
         write!(

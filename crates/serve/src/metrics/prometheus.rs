@@ -7,14 +7,14 @@ use std::fmt::{self, Write as _};
 use thruway_tls::CertificateReport;
 
 use super::histogram::{BOUNDS_SECONDS, Histogram};
-use super::snapshot::{Snapshot, Worker};
+use super::snapshot::{Snapshot, WorkerFigures};
 use super::table::Time;
 
 /// The media type of the text.
 pub(crate) const MEDIA_TYPE: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
 
 /// Gauges and counters of each worker: the name, the type, the help text, and the value.
-type WorkerMetric = (&'static str, &'static str, &'static str, fn(&Worker) -> u64);
+type WorkerMetric = (&'static str, &'static str, &'static str, fn(&WorkerFigures) -> u64);
 
 const OF_EACH_WORKER: [WorkerMetric; 15] = [
     ("thruway_computing_requests", "gauge", "Requests that compute.", |w| w.inside.computing),
@@ -29,7 +29,7 @@ const OF_EACH_WORKER: [WorkerMetric; 15] = [
     ("puma_busy_threads", "gauge", "Threads in the application, and requests that wait.", |w| {
         w.busy_threads + w.present.waiting
     }),
-    ("puma_pool_capacity", "gauge", "Threads that are free.", Worker::free_threads),
+    ("puma_pool_capacity", "gauge", "Threads that are free.", WorkerFigures::free_threads),
     ("puma_max_threads", "gauge", "Threads at most.", |w| w.threads),
     // The name of a counter would have to end otherwise.
     ("puma_requests_count", "untyped", "Requests so far.", |w| w.requests),

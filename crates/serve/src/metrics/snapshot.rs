@@ -24,7 +24,7 @@ pub(crate) struct Present {
 
 /// The figures of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Worker {
+pub(super) struct WorkerFigures {
     pub(super) index: usize,
     pub(super) present: Present,
     pub(super) pid: u64,
@@ -63,7 +63,7 @@ impl RequestsInside {
 /// The figures of the whole server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
-    pub(super) workers: Vec<Worker>,
+    pub(super) workers: Vec<WorkerFigures>,
     pub(super) times: [Histogram; TIMES],
     pub(super) clients: Clients,
     pub(super) slowest: Vec<SlowRequest>,
@@ -97,7 +97,7 @@ impl Snapshot {
     }
 
     /// The sum over all workers.
-    pub(super) fn total(&self, of: impl Fn(&Worker) -> u64) -> u64 {
+    pub(super) fn total(&self, of: impl Fn(&WorkerFigures) -> u64) -> u64 {
         self.workers.iter().map(of).sum()
     }
 
@@ -110,7 +110,7 @@ impl Snapshot {
         let pid = row.pid();
         let is_alive = present.is_serving || present.is_draining;
         let is_told = self.workers.iter().any(|worker| worker.pid == pid);
-        self.workers.push(Worker {
+        self.workers.push(WorkerFigures {
             index,
             present,
             pid,
@@ -141,7 +141,7 @@ impl Time {
     ];
 }
 
-impl Worker {
+impl WorkerFigures {
     /// The number of threads that could serve a request now.
     pub(super) fn free_threads(&self) -> u64 {
         self.threads.saturating_sub(self.busy_threads)

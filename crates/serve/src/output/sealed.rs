@@ -114,16 +114,16 @@ fn seal_file(
 /// # Errors
 /// The error of the socket; `EAGAIN` if the socket takes no more now.
 pub(crate) fn send(session: &mut Session, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    session.send(&mut Socket(socket)).map_err(|error| match error.kind() {
+    session.send(&mut PlainSocket(socket)).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Errno::AGAIN,
         _ => error.raw_os_error().map_or(Errno::PIPE, Errno::from_raw_os_error),
     })
 }
 
 /// A socket that is written without a copy.
-struct Socket<'a>(BorrowedFd<'a>);
+struct PlainSocket<'a>(BorrowedFd<'a>);
 
-impl Write for Socket<'_> {
+impl Write for PlainSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }

@@ -15,7 +15,7 @@ const SEARCH_MAX: usize = 64;
 /// Slots in the order of their keys. Each slot waits at most once.
 #[derive(Debug, Default)]
 pub(crate) struct RunQueue {
-    heap: Vec<Entry>,
+    heap: Vec<QueuedItem>,
     /// The position of each slot in the heap.
     positions: Vec<u32>,
     /// The number of slots enqueued so far.
@@ -24,7 +24,7 @@ pub(crate) struct RunQueue {
 
 /// An entry, ordered by key and then by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct QueuedItem {
     key_us: u64,
     sequence: u64,
     slot: u32,
@@ -88,7 +88,7 @@ impl RunQueue {
     }
 
     /// Entries in ascending order, by a search through the heap from its root.
-    fn ascending(&self) -> impl Iterator<Item = Entry> + '_ {
+    fn ascending(&self) -> impl Iterator<Item = QueuedItem> + '_ {
         let at = |position: usize| Some(Reverse((*self.heap.get(position)?, position)));
         let mut frontier: BinaryHeap<_> = at(0).into_iter().collect();
         std::iter::from_fn(move || {
@@ -108,7 +108,7 @@ impl RunQueue {
             self.positions.resize(slot as usize + 1, NONE);
         }
         self.enqueued += 1;
-        self.heap.push(Entry { key_us, sequence: self.enqueued, slot });
+        self.heap.push(QueuedItem { key_us, sequence: self.enqueued, slot });
         self.sift_up(self.heap.len() - 1);
     }
 

@@ -10,7 +10,7 @@ use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
 use super::ends::Ends;
 use super::handover::Handover;
-use super::load_table::{Load, LoadTable, Row};
+use super::load_table::{Load, LoadRow, LoadTable};
 use super::mailbox::Mailbox;
 use crate::entry::Entry;
 use crate::events::clock::monotonic_us;
@@ -300,7 +300,7 @@ impl WorkerHandle {
     }
 
     /// The row in which the worker reports to its siblings, and in which they ask.
-    pub(crate) fn row(&self) -> Row<'_> {
+    pub(crate) fn row(&self) -> LoadRow<'_> {
         self.table.row(self.index)
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct LoadTable {
 
 /// One worker's row.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub(crate) struct LoadRow<'a> {
     words: &'a [AtomicU64],
 }
 
@@ -79,8 +79,8 @@ impl LoadTable {
         Ok(Self { words: Anonymous::new(workers * ROW_WORDS)? })
     }
 
-    pub(super) fn row(&self, index: usize) -> Row<'_> {
-        Row { words: &self.words[index * ROW_WORDS..(index + 1) * ROW_WORDS] }
+    pub(super) fn row(&self, index: usize) -> LoadRow<'_> {
+        LoadRow { words: &self.words[index * ROW_WORDS..(index + 1) * ROW_WORDS] }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -107,7 +107,7 @@ impl LoadTable {
     }
 }
 
-impl Row<'_> {
+impl LoadRow<'_> {
     pub(super) fn load(self) -> Load {
         Load {
             is_serving: self.at(STATE) == SERVING,

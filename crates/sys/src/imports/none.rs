@@ -15,7 +15,7 @@ pub struct Object {
 
 /// A location that holds the address of an imported function. No value of this type exists.
 #[derive(Debug, Clone, Copy)]
-pub struct Slot(Infallible);
+pub struct ImportSlot(Infallible);
 
 impl Object {
     /// Returns the object that contains the code or data at `address`, which must stay loaded.
@@ -43,7 +43,7 @@ impl Object {
 
     /// Returns the slots of an imported function, of which there are none.
     #[must_use]
-    pub fn slots(&self, _: &CStr) -> Vec<Slot> {
+    pub fn slots(&self, _: &CStr) -> Vec<ImportSlot> {
         Vec::new()
     }
 
@@ -54,7 +54,7 @@ impl Object {
     }
 }
 
-impl Slot {
+impl ImportSlot {
     /// Returns the address that calls through this slot currently go to.
     #[must_use]
     pub fn target(&self) -> *mut c_void {

@@ -39,7 +39,7 @@ pub struct Object {
 
 /// A location that holds the address of an imported function.
 #[derive(Debug, Clone, Copy)]
-pub struct Slot {
+pub struct ImportSlot {
     place: *const AtomicPtr<c_void>,
 }
 
@@ -71,7 +71,7 @@ impl Object {
 
     /// Returns every slot that holds the address of the imported function `name`.
     #[must_use]
-    pub fn slots(&self, name: &CStr) -> Vec<Slot> {
+    pub fn slots(&self, name: &CStr) -> Vec<ImportSlot> {
         let mut slots = Vec::new();
         for imports in self.imports() {
             for index in 0.. {
@@ -82,7 +82,7 @@ impl Object {
                 }
                 if entry & BY_NUMBER == 0 && self.name(entry as usize) == name {
                     let place = self.base + imports.slots as usize + index * 8;
-                    slots.push(Slot { place: place as *const AtomicPtr<c_void> });
+                    slots.push(ImportSlot { place: place as *const AtomicPtr<c_void> });
                 }
             }
         }
@@ -132,7 +132,7 @@ impl Object {
     }
 }
 
-impl Slot {
+impl ImportSlot {
     /// Returns the address that calls through this slot currently go to.
     #[must_use]
     pub fn target(&self) -> *mut c_void {

@@ -25,7 +25,7 @@ pub struct Analysis {
     pub(super) tally: Tally,
     pub(super) suffixes: HashMap<Vec<u8>, SuffixTally>,
     pub(super) stacks: StackTally,
-    pub(super) threads: HashMap<i32, Thread>,
+    pub(super) threads: HashMap<i32, ThreadLookups>,
     pub(super) processes: HashMap<i32, usize>,
     pub(super) programs: Vec<ProgramTally>,
     /// Files that were executed.
@@ -94,7 +94,7 @@ pub(super) struct ProgramTally {
 
 /// The latest look-ups of a thread.
 #[derive(Debug, Default)]
-pub(super) struct Thread {
+pub(super) struct ThreadLookups {
     pub(super) search: Search,
     /// The name that was just queried successfully.
     pub(super) checked: Option<Name>,

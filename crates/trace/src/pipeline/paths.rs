@@ -17,7 +17,7 @@ const CURRENT_FOLDER: i32 = -100;
 
 /// The folders from which the names of a process are resolved.
 #[derive(Debug, Clone)]
-struct Folder {
+struct ProcessFolders {
     current: Rc<[u8]>,
     /// The root of the process; empty for the real root.
     root: Rc<[u8]>,
@@ -28,17 +28,17 @@ pub(crate) type Descriptors = HashMap<i32, Rc<[u8]>>;
 
 /// The state of a thread on which names depend.
 #[derive(Debug, Clone)]
-struct Context {
+struct ThreadPaths {
     process: i32,
-    folder: Rc<RefCell<Folder>>,
+    folder: Rc<RefCell<ProcessFolders>>,
     descriptors: Rc<RefCell<Descriptors>>,
 }
 
 /// The state of all threads.
 #[derive(Debug)]
 pub(crate) struct PathTracker {
-    contexts: HashMap<i32, Context, DefaultHashBuilder>,
-    initial: Context,
+    contexts: HashMap<i32, ThreadPaths, DefaultHashBuilder>,
+    initial: ThreadPaths,
     /// The names of the current call.
     names: [Vec<u8>; 2],
 }
@@ -46,8 +46,8 @@ pub(crate) struct PathTracker {
 impl PathTracker {
     /// Creates a tracker for a command that starts in `folder` with the given descriptors open.
     pub(crate) fn new(folder: &[u8], descriptors: Descriptors) -> Self {
-        let folder = Folder { current: folder.into(), root: Rc::default() };
-        let initial = Context {
+        let folder = ProcessFolders { current: folder.into(), root: Rc::default() };
+        let initial = ThreadPaths {
             process: 0,
             folder: Rc::new(RefCell::new(folder)),
             descriptors: Rc::new(RefCell::new(descriptors)),
@@ -58,7 +58,7 @@ impl PathTracker {
     /// Adds a process that was attached to, which is in `folder` and has these descriptors open.
     pub(crate) fn adopt(&mut self, process: i32, folder: &[u8], descriptors: Descriptors) {
         let Self { initial, .. } = Self::new(folder, descriptors);
-        self.contexts.insert(process, Context { process, ..initial });
+        self.contexts.insert(process, ThreadPaths { process, ..initial });
     }
 
     /// Processes the next record; records must come in the order in which the calls ended. Returns the
@@ -87,9 +87,9 @@ impl PathTracker {
         Some((context.process, EventKind::Syscall(syscall)))
     }
 
-    fn context(&mut self, thread: i32) -> Context {
+    fn context(&mut self, thread: i32) -> ThreadPaths {
         let initial = &self.initial;
-        let new = || Context { process: thread, ..initial.clone() };
+        let new = || ThreadPaths { process: thread, ..initial.clone() };
         self.contexts.entry(thread).or_insert_with(new).clone()
     }
 
@@ -123,7 +123,7 @@ impl PathTracker {
     }
 
     /// Stores the absolute names of a call in `self.names`.
-    fn resolve(&mut self, context: &Context, call: &'static Call, view: View<'_>) {
+    fn resolve(&mut self, context: &ThreadPaths, call: &'static Call, view: View<'_>) {
         self.names.iter_mut().for_each(Vec::clear);
         for (name, (argument, asked)) in self.names.iter_mut().zip(view.names_of(call)) {
             let descriptor = match argument {
@@ -135,7 +135,7 @@ impl PathTracker {
     }
 
     /// Applies the effects of a call on later names.
-    fn apply(&mut self, context: &Context, call: &'static Call, view: View<'_>) {
+    fn apply(&mut self, context: &ThreadPaths, call: &'static Call, view: View<'_>) {
         let Some(result) = i32::try_from(view.result()).ok().filter(|result| *result >= 0) else {
             return;
         };
@@ -164,7 +164,7 @@ impl PathTracker {
     }
 }
 
-impl Context {
+impl ThreadPaths {
     /// Returns the state of a child that was created with the given `clone` flags.
     fn child(&self, id: i32, flags: u32) -> Self {
         let has = |flag| flags & flag != 0;
@@ -248,7 +248,7 @@ fn is_plain(path: &[u8]) -> bool {
     path[0] != b'.' && !path.ends_with(b"/") && !path.iter().zip(&path[1..]).fold(false, is_any)
 }
 
-impl Folder {
+impl ProcessFolders {
     fn move_to(&mut self, path: Option<Rc<[u8]>>) {
         if let Some(path) = path {
             self.current = path;

@@ -30,9 +30,9 @@ pub(super) struct Line<'a> {
     #[serde(skip_serializing_if = "is_default")]
     flags: u32,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    name: Option<Name<'a>>,
+    name: Option<NameText<'a>>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    second: Option<Name<'a>>,
+    second: Option<NameText<'a>>,
     /// The number of the call's stack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stack: Option<u32>,
@@ -44,7 +44,7 @@ pub(super) struct Line<'a> {
     #[serde(skip_serializing_if = "is_default")]
     is_thread: bool,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    became: Option<Vec<Name<'a>>>,
+    became: Option<Vec<NameText<'a>>>,
     #[serde(skip_serializing_if = "is_default")]
     ended: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ pub(super) struct End {
 /// A name: as text if it is UTF-8, otherwise as hexadecimal bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Name<'a> {
+enum NameText<'a> {
     #[serde(borrow)]
     Text(Cow<'a, str>),
     Bytes {
@@ -92,8 +92,8 @@ impl<'a> Line<'a> {
                 took_ns: syscall.duration_ns,
                 result: Some(syscall.result),
                 flags: syscall.flags,
-                name: Name::of(syscall.names[0]),
-                second: Name::of(syscall.names[1]),
+                name: NameText::of(syscall.names[0]),
+                second: NameText::of(syscall.names[1]),
                 stack: syscall.stack.map(|stack| stack.id),
                 ..line
             },
@@ -101,7 +101,7 @@ impl<'a> Line<'a> {
                 Self { made: Some(*child), is_thread: *is_thread, ..line }
             }
             EventKind::Exec(words) => {
-                let words = words.iter().map(|word| Name::new(word)).collect();
+                let words = words.iter().map(|word| NameText::new(word)).collect();
                 Self { became: Some(words), ..line }
             }
             EventKind::Exit => Self { ended: true, ..line },
@@ -130,14 +130,14 @@ impl<'a> Line<'a> {
     ) -> Option<Event<'b>> {
         let all = [self.name.as_ref(), self.second.as_ref()].into_iter().flatten();
         names.clear();
-        names.extend(all.chain(self.became.iter().flatten()).filter_map(Name::decoded));
+        names.extend(all.chain(self.became.iter().flatten()).filter_map(NameText::decoded));
         let mut decoded = names.iter();
-        let mut bytes = |name: &'b Name<'a>| match name {
-            Name::Text(text) => Some(text.as_bytes()),
-            Name::Bytes { .. } => decoded.next().map(Vec::as_slice),
+        let mut bytes = |name: &'b NameText<'a>| match name {
+            NameText::Text(text) => Some(text.as_bytes()),
+            NameText::Bytes { .. } => decoded.next().map(Vec::as_slice),
         };
         let mut name =
-            |name: &'b Option<Name<'a>>| name.as_ref().map_or(Some(&b""[..]), &mut bytes);
+            |name: &'b Option<NameText<'a>>| name.as_ref().map_or(Some(&b""[..]), &mut bytes);
         let kind = if let Some(call) = &self.call {
             EventKind::Syscall(Syscall {
                 call: Call::named(call)?,
@@ -173,7 +173,7 @@ impl End {
     }
 }
 
-impl<'a> Name<'a> {
+impl<'a> NameText<'a> {
     fn of(bytes: &'a [u8]) -> Option<Self> {
         (!bytes.is_empty()).then(|| Self::new(bytes))
     }

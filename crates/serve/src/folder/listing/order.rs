@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-use super::row::Row;
+use super::row::ListingRow;
 
 /// The key by which rows are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Order {
     }
 
     /// Sorts rows with folders first. Equal rows keep their order, which is by name.
-    pub(super) fn sort(self, rows: &mut [Row]) {
+    pub(super) fn sort(self, rows: &mut [ListingRow]) {
         rows.sort_by(|a, b| {
             b.is_folder.cmp(&a.is_folder).then_with(|| {
                 let order = self.compare(a, b);
@@ -55,7 +55,7 @@ impl Order {
         });
     }
 
-    fn compare(self, a: &Row, b: &Row) -> Ordering {
+    fn compare(self, a: &ListingRow, b: &ListingRow) -> Ordering {
         match self.column {
             Column::Name => a.name.cmp(&b.name),
             Column::Kind => a.kind().cmp(b.kind()),
@@ -84,9 +84,9 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn row(name: &str, size_bytes: Option<u64>, modified: i64) -> Row {
+    fn row(name: &str, size_bytes: Option<u64>, modified: i64) -> ListingRow {
         let is_folder = size_bytes.is_none();
-        Row { is_folder, name: name.into(), size_bytes, modified_seconds: Some(modified) }
+        ListingRow { is_folder, name: name.into(), size_bytes, modified_seconds: Some(modified) }
     }
 
     fn names(query: &str) -> Vec<String> {

@@ -7,14 +7,14 @@ use thruway_resolve::{Entry, FileKind, OpenFile};
 use super::text::{day, escape, percent_encode, size, time};
 
 /// An entry as its row shows it.
-pub(super) struct Row {
+pub(super) struct ListingRow {
     pub(super) is_folder: bool,
     pub(super) name: Vec<u8>,
     pub(super) size_bytes: Option<u64>,
     pub(super) modified_seconds: Option<i64>,
 }
 
-impl Row {
+impl ListingRow {
     pub(super) fn of(folder: &OpenFile, entry: Entry) -> Self {
         let seen = folder.look_at(&entry);
         let is_folder = seen.map_or(entry.is_directory, |(kind, ..)| kind == FileKind::Directory);

@@ -29,7 +29,7 @@ impl Chance {
 
 /// A folder of the tree.
 #[derive(Debug, Default, Clone)]
-struct Folder {
+struct TreeFolder {
     /// The file of each name. Two names may be the same file.
     files: BTreeMap<String, u64>,
     is_closed: bool,
@@ -37,13 +37,13 @@ struct Folder {
 
 /// A disk of folders, by path. All other paths are missing.
 #[derive(Debug, Default, Clone)]
-struct Tree(BTreeMap<String, Folder>);
+struct Tree(BTreeMap<String, TreeFolder>);
 
 impl Tree {
     fn new(chance: &mut Chance, folders: u64) -> Self {
         let mut tree = Self::default();
         for number in 0..folders {
-            let mut folder = Folder { is_closed: chance.is(12), ..Folder::default() };
+            let mut folder = TreeFolder { is_closed: chance.is(12), ..TreeFolder::default() };
             for name in 0..8 {
                 if chance.is(25) {
                     folder.files.insert(format!("n{name}"), chance.below(30));
@@ -55,7 +55,7 @@ impl Tree {
         }
         tree.0.insert(
             "/srv/bin".to_owned(),
-            Folder { files: BTreeMap::from([("n1".into(), 77)]), is_closed: false },
+            TreeFolder { files: BTreeMap::from([("n1".into(), 77)]), is_closed: false },
         );
         tree
     }
@@ -352,7 +352,7 @@ fn fewer_library_options_find_the_same_libraries() {
 #[test]
 fn a_folder_that_may_not_be_read_gave_nothing() {
     let mut tree = Tree::default();
-    let folder = |is_closed, names: &[&str]| Folder {
+    let folder = |is_closed, names: &[&str]| TreeFolder {
         files: names.iter().map(|name| ((*name).to_owned(), 1)).collect(),
         is_closed,
     };
@@ -374,7 +374,7 @@ fn a_folder_that_may_not_be_read_gave_nothing() {
 #[test]
 fn a_command_that_was_not_run_stays_the_same() {
     let mut tree = Tree::default();
-    let folder = |files: &[(&str, u64)]| Folder {
+    let folder = |files: &[(&str, u64)]| TreeFolder {
         files: files.iter().map(|(name, file)| ((*name).to_owned(), *file)).collect(),
         is_closed: false,
     };
@@ -390,7 +390,8 @@ fn a_command_that_was_not_run_stays_the_same() {
 #[test]
 fn a_disk_without_what_was_found_is_not_asked() {
     let mut tree = Tree::default();
-    tree.0.insert("/bin".into(), Folder { files: [("job".into(), 1)].into(), is_closed: false });
+    tree.0
+        .insert("/bin".into(), TreeFolder { files: [("job".into(), 1)].into(), is_closed: false });
     let mut recording = FakeRecording::new(&["sh"], &[("PATH", "/own:/bin")]);
     for _ in 0..12 {
         recording.search(&tree, "newfstatat", &all_absolute("/own:/bin"), "job");

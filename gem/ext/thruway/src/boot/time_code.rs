@@ -100,21 +100,22 @@ pub(super) fn digest(gvl: Gvl) -> Result<u128, String> {
         },
         None => 0,
     };
-    let mut search = CodeSearch { gvl, found: Vec::new(), text: Vec::new() };
+    let mut search = TimeCodeSearch { gvl, found: Vec::new(), text: Vec::new() };
     let (methods, digest) = search.all()?;
     let code = Box::leak(Box::new(TimeCode { methods, digest, searches: searches + 1 }));
     *CODE.lock().unwrap_or_else(PoisonError::into_inner) = Some(code);
     Ok(digest)
 }
 
-struct CodeSearch {
+/// The search through the code that computes with times, for the methods on which a zone depends.
+struct TimeCodeSearch {
     gvl: Gvl,
     found: Vec<(RModule, Side, Symbol)>,
     /// The code of all methods that are not Ruby's own.
     text: Vec<u8>,
 }
 
-impl CodeSearch {
+impl TimeCodeSearch {
     fn all(&mut self) -> Result<(Originals, u128), String> {
         let gvl = self.gvl;
         let time = RModule::named(gvl, c"Time");

@@ -6,7 +6,7 @@ use std::mem::transmute_copy;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use thruway_sys::imports::{Object, Slot};
+use thruway_sys::imports::{ImportSlot, Object};
 
 /// An imported function of type `F`, and its replacement.
 pub(crate) struct Import<F> {
@@ -91,7 +91,7 @@ pub(crate) fn replace<'a>(
     Ok(())
 }
 
-fn point(object: &Object, slot: Slot, import: &dyn Replaceable) -> io::Result<()> {
+fn point(object: &Object, slot: ImportSlot, import: &dyn Replaceable) -> io::Result<()> {
     let (target, replacement) = (slot.target(), import.replacement_address());
     if target == replacement {
         return Ok(());

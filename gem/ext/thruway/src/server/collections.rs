@@ -11,7 +11,7 @@ use rb_sys::VALUE;
 use thruway_serve::{Time, WorkerMetrics, monotonic_us};
 
 use crate::ruby::constants::constant;
-use crate::ruby::event::{self, Subscription};
+use crate::ruby::event::{self, TracePoint};
 use crate::ruby::{Gvl, Symbol, call, number};
 
 /// Whether Ruby reports pauses without creating objects more slowly.
@@ -25,7 +25,7 @@ struct Pauses {
 }
 
 /// Counts each pause from now on, until the events are unsubscribed.
-pub(super) fn measure(gvl: Gvl, metrics: &WorkerMetrics) -> [Subscription; 2] {
+pub(super) fn measure(gvl: Gvl, metrics: &WorkerMetrics) -> [TracePoint; 2] {
     // The value is never freed. A server is created and ended only a few times.
     let pauses = Box::new(Pauses { metrics: metrics.clone(), began_us: Cell::new(0) });
     let data: *mut c_void = Box::into_raw(pauses).cast();

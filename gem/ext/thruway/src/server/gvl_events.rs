@@ -16,21 +16,21 @@ const RESUMED: u32 = 1 << 2;
 /// The thread has released the lock (`RUBY_INTERNAL_THREAD_EVENT_SUSPENDED`).
 const SUSPENDED: u32 = 1 << 3;
 
-type Callback = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
+type HookFunction = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
 /// The function `rb_internal_thread_add_event_hook`. It returns the hook, which is needed to remove it.
-type AddHook = unsafe extern "C" fn(Callback, u32, *mut c_void) -> *mut c_void;
+type AddHook = unsafe extern "C" fn(HookFunction, u32, *mut c_void) -> *mut c_void;
 
 /// The function `rb_internal_thread_remove_event_hook`. It returns whether the hook existed.
 type RemoveHook = unsafe extern "C" fn(*mut c_void) -> bool;
 
 /// A hook and its data.
-pub(super) struct Subscription {
+pub(super) struct GvlHook {
     hook: *mut c_void,
     roles: *const Roles,
 }
 
 /// Lets Ruby report suspensions to `roles` from now on; none if this Ruby cannot.
-pub(super) fn subscribe(roles: &Arc<Roles>) -> Option<Subscription> {
+pub(super) fn subscribe(roles: &Arc<Roles>) -> Option<GvlHook> {
     let found = find(c"rb_internal_thread_add_event_hook")?;
     // SAFETY: since Ruby 3.2 the function of that name has this signature.
     let add_hook = unsafe { std::mem::transmute::<*mut c_void, AddHook>(found) };
@@ -39,10 +39,10 @@ pub(super) fn subscribe(roles: &Arc<Roles>) -> Option<Subscription> {
     let events = if measures { SUSPENDED | READY | RESUMED } else { SUSPENDED | READY };
     // SAFETY: the callback fits the events and the data, which lives until the hook is removed.
     let hook = unsafe { add_hook(suspension, events, roles.cast_mut().cast()) };
-    Some(Subscription { hook, roles })
+    Some(GvlHook { hook, roles })
 }
 
-impl Subscription {
+impl GvlHook {
     pub(super) fn end(self) {
         let Some(found) = find(c"rb_internal_thread_remove_event_hook") else { return };
         // SAFETY: since Ruby 3.2 the function of that name has this signature.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::gvl_events::{self, Subscription};
+use super::gvl_events::{self, GvlHook};
 use super::lock_requests::Herald;
 use super::roles::Roles;
 use super::shared_engine::SharedEngine;
@@ -13,10 +13,10 @@ use crate::ruby::{Gvl, event};
 /// The standby, and the subscription to Ruby's events.
 pub(super) struct Helpers {
     standby: JoinHandle<()>,
-    suspensions: Option<Subscription>,
+    suspensions: Option<GvlHook>,
     /// `None` where requests run in threads.
     herald: Option<Herald>,
-    pauses: Option<[event::Subscription; 2]>,
+    pauses: Option<[event::TracePoint; 2]>,
 }
 
 impl Helpers {
@@ -25,7 +25,7 @@ impl Helpers {
     pub(super) fn start(
         engine: &Arc<SharedEngine>,
         roles: &Arc<Roles>,
-        pauses: Option<[event::Subscription; 2]>,
+        pauses: Option<[event::TracePoint; 2]>,
         herald: Option<Herald>,
     ) -> std::io::Result<Self> {
         let suspensions = gvl_events::subscribe(roles);
