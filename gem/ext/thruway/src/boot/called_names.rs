@@ -15,13 +15,13 @@ use crate::ruby::{Gvl, NIL, RArray, RHash, RModule, RString, Symbol};
 
 /// The search through a library's code for the methods that it calls: where it starts, and how far it goes.
 pub(super) struct CodeSearch {
-    /// The methods that are called from outside.
+    /// The methods that callers outside the library use.
     pub(super) entries: &'static [Methods],
-    /// The modules whose own methods the code may call. Code that is found there is read in turn.
+    /// The modules whose own methods the code may call. The code of these methods is read in turn.
     pub(super) modules: &'static [Place],
     /// Core classes and modules whose objects the code may have.
     pub(super) core: &'static [Place],
-    /// Methods of the library that are not called where the pack answers.
+    /// Methods of the library that no call reaches where the pack answers.
     pub(super) unreached: &'static [&'static std::ffi::CStr],
 }
 
@@ -62,7 +62,7 @@ impl CodeSearch {
         Some(())
     }
 
-    /// Whether a method is one that calls from outside meet first. The library's part that is replaced keeps those.
+    /// Whether callers outside the library meet a method first. The replaced part of the library keeps such methods.
     fn is_entry(&self, gvl: Gvl, module: RModule, side: Side, name: Symbol) -> bool {
         self.entries.iter().any(|entry| {
             let has_name = entry.names.iter().any(|known| Symbol::new(gvl, known) == name);
@@ -82,7 +82,7 @@ impl CodeSearch {
     }
 }
 
-/// A method that the module itself defines.
+/// A method of the module itself.
 fn own_method(gvl: Gvl, module: RModule, side: Side, name: Symbol) -> Option<VALUE> {
     let class = looked_up_in(gvl, module, side);
     if !class.has_method(gvl, name) {
@@ -115,7 +115,7 @@ pub(super) fn names_in(gvl: Gvl, method: VALUE) -> Option<Vec<Symbol>> {
 fn add_names(gvl: Gvl, part: VALUE, names: &mut Vec<Symbol>) {
     if let Some(parts) = RArray::of(gvl, part) {
         let place = |place| parts.get(gvl, place);
-        // This instruction calls `===` without a name.
+        // The instruction calls `===` without a name.
         let is_match = place(0).and_then(|first| Symbol::name_of(gvl, first));
         if is_match.is_some_and(|name| name.read(gvl, |name| name == b"checkmatch")) {
             names.push(Symbol::new(gvl, c"==="));

@@ -8,7 +8,7 @@ use thruway_resolve::wtf8;
 use super::{answers, current, search};
 use crate::interpose::windows_arguments::{OpenArguments, WideArgument};
 
-/// `FILE_FLAG_DELETE_ON_CLOSE`: the file is removed when its last handle is closed.
+/// `FILE_FLAG_DELETE_ON_CLOSE`: closing the last handle removes the file.
 const DELETE_ON_CLOSE: u32 = 0x0400_0000;
 /// `OPEN_EXISTING` and `TRUNCATE_EXISTING`, the ways to open a file that do not create it.
 const EXISTING: [u32; 2] = [3, 5];
@@ -22,15 +22,15 @@ const WRITING: i32 = 0x0003;
 const CREATING: i32 = 0x0100 | 0x0040;
 const EMPTYING: i32 = 0x0200;
 
-/// Whether some file will be removed when it is closed.
+/// Whether closing some file will remove the file.
 static REMOVES_ON_CLOSE: AtomicBool = AtomicBool::new(false);
 
-/// Records that something was created, moved or removed at a path.
+/// Records a creation, a move or a removal at a path.
 pub(crate) fn changed(path: WideArgument) {
     report(path, Files::changed);
 }
 
-/// Records that a file's content or attributes were changed.
+/// Records a change of a file's content or attributes.
 pub(crate) fn edited(path: WideArgument) {
     report(path, Files::edited);
 }
@@ -57,7 +57,7 @@ pub(crate) fn opened_by_flags(path: WideArgument, flags: i32) {
     }
 }
 
-/// Records a file that a stream was opened for, in an unknown mode.
+/// Records a file of a new stream, whose mode is unknown.
 pub(crate) fn opened_as_stream(path: WideArgument) {
     report(path, Files::opened);
 }
@@ -69,7 +69,7 @@ pub(crate) fn closed() {
     }
 }
 
-/// Records that something was changed at a path that is not known.
+/// Records a change at an unknown path.
 pub(crate) fn changed_somewhere() {
     if let Some(boot) = current::boot() {
         boot.files.invalidate_pack();
@@ -85,7 +85,7 @@ fn report(path: WideArgument, change: impl FnOnce(&Files, &[u8])) {
     forget();
 }
 
-/// Ends what this thread's search has seen.
+/// Ends the observations of this thread's search.
 fn forget() {
     search::forget();
     answers::stop();

@@ -1,10 +1,9 @@
-//! Calls by which this process can learn of a change that another process has made.
+//! Calls by which this process can learn of another process's change.
 //!
-//! A change that this process cannot have learned of is no different from a change that is still to come. So the
-//! boot's knowledge of folders is valid until the process may have learned of a change. That is the case when libruby
-//! reads from anything but a regular file, waits, starts a child, or sees a child end. Reads by C libraries, and
-//! changes that are communicated through files, are not seen here. For those, knowledge of a folder is valid for a
-//! few seconds at most (`PAUSE_MAX`).
+//! For this process, an unknown change is no different from a future change. So the boot's knowledge of folders is
+//! valid until the process may have learned of a change. That is the case when libruby reads from anything but a regular
+//! file, waits, starts a child, or sees a child end. Reads by C libraries, and changes that are communicated through
+//! files, are not observed. For such changes, knowledge of a folder is valid for a few seconds at most (`PAUSE_MAX`).
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -29,7 +28,7 @@ const NO_FILE: u8 = 2;
 /// The kind of each descriptor, once it was queried.
 static KINDS: [AtomicU8; DESCRIPTORS_MAX] = [const { AtomicU8::new(NOT_KNOWN) }; DESCRIPTORS_MAX];
 
-/// Called after libruby may have waited for something that happened outside this process.
+/// Called after libruby may have waited for an event outside the process.
 pub(crate) fn waited() {
     may_have_changed();
 }

@@ -1,4 +1,4 @@
-//! The state of a search for a feature that Ruby makes on this thread.
+//! The state of Ruby's search for a feature on the current thread.
 //!
 //! Ruby searches with `open`, `fstat`, `close`, `realpath` and `stat`, in this order and on one thread. No Ruby code
 //! runs in between. Between [`begin`] and [`end`], those calls may be answered; at other times, and on other threads,
@@ -13,16 +13,16 @@ use super::current;
 /// The results of a search so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
-    /// The file that was seen last: its path, the file, and the boot's epoch at that time.
+    /// The last observed file: its path, the file, and the boot's epoch at that time.
     pub(super) seen: Option<(PathMark, FoundFile, u64)>,
-    /// The last real path that was answered.
+    /// The last answered real path.
     pub(super) real_path: Option<PathMark>,
-    /// Whether the whole load path was searched for the name, so that a candidate that was not listed does not exist.
+    /// Whether the whole load path was searched for the name, so that an unlisted candidate does not exist.
     pub(super) is_settled: bool,
 }
 
 impl Search {
-    /// Whether the file at `path` was the last that was seen. No Ruby code has run since.
+    /// Whether the file at `path` is the last observed file. No Ruby code has run since.
     pub(super) fn has_seen(&self, path: PathMark) -> bool {
         self.seen.is_some_and(|(seen, ..)| seen == path)
     }
@@ -41,7 +41,7 @@ pub(super) enum Phase {
     Found,
 }
 
-/// A hash that stands for a path where only equality matters.
+/// A hash in place of a path, where only equality matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PathMark {
     hash: u128,
@@ -60,13 +60,13 @@ thread_local! {
     static SEARCH: Cell<Search> = const { Cell::new(IDLE) };
 }
 
-/// Starts a search of Ruby on this thread.
+/// Starts a search of Ruby on the current thread.
 pub(super) fn begin() {
     SEARCH.set(IDLE);
     PHASE.set(Phase::Opening);
 }
 
-/// Ends the search, also before Ruby code runs, which may change what was seen.
+/// Ends the search, also before Ruby code runs, since such code may change the observed files.
 pub(super) fn end() {
     SEARCH.set(IDLE);
     PHASE.set(Phase::Idle);
@@ -81,7 +81,7 @@ pub(super) fn seen() -> Option<(PathMark, FoundFile)> {
     current::boot().is_some_and(counts).then_some((mark, file))
 }
 
-/// Records that the search has seen a file at that path.
+/// Records an observed file at `path`.
 pub(super) fn see(path: PathMark, file: FoundFile) {
     let epoch = current::boot().map_or(0, |boot| boot.files.epoch());
     set(Search { seen: Some((path, file, epoch)), ..current() });

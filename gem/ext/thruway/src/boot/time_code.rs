@@ -2,7 +2,7 @@
 //!
 //! ActiveSupport replaces some of them by methods that treat its own classes, and otherwise call Ruby's. The results of
 //! two processes are the same if both have the same code there. So a digest of the code takes part in the name of an
-//! entry of the pack. Code is followed to the methods that it calls. Where it calls something that is not known here,
+//! entry of the pack. Code is followed to the methods that it calls. After an unknown call,
 //! nothing is answered.
 
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ use crate::ruby::call::{ask, send};
 use crate::ruby::constants::{constant_at, module_at};
 use crate::ruby::{Gvl, NIL, PinnedObject, RModule, RString, Symbol};
 
-/// The methods of `Time` that TZInfo calls and that ActiveSupport may replace.
+/// The methods of `Time` that TZInfo calls, and ActiveSupport may replace.
 const METHODS: [(Side, &CStr); 4] =
     [(Side::Own, c"==="), (Side::Own, c"at"), (Side::Instances, c"+"), (Side::Instances, c"-")];
 
@@ -26,7 +26,7 @@ const METHODS: [(Side, &CStr); 4] =
 const KEPT: [(Side, &CStr); 3] =
     [(Side::Own, c"at"), (Side::Instances, c"+"), (Side::Instances, c"-")];
 
-/// The methods that ActiveSupport's code calls of its arguments. TZInfo passes Integers and Times. The first eight are
+/// The methods of arguments that ActiveSupport's code calls. TZInfo passes Integers and Times. The first eight are
 /// Ruby's own for those and for the list of arguments. The others are called only of an object of one of
 /// [`CLASSES`], or of an argument that has [`COERCED`].
 const CALLED: [&CStr; 17] = [
@@ -53,7 +53,7 @@ const CALLED: [&CStr; 17] = [
 const CLASSES: [&[&CStr]; 3] =
     [&[c"DateTime"], &[c"ActiveSupport", c"Duration"], &[c"ActiveSupport", c"TimeWithZone"]];
 
-/// The method by which an argument of `Time#-` would say that it is like a Time.
+/// The method by which an argument of `Time#-` declares a likeness to a Time.
 const COERCED: &CStr = c"comparable_time";
 
 /// The parts of the paths of ActiveSupport's files.
@@ -61,9 +61,9 @@ const FILES: [&[u8]; 2] = [b"/active_support/core_ext/", b"/active_support/durat
 
 /// Ruby's own methods, as they were when the boot began.
 static CORE: OnceLock<Vec<PinnedObject>> = OnceLock::new();
-/// The code that was found last.
+/// The code of the last search.
 static CODE: Mutex<Option<&'static TimeCode>> = Mutex::new(None);
-/// The number of times that the code is searched. A program that goes on replacing methods is left to Ruby.
+/// The limit on searches of the code. A program that keeps replacing methods is left to Ruby.
 const SEARCHES_MAX: usize = 8;
 
 struct TimeCode {
@@ -111,7 +111,7 @@ pub(super) fn digest(gvl: Gvl) -> Result<u128, String> {
 struct TimeCodeSearch {
     gvl: Gvl,
     found: Vec<(RModule, Side, Symbol)>,
-    /// The code of all methods that are not Ruby's own.
+    /// The code of all methods but Ruby's own.
     text: Vec<u8>,
 }
 
@@ -171,7 +171,7 @@ impl TimeCodeSearch {
         let called = CALLED.map(|name| Symbol::new(gvl, name));
         let names = names_in(gvl, method)?.into_iter().filter(|name| !called.contains(name));
         for name in names {
-            // `Duration === other` calls what is followed by itself.
+            // `Duration === other` calls a method whose code is followed anyway.
             let is_match = name == Symbol::new(gvl, c"===");
             if !is_match && let Err(unknown) = self.follow(class, side, name) {
                 return Some(Err(unknown));
@@ -181,7 +181,7 @@ impl TimeCodeSearch {
     }
 }
 
-/// Whether a method is written in C, or is a part of Ruby that is written in Ruby.
+/// Whether a method is written in C, or belongs to the part of Ruby that is written in Ruby.
 fn is_native(gvl: Gvl, method: VALUE) -> bool {
     match send(gvl, method, c"source_location", &[]) {
         Some(NIL) => true,

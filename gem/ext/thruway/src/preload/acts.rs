@@ -1,4 +1,4 @@
-//! A template has no effects: before a gem's file does something that other processes could see, the template ends.
+//! A template has no effects: before a gem's file has an effect on other processes, the template ends.
 //!
 //! The command's own run has already loaded such a file, with its effects. A template that loads the file again would
 //! repeat these effects although no command asked for them. Effects of Rails' own files belong to the application's
@@ -15,10 +15,10 @@ use thruway_sys::descriptor;
 use super::{notes, post};
 use crate::interpose::arguments::TextArgument;
 
-/// The gem's file that is being loaded, and the process that loads it.
+/// The gem's file that is loading, and the process that loads the file.
 static LOADED: Mutex<Option<(Vec<u8>, u32)>> = Mutex::new(None);
 
-/// Records that `file` of a gem is being loaded, which must have no effects; `None` ends the record.
+/// Records that the load of a gem's `file`, which must have no effects, has begun; `None` ends the record.
 pub(super) fn load(file: Option<Vec<u8>>) {
     *loaded() = file.map(|file| (file, std::process::id()));
 }
@@ -35,7 +35,7 @@ pub(super) fn refuse(reason: &[u8]) {
     }
 }
 
-/// Ends this process if a gem's file is being loaded. `deed` describes the effect that the file is about to have.
+/// Ends the process if a gem's file is loading. `deed` describes the effect that would follow.
 pub(super) fn act(deed: impl FnOnce() -> String) {
     if !notes::is_noting() {
         return;

@@ -17,7 +17,7 @@ use crate::ruby::{Gvl, RArray};
 struct LearnerState {
     /// The files that have begun to load, in order.
     begun: Mutex<Vec<LoadStart>>,
-    /// The variables that had changed when the first of Rails' files began to load.
+    /// The variables that differed when the first of Rails' files began to load.
     variables: OnceLock<Vec<Variable>>,
     /// The command's arguments at that time.
     arguments: OnceLock<Vec<Vec<u8>>>,
@@ -25,7 +25,7 @@ struct LearnerState {
     rake: OnceLock<RakeState>,
     /// The load path before the command changes it.
     start_load_path: OnceLock<Vec<Vec<u8>>>,
-    /// The last load path, as objects, and the folders that were new in it.
+    /// The last load path, as objects, and the folders that it added.
     last_load_path: Mutex<(Vec<u64>, Option<Folders>)>,
 }
 
@@ -78,7 +78,7 @@ fn folders(gvl: Gvl) -> Folders {
 /// Writes the plan of a template for such commands, at the end of the command.
 pub(crate) fn learn() {
     let Some(post) = post::learner() else { return };
-    // SAFETY: Ruby calls functions that are registered for its exit with the lock held.
+    // SAFETY: Ruby holds the lock when it calls the functions of its exit.
     let gvl = unsafe { Gvl::assume() };
     let starts = std::mem::take(&mut *STATE.begun.lock().unwrap_or_else(PoisonError::into_inner));
     let run = Run {
@@ -102,7 +102,7 @@ pub(crate) fn learn() {
     let _ = place.write(post.key, KeyFile::Plan, &plan.encoded());
 }
 
-/// The Strings in an Array that a global variable holds.
+/// The Strings of an Array in a global variable.
 fn strings(gvl: Gvl, name: &'static CStr) -> Vec<Vec<u8>> {
     RArray::of(gvl, global(gvl, name)).map_or_else(Vec::new, |all| all.strings(gvl))
 }

@@ -19,9 +19,9 @@ pub(crate) trait ObjectData {
 pub(crate) struct Marker(PhantomData<*const ()>);
 
 impl Marker {
-    /// Marks an object, so that it is neither freed nor moved.
+    /// Marks an object, and so keeps the collector from freeing or moving the object.
     pub(crate) fn mark(self, value: VALUE) {
-        // SAFETY: the collector is marking; `value` is live, since it was marked in every collection so far.
+        // SAFETY: the collector is marking; `value` is live, since every collection so far has marked the value.
         unsafe { rb_sys::rb_gc_mark(value) };
     }
 }
@@ -67,19 +67,19 @@ impl<T: ObjectData + 'static> DataType<T> {
     pub(crate) fn get<'a>(&'static self, _: ProtectedCall, object: &'a VALUE) -> &'a T {
         // SAFETY: any live object may be checked; exceptions are caught further up.
         let value = unsafe { rb_sys::rb_check_typeddata(*object, &raw const self.raw) };
-        // SAFETY: the type was checked, so the pointer is the one that `wrap` stored, and the object keeps the value
+        // SAFETY: the type was checked, so `wrap` stored this pointer, and the object keeps the value
         // alive.
         unsafe { &*value.cast::<T>() }
     }
 }
 
 unsafe extern "C" fn mark<T: ObjectData>(value: *mut c_void) {
-    // SAFETY: the pointer is the one that `wrap` stored, and no exclusive reference to the value exists.
+    // SAFETY: `wrap` stored this pointer, and no exclusive reference to the value exists.
     let value = unsafe { &*value.cast::<T>() };
     value.mark(Marker(PhantomData));
 }
 
 unsafe extern "C" fn free<T>(value: *mut c_void) {
-    // SAFETY: the pointer is the one that `wrap` stored, and its object is unreachable.
+    // SAFETY: `wrap` stored this pointer, and its object is unreachable.
     drop(unsafe { Box::from_raw(value.cast::<T>()) });
 }

@@ -1,4 +1,4 @@
-//! `IO::Buffer`: memory that Ruby lends to a scheduler for one read or write.
+//! `IO::Buffer`: memory lent by Ruby to a scheduler, for a single read or write.
 
 use std::ffi::c_void;
 
@@ -25,7 +25,7 @@ impl Memory {
         Self { address: base.expose_provenance(), size: usize::try_from(size).unwrap_or(0) }
     }
 
-    /// As [`to_read`](Self::to_read), for memory that is written. Raises for a buffer that is read-only.
+    /// As [`to_read`](Self::to_read), for memory to be written. Raises for a read-only buffer.
     pub(crate) fn to_write(_: ProtectedCall, buffer: VALUE) -> Self {
         let (mut base, mut size) = (std::ptr::null_mut::<c_void>(), 0);
         // SAFETY: the function checks that the object is a buffer; exceptions are caught further up.

@@ -1,4 +1,4 @@
-//! The block that is passed to a body's `each`, and receives its pieces.
+//! The block of a body's `each`, which receives the pieces.
 
 use std::ops::ControlFlow;
 
@@ -21,7 +21,7 @@ const GATHERED_US_MAX: u64 = 5_000;
 
 static BLOCK_TYPE: BlockType<BodyBlock> = BlockType::new(c"Thruway::Engine/block");
 
-/// The block for the body of one thread's request. The block is open only while that body's `each` runs.
+/// The block for the body of one thread's request. The block is open only while the body's `each` runs.
 pub(super) struct BodyBlock {
     engine: VALUE,
     /// The thread's number.
@@ -78,8 +78,7 @@ impl Responder<'_> {
         }
     }
 
-    /// Keeps a piece until the next one. Returns false if the gathered pieces should be sent now, together with this
-    /// one.
+    /// Keeps a piece until the next one. Returns false if the gathered pieces and `piece` should be sent now.
     fn gather(self, piece: RString, caller: Caller) -> bool {
         let (context, gvl) = (self.context, self.ruby.gvl());
         // SAFETY: no Ruby code runs while the bytes are used.

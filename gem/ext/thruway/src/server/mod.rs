@@ -2,17 +2,16 @@
 //!
 //! Reading order:
 //!
-//! 1. `rack_engine`: the server; `ruby_class` and `worker_group` are what Ruby sees of it, `options` what it is made
-//!    of.
+//! 1. `rack_engine`: the server; `ruby_class` and `worker_group` are its classes in Ruby, `options` its configuration.
 //! 2. `lead` and `leadership`: the turns of a thread, and which thread leads. `roles` joins the state machine of
 //!    `thruway-roles` to the engine; `shared_engine`, `standby` and `gvl_events` serve it while no thread is at the
 //!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
 //!    `fibers`: requests that wait without a thread. `lead_fibers`: the turns of a thread that has such requests.
 //! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body`,
-//!    `body_block` and `sender`: from what the application returns to what the client gets. `sockets`: what it has
-//!    upgraded.
-//! 4. `forks`: processes that the application forks. `process`: what a supervisor asks of the system. `callbacks`: what
-//!    is rare is done in Ruby, by `Thruway::Server`. `roots`: objects that Rust keeps alive.
+//!    `body_block` and `sender`: from the application's return value to the client's bytes. `sockets`: upgraded
+//!    connections.
+//! 4. `forks`: processes that the application forks. `process`: a supervisor's system calls. `callbacks`: rare work
+//!    is done in Ruby, by `Thruway::Server`. `roots`: objects that Rust keeps alive.
 
 mod body;
 mod body_block;

@@ -14,7 +14,7 @@ use crate::ruby::call::call;
 use crate::ruby::raise;
 use crate::ruby::{Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RModule, RString};
 
-/// The message with which a process ends that an application has forked during a request.
+/// The last message of a process that an application forked during a request.
 const RETURNED: &str =
     "a forked process has returned from a request, which is its parent's to respond to";
 
@@ -24,7 +24,7 @@ pub(super) fn end_fork(ruby: ProtectedCall) -> ! {
 }
 
 impl RackEngine {
-    /// Ends a process that the application has forked during a request, before it writes to the client of its parent.
+    /// Ends a process that the application forked during a request, before the process writes to its parent's client.
     pub(super) fn check_fork(&self, ruby: ProtectedCall) {
         if self.home.is_left() {
             end_fork(ruby);
@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
         }
         error.set(raised.error());
         if raised.error() == context.desertion.get() {
-            // It is no failure of the application's.
+            // The application has not failed.
             sender.abort();
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The fibers of one thread that run requests. A fiber that has finished a request runs another.
+//! The fibers of a thread, which run requests one after another.
 
 use std::cell::{Cell, RefCell};
 
@@ -57,7 +57,7 @@ impl FiberPool {
         self.scheduler.get()
     }
 
-    /// Notes that the request in that context is `task`.
+    /// Notes that `task` is the request in the context.
     pub(in crate::server) fn note_task(&self, context: usize, task: TaskId) {
         let mut tasks = self.tasks.borrow_mut();
         let index = task.index();
@@ -82,7 +82,7 @@ impl FiberPool {
         }
     }
 
-    /// The number of the context of the request that is `task`; `None` for a task that is no request.
+    /// The number of the context of the request that is `task`; `None` for any other task.
     pub(in crate::server) fn context_of(&self, task: TaskId) -> Option<usize> {
         let (noted, context) = (*self.tasks.borrow().get(task.index())?)?;
         (noted == task).then_some(context)
@@ -98,7 +98,7 @@ impl FiberPool {
         self.idle.borrow_mut().pop()
     }
 
-    /// Keeps a fiber that has finished its work. Returns false if there are enough of them.
+    /// Keeps a fiber whose work has ended. Returns false if there are enough of them.
     pub(in crate::server) fn keep_idle(&self, fiber: VALUE) -> bool {
         let mut idle = self.idle.borrow_mut();
         let has_room = idle.len() < IDLE_MAX;
@@ -129,7 +129,7 @@ impl FiberPool {
 pub(in crate::server) struct Fibers {
     /// One pool for each thread.
     pub(in crate::server) pools: Vec<FiberPool>,
-    /// The contexts that no request uses, by their numbers.
+    /// Unused contexts, by their numbers.
     free: RefCell<Vec<usize>>,
     pub(in crate::server) routes: Routes,
     pub(in crate::server) lane: ComputeLane<FiberJob>,
