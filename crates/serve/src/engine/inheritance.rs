@@ -27,7 +27,7 @@ pub fn export(engine: &mut Engine) -> io::Result<OwnedFd> {
     let ids: Vec<_> = store.slab.ids().collect();
     for id in ids {
         let Some(connection) = store.slab.get(id) else { continue };
-        if !connection.awaits_request() || connection.is_ended {
+        if !connection.awaits_request() || connection.readiness.is_ended {
             continue;
         }
         let Some(socket) = connection.carrier.socket() else { continue };
@@ -66,11 +66,11 @@ pub fn import(
 /// Writes the socket's descriptor number, the length of the unparsed input, the message of a connection that migrates,
 /// and the input.
 fn write_record(file: &mut File, connection: &Entry, socket: BorrowedFd<'_>) -> io::Result<()> {
-    let length = u32::try_from(connection.input.len()).map_err(io::Error::other)?;
+    let length = u32::try_from(connection.input.bytes.len()).map_err(io::Error::other)?;
     file.write_all(&socket.as_raw_fd().to_le_bytes())?;
     file.write_all(&length.to_le_bytes())?;
     file.write_all(&write_message(connection))?;
-    file.write_all(&connection.input)
+    file.write_all(&connection.input.bytes)
 }
 
 fn read_record(

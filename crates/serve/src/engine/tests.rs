@@ -240,8 +240,8 @@ fn what_takes_too_long_is_ended() {
     let settings = Settings { timeouts, ..Settings::default() };
     let clock = StoppedClock::new();
     let mut rig = Rig::with(later, settings);
-    let is_idle = |entry: &Entry| entry.is_fresh && entry.input.is_empty();
-    let has_head = |entry: &Entry| !entry.input.is_empty();
+    let is_idle = |entry: &Entry| entry.is_fresh && entry.input.bytes.is_empty();
+    let has_head = |entry: &Entry| !entry.input.bytes.is_empty();
     let has_body = |entry: &Entry| matches!(entry.state, State::Receiving(_));
     let is_handled = |entry: &Entry| matches!(entry.state, State::Handling);
     let cases: [Case; 4] = [
@@ -287,7 +287,7 @@ fn bytes_that_came_in_time_are_read_although_the_server_looks_late() {
         client.write_all(&post[..begun]).unwrap();
         match begun {
             0 => {}
-            20 => rig.run_until_entry(|entry| entry.input.len() == 20),
+            20 => rig.run_until_entry(|entry| entry.input.bytes.len() == 20),
             _ if begun < post.len() => {
                 rig.run_until_entry(|entry| matches!(entry.state, State::Receiving(_)));
             }
@@ -531,7 +531,7 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
         let ids: Vec<_> = rig.engine.store.slab.ids().collect();
         let waits = |id: &EntryId| {
             let connection = rig.engine.store.slab.get(*id).unwrap();
-            connection.output.is_some() && !connection.is_writable
+            connection.output.is_some() && !connection.readiness.is_writable
         };
         ids.len() == 20 && ids.iter().all(waits)
     };

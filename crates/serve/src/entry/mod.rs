@@ -3,17 +3,21 @@
 //! An idle connection owns no buffer, so that ten thousand of them cost little.
 //!
 //! Reading order: this file is the entry of a connection in the store. `carrier` and `multiplexer` are the two sides of
-//! HTTP/2: a stream with its connection, and a connection with its streams. `transfer` moves bytes. `upload` receives a
-//! request's body, `socket_state` is an upgraded connection. `cache_role` is the role of a request for the cache.
-//! `ticket` names one request, `activity` counts the turns of each connection.
+//! HTTP/2: a stream with its connection, and a connection with its streams. `readiness` holds the kernel's reports on
+//! the socket, `input` the bytes that wait to be parsed, and `turn` the place in the order of turns. `transfer` moves
+//! bytes. `upload` receives a request's body, `socket_state` is an upgraded connection. `cache_role` is the role of a
+//! request for the cache. `ticket` names one request, `activity` counts the turns of each connection.
 
 pub(crate) mod activity;
 pub(crate) mod cache_role;
 pub(crate) mod carrier;
+pub(crate) mod input;
 pub(crate) mod multiplexer;
+pub(crate) mod readiness;
 pub(crate) mod socket_state;
 pub(crate) mod ticket;
 mod transfer;
+pub(crate) mod turn;
 pub(crate) mod upload;
 
 use std::os::fd::OwnedFd;
@@ -27,15 +31,17 @@ use thruway_tls::Session;
 use crate::entry::activity::Share;
 use crate::entry::cache_role::CacheRole;
 use crate::entry::carrier::{Carrier, Socket, StreamLink};
+use crate::entry::input::Input;
 use crate::entry::multiplexer::Multiplexer;
+use crate::entry::readiness::Readiness;
 use crate::entry::socket_state::UpgradedSocket;
 use crate::entry::ticket::Ticket;
+use crate::entry::turn::Turn;
 use crate::entry::upload::Upload;
 use crate::listen::listener::Peer;
 use crate::metrics::observed::ObservedRequest;
 use crate::output::unchunk::Unchunk;
 use crate::output::{Output, Part};
-use crate::queue::queue_position::QueuePosition;
 
 /// The maximum number of bytes that a lingering connection reads and discards before the server closes it.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
@@ -60,38 +66,15 @@ pub(crate) struct Entry {
     pub(crate) state: State,
     /// The number of the current request, or of the last one.
     pub(crate) request: u64,
-    /// Whether the socket may be readable; the kernel reports each change once.
-    pub(crate) is_readable: bool,
-    /// Whether the socket may be writable; the kernel reports each change once.
-    pub(crate) is_writable: bool,
-    /// Whether the client has closed its sending side; the kernel reports the end once.
-    pub(crate) is_ended: bool,
+    pub(crate) readiness: Readiness,
     /// Whether the connection stays open after the current response.
     pub(crate) is_persistent: bool,
     /// Whether the connection has had no request yet.
     pub(crate) is_fresh: bool,
-    /// Bytes read and not yet parsed.
-    pub(crate) input: Vec<u8>,
-    /// The length of the prefix of `input` that was already searched for the end of a head.
-    pub(crate) seen: usize,
-    /// Whether the input begins with a whole head, which waits for a thread with a handler.
-    pub(crate) has_head: bool,
+    pub(crate) input: Input,
     /// When the current wait began.
     pub(crate) since_ms: u64,
-    /// When the last request was ready; zero before the first.
-    pub(crate) asked_us: u64,
-    /// When the last response was sent.
-    pub(crate) responded_us: u64,
-    /// Whether the client counted as infrequent at its last request.
-    pub(crate) asks_seldom: bool,
-    /// When the connection began to wait for a turn.
-    pub(crate) ready_us: u64,
-    /// When the connection began to wait for a turn in this worker.
-    pub(crate) here_us: u64,
-    /// The key in the run queue, while the connection is queued.
-    pub(crate) key_us: u64,
-    /// The position of the request among the client's requests.
-    pub(crate) standing: QueuePosition,
+    pub(crate) turn: Turn,
     pub(crate) output: Option<Box<Output>>,
     /// Bytes of the connection's memory that the engine's total includes.
     pub(crate) held_bytes: usize,
@@ -238,18 +221,18 @@ impl Entry {
     /// Whether a turn would make progress.
     pub(crate) fn has_work(&self) -> bool {
         if self.output.is_some() {
-            return self.is_writable || has_socket_work(self);
+            return self.readiness.is_writable || has_socket_work(self);
         }
         match &self.state {
-            State::Waiting => self.is_readable || self.seen < self.input.len(),
+            State::Waiting => self.readiness.is_readable || self.input.is_unsearched(),
             State::Receiving(upload) => {
-                upload.is_whole || self.is_readable || !self.input.is_empty()
+                upload.is_whole || self.readiness.is_readable || !self.input.bytes.is_empty()
             }
-            State::Handshaking | State::Lingering { .. } => self.is_readable,
+            State::Handshaking | State::Lingering { .. } => self.readiness.is_readable,
             State::Multiplexing(multiplexer) => {
-                self.is_readable
-                    || !self.input.is_empty()
-                    || self.is_writable && multiplexer.has_work()
+                self.readiness.is_readable
+                    || !self.input.bytes.is_empty()
+                    || self.readiness.is_writable && multiplexer.has_work()
             }
             State::AwaitingOther(_) | State::Handling | State::Streaming(_) | State::Responding => {
                 false
@@ -261,7 +244,7 @@ impl Entry {
     /// Whether the deadline covers all that the client is to send, rather than each piece.
     pub(crate) fn has_deadline_for_all(&self) -> bool {
         match &self.state {
-            State::Waiting => !self.input.is_empty(),
+            State::Waiting => !self.input.bytes.is_empty(),
             State::Multiplexing(multiplexer) => multiplexer.head_since_ms.is_some(),
             State::Handshaking | State::Lingering { .. } => true,
             _ => false,
@@ -276,7 +259,7 @@ impl Entry {
     /// Whether the next turn hands a request to a handler.
     pub(crate) fn needs_handler(&self) -> bool {
         let is_whole = match &self.state {
-            State::Waiting => self.has_head,
+            State::Waiting => self.input.has_head,
             State::Receiving(upload) => upload.is_whole,
             State::Upgraded(upgraded) => {
                 return upgraded.has_event() && !can_flush(self) && !can_read(self);
@@ -288,12 +271,12 @@ impl Entry {
 
     /// Whether the connection is between two requests, with no input and no output.
     pub(crate) fn is_idle(&self) -> bool {
-        self.awaits_request() && self.input.is_empty()
+        self.awaits_request() && self.input.bytes.is_empty()
     }
 
     /// Whether the connection is between two requests, and nothing of the client has arrived that was not read.
     pub(crate) fn awaits_event(&self) -> bool {
-        self.is_idle() && !self.is_readable
+        self.is_idle() && !self.readiness.is_readable
     }
 
     /// Whether another process could continue the connection, which needs only the socket and a few bytes. A TLS
@@ -304,8 +287,9 @@ impl Entry {
             State::Receiving(upload) => upload.bytes_in_memory(),
             _ => None,
         };
-        let is_small = read_bytes.is_some_and(|read| read + self.input.len() <= MOVED_BYTES_MAX);
-        is_small && self.output.is_none() && !self.is_ended && !self.is_bound()
+        let is_small =
+            read_bytes.is_some_and(|read| read + self.input.bytes.len() <= MOVED_BYTES_MAX);
+        is_small && self.output.is_none() && !self.readiness.is_ended && !self.is_bound()
     }
 
     /// Puts a whole request back into the input. The worker that takes over the connection parses the request again.
@@ -313,8 +297,8 @@ impl Entry {
         if let State::Receiving(upload) = &self.state
             && upload.bytes_in_memory().is_some()
         {
-            self.input = [upload.to_bytes(), std::mem::take(&mut self.input)].concat();
-            (self.state, self.seen) = (State::Waiting, 0);
+            self.input.bytes = [upload.to_bytes(), std::mem::take(&mut self.input.bytes)].concat();
+            (self.state, self.input.searched) = (State::Waiting, 0);
         }
     }
 
@@ -341,8 +325,8 @@ impl Entry {
 
     /// Keeps bytes of the next request, or of the current head.
     pub(crate) fn keep(&mut self, bytes: &[u8], seen: usize) {
-        self.input = bytes.to_vec();
-        self.seen = seen;
+        self.input.bytes = bytes.to_vec();
+        self.input.searched = seen;
     }
 
     /// Bytes in memory that wait for the client.
@@ -369,8 +353,7 @@ impl Entry {
     pub(crate) fn linger(&mut self, now_ms: u64) {
         self.say_end();
         self.carrier.shut(Shutdown::Write);
-        self.input = Vec::new();
-        self.seen = 0;
+        self.input = Input::default();
         self.since_ms = now_ms;
         self.state = State::Lingering { bytes_left: LINGER_BYTES_MAX };
     }
@@ -381,7 +364,7 @@ pub(crate) fn stream_of(parent: &Entry, link: StreamLink, upload: Upload, now_ms
     let carrier = Carrier::Stream(Box::new(link));
     Entry {
         is_trusted: parent.is_trusted,
-        is_writable: false,
+        readiness: Readiness { is_readable: false, is_writable: false, is_ended: false },
         is_persistent: false,
         is_fresh: false,
         state: State::Receiving(Box::new(upload)),
@@ -409,22 +392,12 @@ fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Entry {
         listener,
         state: State::Waiting,
         request: 0,
-        is_readable: false,
-        is_writable: true,
-        is_ended: false,
+        readiness: Readiness { is_readable: false, is_writable: true, is_ended: false },
         is_persistent: true,
         is_fresh: true,
-        input: Vec::new(),
-        seen: 0,
-        has_head: false,
+        input: Input::default(),
         since_ms: now_ms,
-        asked_us: 0,
-        responded_us: 0,
-        asks_seldom: false,
-        ready_us: 0,
-        here_us: 0,
-        key_us: 0,
-        standing: QueuePosition::default(),
+        turn: Turn::default(),
         output: None,
         held_bytes: 0,
         share: Share::default(),
@@ -452,13 +425,13 @@ pub(crate) fn upgraded_mut(connection: &mut Entry) -> Option<&mut UpgradedSocket
 
 /// Whether waiting output could be sent now.
 pub(crate) fn can_flush(connection: &Entry) -> bool {
-    connection.output.is_some() && connection.is_writable
+    connection.output.is_some() && connection.readiness.is_writable
 }
 
 /// Whether input of an upgraded connection could be read and kept now.
 pub(crate) fn can_read(connection: &Entry) -> bool {
     let Some(upgraded) = upgraded(connection) else { return false };
-    let has_input = connection.is_readable || connection.seen < connection.input.len();
+    let has_input = connection.readiness.is_readable || connection.input.is_unsearched();
     let has_room = upgraded.message.is_none() && !upgraded.is_over();
     has_input && has_room && connection.backlog_bytes() <= READ_BACKLOG_BYTES_MAX
 }

@@ -23,7 +23,7 @@ const SLICES_MAX: usize = 16;
 impl Entry {
     /// Reads the available input, up to the size of `inbox`.
     pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> ReadOutcome {
-        if !self.is_readable {
+        if !self.readiness.is_readable {
             return ReadOutcome::Later;
         }
         let socket = match &mut self.carrier {
@@ -35,7 +35,7 @@ impl Entry {
             Carrier::Stream(link) => {
                 let received = receive_of(link, inbox);
                 // The stream's waker reports further input.
-                self.is_readable = matches!(received, ReadOutcome::Bytes(_));
+                self.readiness.is_readable = matches!(received, ReadOutcome::Bytes(_));
                 return received;
             }
         };
@@ -44,11 +44,11 @@ impl Entry {
             Ok((length, _)) => {
                 // A short read has emptied the socket, and the next byte raises a new event. An end that was reported
                 // before raises none.
-                self.is_readable = length == inbox.len() || self.is_ended;
+                self.readiness.is_readable = length == inbox.len() || self.readiness.is_ended;
                 ReadOutcome::Bytes(length)
             }
             Err(Errno::AGAIN) => {
-                self.is_readable = false;
+                self.readiness.is_readable = false;
                 ReadOutcome::Later
             }
             Err(Errno::INTR) => ReadOutcome::Later,
@@ -116,7 +116,7 @@ impl Entry {
         };
         match flushed {
             FlushOutcome::Done => self.output = None,
-            FlushOutcome::Blocked => self.is_writable = false,
+            FlushOutcome::Blocked => self.readiness.is_writable = false,
             FlushOutcome::Quantum => {}
         }
         Ok(flushed)
@@ -243,13 +243,14 @@ fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
         Ok((0, _)) => return ReadOutcome::Ended,
         Ok((length, _)) => length,
         Err(Errno::AGAIN) => {
-            connection.is_readable = false;
+            connection.readiness.is_readable = false;
             return ReadOutcome::Later;
         }
         Err(Errno::INTR) => return ReadOutcome::Later,
         Err(_) => return ReadOutcome::Ended,
     };
-    connection.is_readable = length == inbox.len() - RECORD_BYTES_MAX || connection.is_ended;
+    connection.readiness.is_readable =
+        length == inbox.len() - RECORD_BYTES_MAX || connection.readiness.is_ended;
     let opened = session.open(inbox, RECORD_BYTES_MAX..RECORD_BYTES_MAX + length);
     if opened == Err(OpenError::Plain) {
         return ReadOutcome::Ended;
@@ -262,7 +263,7 @@ fn receive_sealed(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
         Ok(0) | Err(_) if is_over => ReadOutcome::Ended,
         Ok(0) | Err(_) => ReadOutcome::Later,
         Ok(length) => {
-            connection.is_readable |= is_over;
+            connection.readiness.is_readable |= is_over;
             ReadOutcome::Bytes(length)
         }
     }
@@ -278,7 +279,7 @@ fn send_records(connection: &mut Entry) -> Result<(), Errno> {
     }
     match send_sealed(session, fd.as_fd()) {
         Err(Errno::AGAIN) => {
-            connection.is_writable = false;
+            connection.readiness.is_writable = false;
             connection.output.get_or_insert_default();
             Ok(())
         }

@@ -77,7 +77,7 @@ pub(crate) fn note_wait_of_body(entry: &mut EntryMut<'_>) {
 
 fn note_age(entry: &mut EntryMut<'_>, age_us: Option<u64>) {
     let Some(age_us) = age_us else { return };
-    let (ready_us, slot) = (entry.ready_us, entry.id().slot());
+    let (ready_us, slot) = (entry.turn.ready_us, entry.id().slot());
     let Some(waits) = &mut entry.store.turns.waits else { return };
     let since_us = monotonic_us().saturating_sub(age_us);
     if since_us < ready_us {
@@ -101,7 +101,7 @@ pub(crate) fn late_in_us(store: &mut Store) -> Option<u64> {
 /// Whether the wait of `request` in this server or since its arrival at the proxy exceeds the limit.
 pub(crate) fn is_late(entry: &EntryMut<'_>, request: &Request<'_>) -> bool {
     let Some(queue_ms) = entry.store.settings.queue_ms else { return false };
-    let here_us = monotonic_us().saturating_sub(entry.ready_us);
+    let here_us = monotonic_us().saturating_sub(entry.turn.ready_us);
     request_start::age_us(request).unwrap_or(0).max(here_us) > queue_ms * 1000
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn warn_of_a_long_queue(store: &mut Store) {
 fn next_ready_us(store: &Store) -> Option<u64> {
     let (slot, _) = store.turns.find_oldest(|_| true)?;
     let next = store.in_slot(slot).filter(|connection| connection.needs_handler());
-    next.map(|connection| connection.ready_us)
+    next.map(|connection| connection.turn.ready_us)
 }
 
 /// Returns the longest wait of all requests that wait for a handler.
@@ -136,7 +136,7 @@ pub(crate) fn oldest(store: &mut Store) -> Option<Wait> {
 /// Returns the waiting connection, unless the wait has ended.
 fn is_waiting(store: &Store, wait: Wait) -> Option<&Entry> {
     let connection = store.in_slot(wait.slot)?;
-    let is_parked = matches!(connection.standing, QueuePosition::Parked(_));
-    let waits = connection.ready_us == wait.ready_us;
+    let is_parked = matches!(connection.turn.position, QueuePosition::Parked(_));
+    let waits = connection.turn.ready_us == wait.ready_us;
     (waits && (is_parked || store.turns.contains(wait.slot))).then_some(connection)
 }

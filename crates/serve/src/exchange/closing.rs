@@ -37,7 +37,7 @@ fn expire(mut entry: EntryMut<'_>) {
         return;
     }
     match entry.state {
-        State::Waiting if !entry.input.is_empty() => {
+        State::Waiting if !entry.input.bytes.is_empty() => {
             hang_up_with(entry, 408, "the head took too long");
         }
         State::Receiving(_) => hang_up_with(entry, 408, "the body took too long"),
@@ -61,10 +61,10 @@ fn has_work_unseen(entry: &mut EntryMut<'_>) -> bool {
         return false;
     }
     let unread = |socket| rustix::io::ioctl_fionread(socket).unwrap_or(0);
-    if entry.is_readable || entry.carrier.socket().map_or(0, unread) == 0 {
+    if entry.readiness.is_readable || entry.carrier.socket().map_or(0, unread) == 0 {
         return false;
     }
-    entry.is_readable = true;
+    entry.readiness.is_readable = true;
     let has_work = entry.has_work();
     if has_work {
         entry.enqueue();
@@ -185,10 +185,11 @@ fn give_up_one(mut entry: EntryMut<'_>, inbox: &mut [u8]) {
         return;
     }
     // Unread bytes would reset the connection, and the client could lose the response.
-    entry.is_readable = true;
+    entry.readiness.is_readable = true;
     hang_up_with(entry.reborrow(), 503, "the server is stopping");
-    let lingers =
-        |entry: &EntryMut<'_>| entry.is_readable && matches!(entry.state, State::Lingering { .. });
+    let lingers = |entry: &EntryMut<'_>| {
+        entry.readiness.is_readable && matches!(entry.state, State::Lingering { .. })
+    };
     let mut rest = entry.if_open();
     while let Some(entry) = rest.take_if(|entry| lingers(entry)) {
         rest = drain_input(entry, inbox);

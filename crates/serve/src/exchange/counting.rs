@@ -18,7 +18,7 @@ pub(crate) fn begin(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     let Some(metrics) = &store.metrics else { return };
     let entry = &mut store.slab[id];
     let now_us = monotonic_us();
-    let waited_us = now_us.saturating_sub(entry.ready_us);
+    let waited_us = now_us.saturating_sub(entry.turn.ready_us);
     let settings = &store.settings;
     let observed = entry.observed.get_or_insert_default();
     (observed.begun_us, observed.waited_us, observed.status) = (now_us, waited_us, 0);

@@ -13,13 +13,13 @@ pub(crate) fn identify(entry: &mut EntryMut<'_>, request: &Request<'_>) {
     let store = &mut *entry.store;
     let entry = &mut store.slab[id];
     let parent = entry.carrier.stream().map(|link| link.parent);
-    if !store.turns.by_client && parent.is_none() || entry.standing != QueuePosition::Unknown {
+    if !store.turns.by_client && parent.is_none() || entry.turn.position != QueuePosition::Unknown {
         return;
     }
     let peer = store.settings.client_of(request, entry.peer, entry.is_trusted);
     let name = store.settings.fair_by.name_of(request, peer);
     if let Some(name) = name.or_else(|| parent.map(name_of_connection)) {
-        entry.standing = QueuePosition::Known(store.turns.clients.client(&name));
+        entry.turn.position = QueuePosition::Known(store.turns.clients.client(&name));
     }
 }
 
@@ -34,22 +34,22 @@ pub(crate) fn has_turn(entry: &mut EntryMut<'_>) -> bool {
     let id = entry.id();
     let store = &mut *entry.store;
     let (clients, entry) = (&mut store.turns.clients, &mut store.slab[id]);
-    let ready_us = entry.ready_us;
-    if let QueuePosition::Known(client) = entry.standing {
+    let ready_us = entry.turn.ready_us;
+    if let QueuePosition::Known(client) = entry.turn.position {
         let Some(key_us) = clients.enter(client, id, ready_us) else {
-            entry.standing = QueuePosition::Parked(client);
+            entry.turn.position = QueuePosition::Parked(client);
             return false;
         };
-        (entry.standing, entry.key_us) = (QueuePosition::First(client), key_us);
+        (entry.turn.position, entry.turn.key_us) = (QueuePosition::First(client), key_us);
     }
-    let client = match entry.standing {
+    let client = match entry.turn.position {
         QueuePosition::First(client) => client,
         QueuePosition::Parked(_) => return false,
         QueuePosition::Unknown | QueuePosition::Known(_) | QueuePosition::TakenOut => return true,
     };
     // Another worker may have served the client in the meantime.
-    let key_us = clients.key_us(client, entry.key_us, ready_us);
-    entry.key_us = key_us;
+    let key_us = clients.key_us(client, entry.turn.key_us, ready_us);
+    entry.turn.key_us = key_us;
     let is_due = store.turns.lowest_key_us().is_none_or(|lowest_us| key_us <= lowest_us);
     if is_due {
         store.turns.clients.note_turn(client, monotonic_us());

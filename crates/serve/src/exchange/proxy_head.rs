@@ -15,19 +15,19 @@ use crate::store::entry_mut::EntryMut;
 pub(crate) fn take_kept(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
     let version = guard.store.settings.client_source.proxy_version()?;
     let connection = &mut *guard;
-    match parse_proxy_head(&connection.input, version) {
+    match parse_proxy_head(&connection.input.bytes, version) {
         Ok(None) => return None,
         Err(error) => {
             closing::refuse(guard, error);
             return None;
         }
         Ok(Some(head)) => {
-            let rest = connection.input.split_off(head.length_bytes);
+            let rest = connection.input.bytes.split_off(head.length_bytes);
             connection.keep(&rest, 0);
             begin_behind(connection, head.client);
         }
     }
-    (!guard.input.is_empty()).then_some(guard)
+    (!guard.input.bytes.is_empty()).then_some(guard)
 }
 
 /// Reads the head from the socket, if a head is expected before the handshake. Returns the connection if the handshake
@@ -50,7 +50,7 @@ pub(crate) fn take_before_handshake<'a>(
         }
     };
     match parse_proxy_head(&inbox[..length], version) {
-        Ok(None) if !connection.is_ended => {}
+        Ok(None) if !connection.readiness.is_ended => {}
         Ok(Some(head)) if discard(connection, &mut inbox[..head.length_bytes]) => {
             begin_behind(connection, head.client);
             return Some(guard);
@@ -72,7 +72,7 @@ fn begin_behind(connection: &mut Entry, client: Option<SocketAddr>) {
 /// Copies the available bytes without consuming them.
 fn peek(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
     // Further bytes cause a new event.
-    if !std::mem::take(&mut connection.is_readable) {
+    if !std::mem::take(&mut connection.readiness.is_readable) {
         return ReadOutcome::Later;
     }
     let Some(socket) = connection.carrier.socket() else { return ReadOutcome::Ended };
@@ -86,7 +86,7 @@ fn peek(connection: &mut Entry, inbox: &mut [u8]) -> ReadOutcome {
 /// Consumes as many bytes as `seen` has, all of which have arrived. Returns whether the read succeeded.
 fn discard(connection: &mut Entry, seen: &mut [u8]) -> bool {
     // More bytes may have arrived.
-    connection.is_readable = true;
+    connection.readiness.is_readable = true;
     let length = seen.len();
     let Some(socket) = connection.carrier.socket() else { return false };
     let taken = retry_on_intr(|| recv(socket, &mut *seen, RecvFlags::empty()));

@@ -41,9 +41,9 @@ impl RequestReader {
     pub(crate) fn read_head(&mut self, mut guard: EntryMut<'_>, handler: &mut impl Handler) {
         let now_ms = guard.store.clock.now_ms;
         let entry = &mut *guard;
-        let mut own = std::mem::take(&mut entry.input);
-        let was_whole = std::mem::take(&mut entry.has_head);
-        let (seen, since_ms) = (entry.seen, entry.since_ms);
+        let mut own = std::mem::take(&mut entry.input.bytes);
+        let was_whole = std::mem::take(&mut entry.input.has_head);
+        let (seen, since_ms) = (entry.input.searched, entry.since_ms);
         if own.is_empty() {
             entry.since_ms = now_ms;
         }
@@ -59,7 +59,7 @@ impl RequestReader {
                 ReadOutcome::Later => {
                     // A part of a TLS record is not yet a byte of a head. Only the first byte of a head restarts the
                     // time limit.
-                    (entry.since_ms, entry.input) = (since_ms, own);
+                    (entry.since_ms, entry.input.bytes) = (since_ms, own);
                     return;
                 }
                 ReadOutcome::Ended => return drop(guard.close()),
@@ -100,7 +100,7 @@ impl RequestReader {
             }
             return;
         }
-        let own = std::mem::take(&mut entry.input);
+        let own = std::mem::take(&mut entry.input.bytes);
         let bytes = if own.is_empty() {
             match entry.receive(&mut self.inbox) {
                 ReadOutcome::Bytes(length) => &self.inbox[..length],
@@ -171,14 +171,14 @@ fn take_head<'a>(
             Ok(()) => return begin_request(entry, head, bytes, handler),
             Err(tag) => {
                 entry.keep(bytes, 0);
-                entry.has_head = true;
+                entry.input.has_head = true;
                 departure::wait(entry, tag);
                 return None;
             }
         }
     }
     entry.keep(bytes, 0);
-    entry.has_head = true;
+    entry.input.has_head = true;
     if !was_whole {
         admission::note_wait(&mut entry, &request);
     }

@@ -92,7 +92,7 @@ impl<'a> ResponseWriter<'a> {
             return Some((connection.carrier.socket()?, Direction::Out));
         };
         let parent = store.slab.get(link.parent)?;
-        let direction = if parent.is_writable { Direction::In } else { Direction::Out };
+        let direction = if parent.readiness.is_writable { Direction::In } else { Direction::Out };
         Some((parent.carrier.socket()?, direction))
     }
 
@@ -276,9 +276,9 @@ impl<'a> ResponseWriter<'a> {
         let store = &mut *self.store;
         let Socket { fd, session } = carrier.into_socket()?;
         store.poller.remove(&fd);
-        let Some(session) = session else { return Some((fd, input)) };
+        let Some(session) = session else { return Some((fd, input.bytes)) };
         match store.tls.tunnel(fd, session) {
-            Ok(socket) => Some((socket, input)),
+            Ok(socket) => Some((socket, input.bytes)),
             Err(error) => {
                 store.warn("hand over a connection", io::Error::other(error));
                 None

@@ -121,7 +121,7 @@ impl Deadlines {
                 Some(since + timeouts.handshake_ms.min(DRAIN_FIRST_BYTE_MS))
             }
             State::Handshaking => Some(since + timeouts.handshake_ms),
-            State::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
+            State::Waiting if !connection.input.bytes.is_empty() => Some(since + timeouts.head_ms),
             State::Waiting if connection.is_fresh && self.is_draining => {
                 Some(since + timeouts.first_byte_ms.min(DRAIN_FIRST_BYTE_MS))
             }
@@ -133,7 +133,7 @@ impl Deadlines {
             State::Multiplexing(ref multiplexer) => self.multiplexing_ms(connection, multiplexer),
             State::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
             // Each written piece restarts the time limit.
-            State::Streaming(_) if connection.is_ended => Some(now_ms + DESERTED_MS),
+            State::Streaming(_) if connection.readiness.is_ended => Some(now_ms + DESERTED_MS),
             State::AwaitingOther(_) | State::Streaming(_) | State::Responding => None,
         }
     }

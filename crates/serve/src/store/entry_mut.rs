@@ -15,6 +15,7 @@ use thruway_websocket::CloseCode;
 
 use crate::entry::cache_role::CacheRole;
 use crate::entry::carrier::{Carrier, StreamLink};
+use crate::entry::input::Input;
 use crate::entry::multiplexer::Multiplexer;
 use crate::entry::socket_state::{SocketState, UpgradedSocket};
 use crate::entry::ticket::Ticket;
@@ -158,7 +159,7 @@ impl Store {
         if let Some(metrics) = self.metrics.as_ref().filter(|_| closed.is_counted()) {
             metrics.abort();
         }
-        self.leave_client(closed.standing);
+        self.leave_client(closed.turn.position);
         // A waiting thread may have stopped watching the listeners because the server was full.
         self.has_news |= is_full && self.count() < self.settings.connections_max;
         Some(closed)
@@ -259,7 +260,7 @@ impl<'a> EntryMut<'a> {
         let entry = &mut **self;
         entry.request = number;
         entry.state = State::Handling;
-        let standing = std::mem::take(&mut entry.standing);
+        let standing = std::mem::take(&mut entry.turn.position);
         self.store.leave_client(standing);
         Ticket { connection: self.id, request: number }
     }
@@ -305,7 +306,7 @@ impl<'a> EntryMut<'a> {
                 entry.state = State::Waiting;
                 entry.is_fresh = false;
                 entry.since_ms = now_ms;
-                entry.responded_us = monotonic_us();
+                entry.turn.responded_us = monotonic_us();
                 // The head of this response may have promised another request before the server began to drain, and no
                 // later event need close the connection.
                 let is_last = is_draining && entry.awaits_event();
@@ -352,7 +353,7 @@ impl<'a> EntryMut<'a> {
     pub(crate) fn hang_up(mut self) -> Option<Self> {
         let now_ms = self.store.clock.now_ms;
         let entry = &mut *self;
-        if entry.input.is_empty() && !entry.is_readable {
+        if entry.input.bytes.is_empty() && !entry.readiness.is_readable {
             entry.say_end();
             self.close();
             return None;
@@ -392,8 +393,7 @@ impl<'a> EntryMut<'a> {
         entry.say_end();
         entry.carrier.shut(Shutdown::Both);
         entry.output = None;
-        entry.input = Vec::new();
-        entry.seen = 0;
+        entry.input = Input::default();
         if let Some(socket) = entry.carrier.socket() {
             self.store.poller.remove(socket);
         }

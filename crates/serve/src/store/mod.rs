@@ -193,9 +193,9 @@ impl Store {
     /// closed since the kernel reported the event.
     pub(crate) fn note(&mut self, id: EntryId, event: Event) {
         let Some(entry) = self.slab.get_mut(id) else { return };
-        entry.is_readable |= event.is_readable;
-        entry.is_writable |= event.is_writable;
-        entry.is_ended |= event.is_ended;
+        entry.readiness.is_readable |= event.is_readable;
+        entry.readiness.is_writable |= event.is_writable;
+        entry.readiness.is_ended |= event.is_ended;
         if event.is_ended && matches!(entry.state, State::Streaming(_)) {
             self.deadlines.update(id.slot(), entry, self.clock.now_ms);
         }
@@ -207,14 +207,14 @@ impl Store {
     /// Enqueues a connection from another worker, with the key that the connection had there.
     pub(crate) fn enqueue_moved(&mut self, id: EntryId) {
         let entry = &mut self.slab[id];
-        entry.here_us = self.clock.now_us;
+        entry.turn.here_us = self.clock.now_us;
         self.turns.enqueue_moved(id.slot(), entry);
     }
 
     /// Returns the lowest key in the run queue, and the time since which its connection has waited in this worker.
     pub(crate) fn oldest(&self) -> Option<(u64, u64)> {
         let (slot, key_us) = self.turns.find_oldest(|_| true)?;
-        self.in_slot(slot).map(|entry| (key_us, entry.here_us))
+        self.in_slot(slot).map(|entry| (key_us, entry.turn.here_us))
     }
 
     /// Begins the turn of the entry in `slot`. Returns the entry and the connection that the turn counts for; for a
@@ -259,7 +259,7 @@ impl Store {
     pub(crate) fn take_out(&mut self, slot: u32) {
         self.turns.remove(slot);
         let id = self.slab.occupant(slot);
-        let standing = std::mem::replace(&mut self.slab[id].standing, QueuePosition::TakenOut);
+        let standing = std::mem::replace(&mut self.slab[id].turn.position, QueuePosition::TakenOut);
         self.leave_client(standing);
     }
 
@@ -269,12 +269,12 @@ impl Store {
         let clients = &mut self.turns.clients;
         let is_parked = |id| {
             let entry = self.slab.get(id);
-            entry.is_some_and(|entry| entry.standing == QueuePosition::Parked(client))
+            entry.is_some_and(|entry| entry.turn.position == QueuePosition::Parked(client))
         };
         let Some(next) = clients.leave(client, is_parked) else { return };
         let entry = &mut self.slab[next];
-        entry.standing = QueuePosition::First(client);
-        entry.key_us = clients.first_key_us(client, entry.ready_us);
-        self.turns.requeue(next.slot(), entry.key_us);
+        entry.turn.position = QueuePosition::First(client);
+        entry.turn.key_us = clients.first_key_us(client, entry.turn.ready_us);
+        self.turns.requeue(next.slot(), entry.turn.key_us);
     }
 }

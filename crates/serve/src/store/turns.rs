@@ -40,32 +40,33 @@ impl Turns {
 
     /// Enqueues a connection that has had work since `ready_us`. A connection that already waits keeps its key.
     pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Entry, ready_us: u64) {
-        let is_parked = matches!(connection.standing, QueuePosition::Parked(_));
+        let is_parked = matches!(connection.turn.position, QueuePosition::Parked(_));
         if self.queue.contains(slot) || is_parked {
             return;
         }
         let mut has_credit = false;
-        if connection.awaits_request() && connection.input.is_empty() {
-            let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
+        if connection.awaits_request() && connection.input.bytes.is_empty() {
+            let asked_us = std::mem::replace(&mut connection.turn.asked_us, ready_us);
             if asked_us > 0 && !self.by_client {
                 let interval_us = ready_us.saturating_sub(asked_us);
-                let rest_us = ready_us.saturating_sub(connection.responded_us);
+                let rest_us = ready_us.saturating_sub(connection.turn.responded_us);
                 self.round.note(interval_us);
                 self.rests.note(rest_us.max(policy::REST_US_MIN));
                 let is_seldom = policy::asks_seldom(interval_us, rest_us, &self.round, &self.rests);
-                has_credit = std::mem::replace(&mut connection.asks_seldom, is_seldom) && is_seldom;
+                has_credit =
+                    std::mem::replace(&mut connection.turn.asks_seldom, is_seldom) && is_seldom;
             }
         }
-        (connection.ready_us, connection.here_us) = (ready_us, ready_us);
-        connection.key_us = policy::key_us(ready_us, has_credit, &self.round);
-        self.queue.enqueue(slot, connection.key_us);
+        (connection.turn.ready_us, connection.turn.here_us) = (ready_us, ready_us);
+        connection.turn.key_us = policy::key_us(ready_us, has_credit, &self.round);
+        self.queue.enqueue(slot, connection.turn.key_us);
         self.begin_wait(slot, ready_us);
     }
 
     /// Enqueues a connection from another worker, with the key that the connection had there.
     pub(crate) fn enqueue_moved(&mut self, slot: u32, connection: &Entry) {
-        self.queue.enqueue(slot, connection.key_us);
-        self.begin_wait(slot, connection.ready_us);
+        self.queue.enqueue(slot, connection.turn.key_us);
+        self.begin_wait(slot, connection.turn.ready_us);
     }
 
     fn begin_wait(&mut self, slot: u32, since_us: u64) {
@@ -148,9 +149,9 @@ mod tests {
                 }
                 let now_us = round * 1_000;
                 turns.enqueue(slot, connection, now_us);
-                connection.responded_us = now_us;
+                connection.turn.responded_us = now_us;
                 turns.next();
-                if connection.key_us < now_us {
+                if connection.turn.key_us < now_us {
                     credits.push((slot, round));
                 }
             }

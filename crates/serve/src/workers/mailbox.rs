@@ -13,6 +13,8 @@ use rustix::net::{
 
 use crate::entry::Entry;
 use crate::entry::activity::Share;
+use crate::entry::readiness::Readiness;
+use crate::entry::turn::Turn;
 use crate::{Error, Peer};
 
 /// The length of a message with a connection, without the input that was read.
@@ -59,7 +61,7 @@ impl MailboxSender {
         let sockets = [socket];
         attached.push(SendAncillaryMessage::ScmRights(&sockets));
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let parts = [IoSlice::new(&message), IoSlice::new(&connection.input)];
+        let parts = [IoSlice::new(&message), IoSlice::new(&connection.input.bytes)];
         sendmsg(&self.0, &parts, &mut attached, flags).map(|_| ())
     }
 
@@ -141,18 +143,18 @@ pub(crate) fn write_message(connection: &Entry) -> [u8; MESSAGE_BYTES] {
     message[4..20].copy_from_slice(&address);
     message[20] = family;
     message[21] = u8::from(connection.is_fresh);
-    message[22] = u8::from(connection.is_readable);
+    message[22] = u8::from(connection.readiness.is_readable);
     message[23] = u8::from(connection.is_trusted)
         | u8::from(connection.awaits_proxy_head) << 1
-        | u8::from(connection.asks_seldom) << 2;
+        | u8::from(connection.turn.asks_seldom) << 2;
     message[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
     message[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
     let times = [
         connection.since_ms,
-        connection.asked_us,
-        connection.key_us,
-        connection.responded_us,
-        connection.ready_us,
+        connection.turn.asked_us,
+        connection.turn.key_us,
+        connection.turn.responded_us,
+        connection.turn.ready_us,
     ];
     for (at, time) in (32..).step_by(8).zip(times) {
         message[at..at + 8].copy_from_slice(&time.to_le_bytes());
@@ -178,19 +180,24 @@ pub(crate) fn read_message(message: &[u8; MESSAGE_BYTES], socket: OwnedFd, now_m
         _ => Peer::Tcp(SocketAddr::new(IpAddr::V6(address), half(2))),
     };
     let time = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    Entry {
-        is_fresh: message[21] == 1,
-        is_readable: message[22] == 1,
-        is_trusted: message[23] & 1 > 0,
-        awaits_proxy_head: message[23] & 2 > 0,
-        asks_seldom: message[23] & 4 > 0,
-        share: Share { turns: word(24), epoch: word(28) },
-        since_ms: time(32).min(now_ms),
+    let turn = Turn {
         asked_us: time(40),
         key_us: time(48),
         responded_us: time(56),
         ready_us: time(64),
-        ..Entry::new(socket, peer, half(0), now_ms)
+        asks_seldom: message[23] & 4 > 0,
+        ..Turn::default()
+    };
+    let fresh = Entry::new(socket, peer, half(0), now_ms);
+    Entry {
+        is_fresh: message[21] == 1,
+        is_trusted: message[23] & 1 > 0,
+        awaits_proxy_head: message[23] & 2 > 0,
+        share: Share { turns: word(24), epoch: word(28) },
+        since_ms: time(32).min(now_ms),
+        turn,
+        readiness: Readiness { is_readable: message[22] == 1, ..fresh.readiness },
+        ..fresh
     }
 }
 
@@ -224,22 +231,28 @@ mod tests {
         let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
         let mut connection = Entry::new(near.into(), peer, 3, 7);
         connection.is_fresh = false;
-        connection.is_readable = true;
+        connection.readiness.is_readable = true;
         connection.is_trusted = true;
         connection.awaits_proxy_head = true;
-        connection.asks_seldom = true;
+        connection.turn.asks_seldom = true;
         connection.keep(b"GET / HT", 8);
         connection.share = Share { turns: 70_000, epoch: 80_000 };
-        (connection.asked_us, connection.key_us) = (1 << 40, 1 << 42);
-        connection.ready_us = 1 << 41;
+        (connection.turn.asked_us, connection.turn.key_us) = (1 << 40, 1 << 42);
+        connection.turn.ready_us = 1 << 41;
         sender.send(&connection).unwrap();
         drop(connection);
         let got = receive(&mailbox, 9).unwrap();
         assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
-        assert_eq!((got.share.turns, got.share.epoch, got.is_readable), (70_000, 80_000, true));
-        assert!(got.is_trusted && got.awaits_proxy_head && got.asks_seldom);
-        assert_eq!((got.asked_us, got.key_us, got.ready_us), (1 << 40, 1 << 42, 1 << 41));
-        assert_eq!((&got.input[..], got.seen), (&b"GET / HT"[..], 0));
+        assert_eq!(
+            (got.share.turns, got.share.epoch, got.readiness.is_readable),
+            (70_000, 80_000, true)
+        );
+        assert!(got.is_trusted && got.awaits_proxy_head && got.turn.asks_seldom);
+        assert_eq!(
+            (got.turn.asked_us, got.turn.key_us, got.turn.ready_us),
+            (1 << 40, 1 << 42, 1 << 41)
+        );
+        assert_eq!((&got.input.bytes[..], got.input.searched), (&b"GET / HT"[..], 0));
         UnixStream::from(got.carrier.into_socket().unwrap().fd).write_all(b"same socket").unwrap();
         let mut text = String::new();
         far.read_to_string(&mut text).unwrap();

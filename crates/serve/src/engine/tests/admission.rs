@@ -110,7 +110,7 @@ fn a_client_that_sends_slowly_is_not_late() {
         let mut client = rig.connect();
         client.write_all(first.as_bytes()).unwrap();
         rig.run_until_entry(|entry| {
-            !entry.input.is_empty() || matches!(entry.state, State::Receiving(_))
+            !entry.input.bytes.is_empty() || matches!(entry.state, State::Receiving(_))
         });
         clock.advance_ms(200);
         client.write_all(rest.as_bytes()).unwrap();

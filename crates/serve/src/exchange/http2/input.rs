@@ -36,7 +36,7 @@ pub(crate) fn go_on(mut connection: EntryMut<'_>, inbox: &mut [u8]) {
 fn receive<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     let now_ms = guard.store.clock.now_ms;
     let connection = &mut *guard;
-    let own = std::mem::take(&mut connection.input);
+    let own = std::mem::take(&mut connection.input.bytes);
     let bytes = if own.is_empty() {
         match connection.receive(inbox) {
             ReadOutcome::Bytes(length) => &inbox[..length],
@@ -153,7 +153,7 @@ fn attend(mut guard: EntryMut<'_>) {
         // The stream's owner has not been notified of the end yet.
         return;
     }
-    stream.is_readable |= entry::upgraded(stream).is_some();
+    stream.readiness.is_readable |= entry::upgraded(stream).is_some();
     let Some(link) = stream.carrier.stream_mut() else {
         unreachable!("a session has woken an entry that is no stream");
     };

@@ -116,7 +116,7 @@ pub(crate) fn send_some(connection: EntryMut<'_>) {
 /// Whether the socket has taken all output so far.
 fn takes_more(store: &Store, parent: EntryId) -> bool {
     let parent = store.slab.get(parent);
-    parent.is_some_and(|connection| connection.is_writable && connection.output.is_none())
+    parent.is_some_and(|connection| connection.readiness.is_writable && connection.output.is_none())
 }
 
 /// Lets a stream send when its turn comes.
@@ -206,7 +206,7 @@ pub(crate) fn pass_on(mut guard: EntryMut<'_>) -> Option<EntryMut<'_>> {
         }
     }
     let connection = &mut *guard;
-    let is_sent = connection.is_writable && connection.output.is_none();
+    let is_sent = connection.readiness.is_writable && connection.output.is_none();
     let multiplexer = connection.multiplexer_mut().filter(|_| is_sent);
     let Some(multiplexer) = multiplexer.filter(|it| it.session.is_over()) else {
         return Some(guard);

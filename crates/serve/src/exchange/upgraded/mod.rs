@@ -55,12 +55,12 @@ fn hand_over<'a>(mut socket: EntryMut<'a>, handler: &mut impl Handler) -> Result
 fn read<'a>(mut guard: EntryMut<'a>, inbox: &mut [u8]) -> Option<EntryMut<'a>> {
     let now_ms = guard.store.clock.now_ms;
     let socket = &mut *guard;
-    let mut own = std::mem::take(&mut socket.input);
-    if socket.seen >= own.len() {
+    let mut own = std::mem::take(&mut socket.input.bytes);
+    if socket.input.searched >= own.len() {
         match socket.receive(inbox) {
             ReadOutcome::Bytes(length) => own.extend_from_slice(&inbox[..length]),
             ReadOutcome::Later => {
-                socket.input = own;
+                socket.input.bytes = own;
                 return Some(guard);
             }
             ReadOutcome::Ended => {
@@ -98,7 +98,7 @@ fn decode(guard: &mut EntryMut<'_>, bytes: Vec<u8>) -> ClientFrames {
     let (limits, deflater) = (store.settings.socket_limits, &mut store.deflater);
     let mut said = ClientFrames::default();
     let socket = &mut store.slab[id];
-    socket.seen = 0;
+    socket.input.searched = 0;
     let Some(upgraded) = entry::upgraded_mut(socket) else { return said };
     let is_open = upgraded.state == SocketState::Open;
     let Protocol::WebSocket { decoder, is_compressed } = &mut upgraded.protocol else {

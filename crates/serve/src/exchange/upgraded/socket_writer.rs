@@ -38,10 +38,10 @@ impl ResponseWriter<'_> {
         let entry = &mut *guard;
         entry.cache_role = None;
         entry.state = State::Upgraded(Box::new(UpgradedSocket::new(to, wants_drained)));
-        entry.seen = 0;
+        entry.input.searched = 0;
         entry.since_ms = now_ms;
         // A stream's first bytes may have arrived with its head.
-        entry.is_readable |= entry.carrier.stream().is_some();
+        entry.readiness.is_readable |= entry.carrier.stream().is_some();
         let Some(mut socket) = upgraded::send(guard, head) else { return true };
         if socket.store.service.closes_sockets() {
             planned_close::plan(&mut socket, 0, CloseCode::RESTART);

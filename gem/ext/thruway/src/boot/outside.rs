@@ -1,9 +1,10 @@
 //! Calls by which this process can learn of another process's change.
 //!
 //! For this process, an unknown change is no different from a future change. So the boot's knowledge of folders is
-//! valid until the process may have learned of a change. That is the case when libruby reads from anything but a regular
-//! file, waits, starts a child, or sees a child end. Reads by C libraries, and changes that are communicated through
-//! files, are not observed. For such changes, knowledge of a folder is valid for a few seconds at most (`PAUSE_MAX`).
+//! valid until the process may have learned of a change. That is the case when libruby reads from anything but a
+//! regular file, waits, starts a child, or sees a child end. Reads by C libraries, and changes that are communicated
+//! through files, are not observed. For such changes, knowledge of a folder is valid for a few seconds at most
+//! (`PAUSE_MAX`).
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
