@@ -305,7 +305,7 @@ impl Head {
                 RequestFraming::Chunked
             }
             (Some(_), None) => return Err(ParseError::TransferCoding),
-            (None, Some(length)) => RequestFraming::Length(self::length(length)?),
+            (None, Some(length)) => RequestFraming::Length(content_length(length)?),
             (None, None) => RequestFraming::None,
         };
         Ok(())
@@ -368,7 +368,7 @@ fn is_websocket_key(key: &[u8]) -> bool {
     key.len() == 24 && key.strip_suffix(b"==").is_some_and(|digits| digits.iter().all(is_digit))
 }
 
-/// Whether the bytes after `seen` may complete an empty line.
+/// Whether the bytes after `seen` may complete the empty line that ends the head.
 fn may_end(input: &[u8], seen: usize) -> bool {
     let fresh = &input[seen.saturating_sub(3).min(input.len())..];
     fresh.windows(2).any(|two| two == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
@@ -421,8 +421,8 @@ fn version_error(input: &[u8]) -> ParseError {
     }
 }
 
-/// Parses a length, which must fit the size of a file.
-fn length(digits: &[u8]) -> Result<u64, ParseError> {
+/// Parses a `Content-Length`, which must fit into an `i64`, as the size of a file does.
+fn content_length(digits: &[u8]) -> Result<u64, ParseError> {
     let length = decimal::parse(digits).filter(|length| i64::try_from(*length).is_ok());
     length.ok_or(ParseError::ContentLength)
 }

@@ -106,7 +106,9 @@ pub struct PartialHead {
     status: u16,
     /// The offset of the head in the buffer.
     start: usize,
+    /// The `Content-Length` that the application has set.
     claimed_bytes: Option<u64>,
+    /// Whether the application has set `Transfer-Encoding: chunked`.
     claims_chunks: bool,
     /// Whether fields announce codings other than chunked.
     has_codings: bool,
@@ -254,7 +256,7 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Writes the missing fields and the empty line. `body_bytes` is the length of the body, if known, and takes
-    /// precedence over the length that the fields claim.
+    /// precedence over the application's `Content-Length`.
     pub fn finish(
         mut self,
         constraints: ResponseConstraints,
@@ -320,26 +322,26 @@ impl<'a> ResponseHead<'a> {
 }
 
 impl PartialHead {
-    /// Returns the length of the body that the fields claim; `None` if the body has a transfer coding (RFC 9112,
+    /// Returns the `Content-Length` that the application has set; `None` if the body has a transfer coding (RFC 9112,
     /// section 6.3).
     #[must_use]
     pub fn claimed_bytes(&self) -> Option<u64> {
-        self.claimed_bytes.filter(|_| !self.is_coded())
+        self.claimed_bytes.filter(|_| !self.has_transfer_coding())
     }
 
-    /// Whether the fields claim that the body consists of chunks.
+    /// Whether the application has set `Transfer-Encoding: chunked`, so that its body consists of chunks.
     #[must_use]
     pub fn claims_chunks(&self) -> bool {
         self.claims_chunks
     }
 
-    /// Returns the same head for another body than the claimed one, without chunks.
+    /// Returns the same head for a body that replaces the application's and has no chunks.
     #[must_use]
     pub fn without_chunks(self) -> Self {
         Self { claims_chunks: false, ..self }
     }
 
-    fn is_coded(&self) -> bool {
+    fn has_transfer_coding(&self) -> bool {
         self.claims_chunks || self.has_codings
     }
 
@@ -364,8 +366,9 @@ impl PartialHead {
         }
     }
 
-    /// Returns the `Content-Length` to write. For a response without a body, the field announces the length that a GET
-    /// would return, so only a claimed length or one above zero is written.
+    /// Returns the `Content-Length` to write. In a response without a body, the field announces the length of the body
+    /// that a GET would return. Such a response gets the field only if the application has set it, or if the length is
+    /// known and not zero.
     fn announced_bytes(
         &self,
         constraints: ResponseConstraints,
@@ -373,7 +376,7 @@ impl PartialHead {
     ) -> Option<u64> {
         match self.status {
             RESET_CONTENT => Some(0),
-            _ if self.is_coded() => None,
+            _ if self.has_transfer_coding() => None,
             100..=199 | 204 => None,
             304 => self.claimed_bytes,
             _ if constraints.is_head => {
@@ -498,14 +501,14 @@ mod tests {
     }
 
     #[test]
-    fn a_known_length_is_told() {
+    fn a_known_length_is_written() {
         let got = head(200, &[("X-A", "b")], GET, Some(5));
         let lines = "HTTP/1.1 200 OK|X-A: b|content-length: 5";
         assert_eq!(got, (lines.into(), ResponseFraming::Length(5), true));
     }
 
     #[test]
-    fn the_true_length_goes_before_a_claim_and_stands_once() {
+    fn the_known_length_overrides_the_claimed_one_and_is_written_once() {
         let got = head(404, &[("Content-Length", "7")], GET, Some(5));
         let lines = "HTTP/1.1 404 Not Found|content-length: 5";
         assert_eq!(got, (lines.into(), ResponseFraming::Length(5), true));
@@ -524,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_claimed_are_the_sender_s_own() {
+    fn the_sender_creates_the_chunks_that_the_application_claims() {
         let lines = "HTTP/1.1 200 OK|X-A: b|transfer-encoding: chunked";
         for claims in
             [&["chunked"][..], &["chunked", "Chunked"], &[" chunked , ", ""], &["chunked;a=b"]]
@@ -537,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn other_codings_are_told_and_their_body_ends_with_the_connection() {
+    fn other_codings_are_written_and_their_body_ends_with_the_connection() {
         let got = head(200, &[("Transfer-Encoding", "gzip")], GET, Some(5));
         let lines = "HTTP/1.1 200 OK|Transfer-Encoding: gzip|connection: close";
         assert_eq!(got, (lines.into(), ResponseFraming::UntilClose, false));
@@ -547,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_closes_is_not_kept_alive_by_the_application_s_words() {
+    fn a_connection_that_closes_is_not_kept_alive_by_the_application_s_fields() {
         let closing = ResponseConstraints { is_persistent: false, ..GET };
         for (words, rest) in [
             (&["Keep-Alive"][..], "content-length: 0|connection: close"),
@@ -570,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_client_is_not_told_of_a_coding() {
+    fn a_client_of_http_1_0_gets_no_transfer_coding() {
         let lines = "HTTP/1.1 200 OK|X-A: b|X-C: d|connection: close";
         let fields = [("X-A", "b"), ("Transfer-Encoding", "Chunked"), ("X-C", "d")];
         assert_eq!(
@@ -626,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_given_away_keeps_the_application_s_own_words() {
+    fn a_connection_that_is_handed_over_keeps_the_application_s_fields() {
         let mut out = Vec::new();
         let mut head = ResponseHead::new(&mut out, 101);
         head.field(b"connection", b"upgrade").unwrap();

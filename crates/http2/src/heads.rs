@@ -34,10 +34,10 @@ pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Ve
     {
         return None;
     }
-    let opens_socket = opens_socket(request);
+    let opens_websocket = opens_websocket(request);
     let path = uri.path_and_query().map(|path| path.as_str().as_bytes());
     let (method, target) = match request.method() {
-        _ if opens_socket => ("GET", path),
+        _ if opens_websocket => ("GET", path),
         method if *method == Method::CONNECT => ("CONNECT", authority),
         method => (method.as_str(), path),
     };
@@ -59,7 +59,7 @@ pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Ve
             });
         }
     }
-    if opens_socket {
+    if opens_websocket {
         head.extend_from_slice(WEBSOCKET);
     } else if has_body && !fields.contains_key(CONTENT_LENGTH) {
         push_field(&mut head, b"transfer-encoding", b"chunked");
@@ -69,7 +69,7 @@ pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Ve
 }
 
 /// Whether a request opens a WebSocket (RFC 8441, section 4).
-pub(crate) fn opens_socket<B>(request: &Request<B>) -> bool {
+pub(crate) fn opens_websocket<B>(request: &Request<B>) -> bool {
     let protocol = request.extensions().get::<Protocol>();
     protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
 }
@@ -89,18 +89,18 @@ fn push_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Reads a response's head, as a server of HTTP/1 writes it, without the fields that concern a connection.
 ///
-/// If the request `opens_socket`, a response that switches protocols becomes a 200, and any other successful response
+/// If the request `opens_websocket`, a response that switches protocols becomes a 200, and any other successful response
 /// becomes a 501, since the client would take a 200 for a WebSocket. For other requests, a response that switches
 /// protocols becomes a 500.
-pub(crate) fn response_head(head: &[u8], opens_socket: bool) -> Response<()> {
+pub(crate) fn response_head(head: &[u8], opens_websocket: bool) -> Response<()> {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.trim_suffix_cr());
     let status = lines.next().and_then(|line| line.get(9..12));
     let status = status.and_then(|digits| StatusCode::from_bytes(digits).ok());
     let mut response = Response::new(());
     *response.status_mut() = match status {
-        Some(StatusCode::SWITCHING_PROTOCOLS) if opens_socket => StatusCode::OK,
+        Some(StatusCode::SWITCHING_PROTOCOLS) if opens_websocket => StatusCode::OK,
         Some(StatusCode::SWITCHING_PROTOCOLS) | None => StatusCode::INTERNAL_SERVER_ERROR,
-        Some(status) if opens_socket && status.is_success() => StatusCode::NOT_IMPLEMENTED,
+        Some(status) if opens_websocket && status.is_success() => StatusCode::NOT_IMPLEMENTED,
         Some(status) => status,
     };
     let fields = response.headers_mut();
@@ -116,7 +116,7 @@ pub(crate) fn response_head(head: &[u8], opens_socket: bool) -> Response<()> {
     response
 }
 
-/// Returns the length of the head at the start of `bytes`.
+/// Returns the length of the HTTP/1 head at the start of `bytes`, including the empty line.
 pub(crate) fn head_bytes(bytes: &[u8]) -> usize {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4)
 }

@@ -21,7 +21,8 @@ const PRIORITY: u8 = 0x20;
 
 /// A field that no request may contain, for which `h2` resets the stream (RFC 9113, section 8.2.2).
 const MALFORMED: (&[u8], &[u8]) = (b"connection", b"malformed");
-/// The maximum number of frames of a head that are held. If a client splits heads further, `h2` decides.
+/// The maximum number of held frames of a head. If a client splits a head into more frames, the screen leaves the
+/// connection to `h2`.
 const FRAMES_MAX: usize = 8;
 /// The header of a DATA frame on stream zero, for which `h2` ends the connection.
 const BREACH: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
@@ -50,10 +51,10 @@ pub(crate) struct Screen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     None,
-    /// The client violates the framing. All bytes pass, and `h2` reports the error.
+    /// The client has violated the framing. All bytes pass, and `h2` reports the error.
     Passes,
-    /// The client violates the framing after blocks were rewritten. Further bytes are dropped, because `h2` lacks the
-    /// table to decode them.
+    /// The client has violated the framing, and earlier blocks were rewritten. Further bytes are dropped, because `h2`
+    /// lacks the entries of the HPACK table that it would need to decode them.
     Drops,
 }
 
@@ -149,13 +150,14 @@ impl Screen {
         head.frames.extend_from_slice(&frame);
         head.block.extend_from_slice(part);
         if flags & END_HEADERS != 0 {
-            self.take_head(to);
+            self.pass_head(to);
         } else if head.count > FRAMES_MAX {
             self.give_up(to);
         }
     }
 
-    fn take_head(&mut self, to: &mut Vec<u8>) {
+    /// Appends a complete head to `to`: as received, or rewritten if this head or an earlier one was malformed.
+    fn pass_head(&mut self, to: &mut Vec<u8>) {
         let Some(head) = self.head.take() else { return };
         let Ok(fields) = self.decoder.fields(&head.block, self.fields_bytes_max) else {
             self.head = Some(head);
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_table_nothing_is_handed_on() {
+    fn nothing_passes_once_h2_lacks_the_table() {
         let bad = frame(HEADERS, ALL, 1, &[0x40, 1, b'A', 1, b'b']);
         let damaged = frame(HEADERS, ALL, 3, &[0x80]);
         let before = [PREFACE, &bad].concat();

@@ -112,10 +112,10 @@ impl Session {
             Poll::Ready(Some(Err(error))) => self.end(Some(&error)),
             Poll::Ready(Some(Ok((request, responder)))) => {
                 let head = heads::request_head(&request, !request.body().is_end_stream());
-                let opens_socket = heads::opens_socket(&request);
+                let opens_websocket = heads::opens_websocket(&request);
                 let priority = Priority::of(request.headers(), responder.stream_id().as_u32());
                 let body = request.into_body();
-                let stream = Stream::new(&self.woken, body, responder, opens_socket, priority);
+                let stream = Stream::new(&self.woken, body, responder, opens_websocket, priority);
                 Progress::Request(head, Box::new(stream))
             }
         }
@@ -138,7 +138,7 @@ impl Session {
         self.wire.take_unsent()
     }
 
-    /// Takes the numbers of streams that have news: bytes, room, or an end.
+    /// Takes the numbers of the streams that can go on: bytes have arrived, the window has room, or the stream has ended.
     #[must_use]
     pub fn take_woken(&mut self) -> Vec<u32> {
         self.woken.take()

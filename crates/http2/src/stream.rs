@@ -10,7 +10,7 @@ use h2::{Reason, RecvStream, SendStream};
 use crate::heads;
 use crate::priority::Priority;
 
-/// The numbers of streams that have news.
+/// The numbers of the streams that `h2` has woken: bytes have arrived, the window has room, or the stream has ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WokenStreams(Arc<Mutex<Vec<u32>>>);
 
@@ -50,7 +50,7 @@ pub struct Stream {
     /// The sending half of the response's body, once the head is sent.
     outgoing: Option<SendStream<Bytes>>,
     is_whole: bool,
-    opens_socket: bool,
+    opens_websocket: bool,
     priority: Priority,
 }
 
@@ -72,19 +72,20 @@ impl Stream {
         woken: &WokenStreams,
         incoming: RecvStream,
         responder: SendResponse<Bytes>,
-        opens_socket: bool,
+        opens_websocket: bool,
         priority: Priority,
     ) -> Self {
         let number = responder.stream_id().as_u32();
         let waker = woken.waker(number);
         let (outgoing, is_whole) = (None, false);
-        Self { number, waker, incoming, responder, outgoing, is_whole, opens_socket, priority }
+        Self { number, waker, incoming, responder, outgoing, is_whole, opens_websocket, priority }
     }
 
-    /// Whether the request opens a WebSocket, whose bytes are those of the bodies (RFC 8441).
+    /// Whether the request opens a WebSocket, whose bytes are sent as the bodies of the request and the response (RFC
+    /// 8441).
     #[must_use]
-    pub fn opens_socket(&self) -> bool {
-        self.opens_socket
+    pub fn opens_websocket(&self) -> bool {
+        self.opens_websocket
     }
 
     /// Returns the priority of the response.
@@ -143,7 +144,7 @@ impl Stream {
 
     /// Sends the head of the response, which is in the form of HTTP/1. Returns `false` if the stream is gone.
     pub fn respond(&mut self, head: &[u8], is_whole: bool) -> bool {
-        let response = heads::response_head(head, self.opens_socket);
+        let response = heads::response_head(head, self.opens_websocket);
         let sent = self.responder.send_response(response, is_whole);
         self.is_whole |= is_whole && sent.is_ok();
         self.outgoing = sent.ok();
@@ -151,7 +152,8 @@ impl Stream {
     }
 
     /// Returns the number of bytes of the response's body that can be sent now, up to `wanted`, or `None` if the stream
-    /// is gone. If the result is zero, the session later reports the stream as one with news.
+    /// is gone. If the result is zero, [`Session::take_woken`](crate::Session::take_woken) returns the stream once there
+    /// is room.
     pub fn room_bytes(&mut self, wanted: usize) -> Option<usize> {
         let outgoing = self.outgoing.as_mut()?;
         outgoing.reserve_capacity(wanted);
@@ -191,7 +193,7 @@ impl Stream {
         }
     }
 
-    /// Returns the length of the head at the start of `bytes`.
+    /// Returns the length of the HTTP/1 head at the start of `bytes`, including the empty line.
     #[must_use]
     pub fn head_bytes(bytes: &[u8]) -> usize {
         heads::head_bytes(bytes)

@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// From this number of unsent bytes on, `h2` neither writes nor reads. A client that does not receive has to wait with
-/// everything else.
+/// From this number of unsent bytes on, `h2` neither writes nor reads. So the requests of a client that does not
+/// receive have to wait as well.
 pub const UNSENT_BYTES_MAX: usize = 64 << 10;
 
-/// An end of the memory; the session and `h2` have one each. The session repeats every poll, so no waker is needed.
+/// A handle of the memory; the session and `h2` have one each. The session polls `h2` again after each input, so no
+/// waker is needed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wire(Arc<Mutex<Buffers>>);
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 /// The maximum length of a challenge's token in bytes. Those of Let's Encrypt have 43.
 const TOKEN_BYTES_MAX: usize = 128;
 
-/// The folder of one authority's certificates. An agent writes the files, and replaces each of them as a whole; workers
-/// read them.
+/// The folder of one authority's certificates. The ACME agent writes the files, and replaces each of them as a whole;
+/// the server's workers read them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeFolder(PathBuf);
 
 impl AcmeFolder {
-    /// Names a folder.
+    /// Creates a value for the folder at `path`, without touching the disk.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self(path)
@@ -41,7 +41,7 @@ impl AcmeFolder {
         self.0.join("http-01")
     }
 
-    /// Returns the file with the answer for a token; `None` if the bytes are no token.
+    /// Returns the file with the answer for a token; `None` if the bytes are not a valid token.
     #[must_use]
     pub fn http_answer(&self, token: &[u8]) -> Option<PathBuf> {
         let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

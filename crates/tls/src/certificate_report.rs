@@ -20,7 +20,7 @@ const FILE_MODE: u32 = 0o600;
 /// The error in place of a report that is missing.
 const MISSING: &str = "the agent for certificates has written no report";
 
-/// A name's certificate, as its agent knows it.
+/// The state of a name's certificate, as known to the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CertificateReport {
     /// The name.
@@ -51,7 +51,7 @@ impl CertificateReport {
         text
     }
 
-    /// Reads a report. Returns `None` if it is none, or was read while it was being overwritten.
+    /// Parses a report. Returns `None` if the text is not a report, or was read while the agent overwrote it.
     fn from_text(name: &str, text: &str) -> Option<Self> {
         let (first, rest) = text.split_once('\n')?;
         let (sum, length) = first.split_once(' ')?;
@@ -78,7 +78,7 @@ impl AcmeFolder {
             file.take(REPORT_BYTES as u64).read_to_string(&mut text).ok()?;
             CertificateReport::from_text(name, &text)
         };
-        // The first one may have been read while the agent overwrote it.
+        // The first attempt may have read the file while the agent overwrote it.
         read().or_else(read).unwrap_or_else(|| CertificateReport {
             name: name.to_owned(),
             last_error: Some(MISSING.to_owned()),
@@ -86,7 +86,7 @@ impl AcmeFolder {
         })
     }
 
-    /// Writes a report over the one that is there.
+    /// Writes a report, in place of the name's previous report if there is one.
     ///
     /// # Errors
     /// The file cannot be made, or cannot be written to.

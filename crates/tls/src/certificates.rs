@@ -152,7 +152,7 @@ pub fn checked_certificate(path: &Path, name: &str) -> Result<Vec<u8>, Error> {
 
 /// Makes this crate's provider of cryptography the default of the process, for crates that use the default.
 pub fn install_provider() {
-    // It fails only if there is one already.
+    // The call fails only if the process has a default provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

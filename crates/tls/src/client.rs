@@ -1,4 +1,4 @@
-//! Sessions of a client that measures a server.
+//! The client's end of sessions, for `thruway load`, which measures servers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,9 +20,10 @@ pub enum Trust {
     /// Those of the system's authorities, and those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
     #[default]
     System,
-    /// Those in this file: authorities, and certificates of servers, which count whatever their date is.
+    /// Those in this file: authorities, and certificates of servers. A server's certificate is trusted even if it has
+    /// expired.
     File(PathBuf),
-    /// Any certificate whose key the server has. A measured server on this machine usually has a self-signed
+    /// Any certificate, if the server has its key. A measured server on this machine usually has a self-signed
     /// certificate.
     Anyone,
 }

@@ -42,7 +42,7 @@ impl Stamp {
     }
 }
 
-/// Reads the certificates in a file, the first of which belongs to the owner of the key.
+/// Reads the certificates in a file: first that of the key's owner, then those of the authorities.
 ///
 /// # Errors
 /// The file cannot be read, or contains no certificate.

@@ -7,7 +7,7 @@
 //!
 //! 1. [`Options`]: the TLS parameters in a listener's address.
 //! 2. `server`: the [`ServerContext`], which creates sessions, and reloads its files when they change.
-//! 3. [`AcmeFolder`]: where certificates are that an ACME agent keeps. [`CertificateReport`]: how they are.
+//! 3. [`AcmeFolder`]: the folder of the certificates that an ACME agent renews. [`CertificateReport`]: their state.
 //! 4. `certificates`: the choice of a certificate for a client. `files`: loading and checking files.
 //! 5. `tickets`: the keys of session tickets, in memory that workers share.
 //! 6. `session`: the state of a connection. `client`: the sessions of a load generator.

@@ -33,9 +33,10 @@ const KEY_WORDS: usize = KEY_BYTES / 8;
 /// The number of words of a key: the time of creation, the name, and the secret.
 const SLOT_WORDS: usize = 2 + KEY_WORDS;
 
-/// The time in seconds at which a worker started to create a key; zero if no worker does.
+/// The place of the lock: the time in seconds at which a worker started to create a key, or zero if no worker does.
 const LOCK: usize = 0;
-/// A version that is odd while the keys change.
+/// The place of the version, which a worker increments before and after it changes the keys: an odd version means that
+/// they are being changed.
 const VERSION: usize = 1;
 const CURRENT: usize = 2;
 const PREVIOUS: usize = CURRENT + SLOT_WORDS;
@@ -55,7 +56,7 @@ pub struct TicketKeys {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     made_s: u64,
-    /// Never zero, except in an empty slot.
+    /// A random name, by which a ticket refers to its key; zero in an empty slot.
     name: u64,
     secret: [u64; KEY_WORDS],
 }

@@ -47,14 +47,14 @@ pub enum Input {
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The incomplete message.
-    message: Option<Partial>,
+    message: Option<PartialMessage>,
     /// The frame of the message whose payload is incomplete.
-    frame: Option<Rest>,
+    frame: Option<PartialFrame>,
 }
 
 /// An incomplete message.
 #[derive(Debug)]
-struct Partial {
+struct PartialMessage {
     is_text: bool,
     is_compressed: bool,
     bytes: Vec<u8>,
@@ -65,7 +65,7 @@ struct Partial {
 
 /// An incomplete frame.
 #[derive(Debug, Clone, Copy)]
-struct Rest {
+struct PartialFrame {
     is_last: bool,
     mask: [u8; 4],
     /// The number of payload bytes that were received.
@@ -121,10 +121,10 @@ impl Decoder {
             return Err(Fault::protocol("a message begins within another one"));
         }
         if is_first {
-            self.message = Some(Partial::new(head));
+            self.message = Some(PartialMessage::new(head));
         }
         let Some(message) = &mut self.message else {
-            return Err(Fault::protocol("a continuation has no beginning"));
+            return Err(Fault::protocol("a continuation frame continues no message"));
         };
         let room = limits.message_bytes_max.saturating_sub(message.bytes.len());
         if head.length > room as u64 {
@@ -135,7 +135,7 @@ impl Decoder {
             return Err(Fault::protocol("a message has too many empty frames"));
         }
         let FrameHead { is_last, mask, length, .. } = head;
-        self.frame = Some(Rest { is_last, mask, offset: 0, left: length });
+        self.frame = Some(PartialFrame { is_last, mask, offset: 0, left: length });
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl Decoder {
     }
 }
 
-impl Partial {
+impl PartialMessage {
     fn new(head: FrameHead) -> Self {
         Self {
             is_text: head.opcode == Opcode::Text,
@@ -218,7 +218,7 @@ fn close_code(payload: &[u8]) -> Result<CloseCode, Fault> {
     let Some((code, reason)) = payload.split_first_chunk::<2>() else {
         return match payload {
             [] => Ok(CloseCode::NONE),
-            _ => Err(Fault::protocol("a close frame has half a code")),
+            _ => Err(Fault::protocol("the code of a close frame is incomplete")),
         };
     };
     let code = CloseCode::new(u16::from_be_bytes(*code));

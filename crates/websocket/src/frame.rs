@@ -71,7 +71,7 @@ impl FrameHead {
         let (is_last, is_compressed) = (first & FIN != 0, first & RSV1 != 0);
         let short = second & !MASKED;
         if opcode.is_control() && (!is_last || is_compressed) {
-            return Err(Fault::protocol("a control frame stands in fragments or is compressed"));
+            return Err(Fault::protocol("a control frame is fragmented or compressed"));
         }
         if opcode.is_control() && usize::from(short) > CONTROL_BYTES_MAX {
             return Err(Fault::protocol("a control frame is too long"));

@@ -118,7 +118,7 @@ impl StreamLink {
 
     /// Whether the request may become a connection of its own: a WebSocket, or else a stream of events.
     pub(crate) fn may_become(&self, is_websocket: bool) -> bool {
-        self.stream.opens_socket() == is_websocket
+        self.stream.opens_websocket() == is_websocket
     }
 
     /// Ends the upgraded request. A reset tells the client if the end is not orderly or no response was sent.

@@ -107,7 +107,7 @@ fn open(mut connection: EntryMut<'_>, head_bytes: Option<Vec<u8>>, stream: Strea
     let Ok(decoder) = decoder else { unreachable!("a request without a body was refused") };
     let spool = Spool::keep(store.settings.body_memory_bytes_max);
     // The bytes behind the head of a WebSocket are not a body.
-    let is_whole = stream.opens_socket();
+    let is_whole = stream.opens_websocket();
     let upload = Upload { head, head_bytes, decoder, spool, is_whole };
     let stream = store.open_stream(parent, stream, upload);
     match error {
