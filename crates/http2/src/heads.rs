@@ -89,9 +89,9 @@ fn push_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Reads a response's head, as a server of HTTP/1 writes it, without the fields that concern a connection.
 ///
-/// If the request `opens_websocket`, a response that switches protocols becomes a 200, and any other successful response
-/// becomes a 501, since the client would take a 200 for a WebSocket. For other requests, a response that switches
-/// protocols becomes a 500.
+/// If the request `opens_websocket`, a response that switches protocols becomes a 200, and any other successful
+/// response becomes a 501, since the client would take a 200 for a WebSocket. For other requests, a response that
+/// switches protocols becomes a 500.
 pub(crate) fn response_head(head: &[u8], opens_websocket: bool) -> Response<()> {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.trim_suffix_cr());
     let status = lines.next().and_then(|line| line.get(9..12));

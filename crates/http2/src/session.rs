@@ -138,7 +138,8 @@ impl Session {
         self.wire.take_unsent()
     }
 
-    /// Takes the numbers of the streams that can go on: bytes have arrived, the window has room, or the stream has ended.
+    /// Takes the numbers of the streams that can go on: bytes have arrived, the window has room, or the stream has
+    /// ended.
     #[must_use]
     pub fn take_woken(&mut self) -> Vec<u32> {
         self.woken.take()

@@ -151,9 +151,9 @@ impl Stream {
         self.outgoing.is_some()
     }
 
-    /// Returns the number of bytes of the response's body that can be sent now, up to `wanted`, or `None` if the stream
-    /// is gone. If the result is zero, [`Session::take_woken`](crate::Session::take_woken) returns the stream once there
-    /// is room.
+    /// Returns the number of bytes of the response's body that can be sent now, up to `wanted`, or `None` if the
+    /// stream is gone. If the result is zero, [`Session::take_woken`](crate::Session::take_woken) returns the stream
+    /// once there is room.
     pub fn room_bytes(&mut self, wanted: usize) -> Option<usize> {
         let outgoing = self.outgoing.as_mut()?;
         outgoing.reserve_capacity(wanted);
