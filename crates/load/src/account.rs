@@ -3,12 +3,12 @@
 use crate::exchange::Answer;
 use crate::pending::PendingRequest;
 use crate::plan::ClientKind;
-use crate::tally::{TallyByUrl, Trouble};
+use crate::tally::{FailureKind, TallyByUrl};
 
 /// The account of one client. Times are nanoseconds since the start of the run.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// The index of its class in the plan.
+    /// The index of the client's class in the plan.
     pub(crate) class: usize,
     pub(crate) kind: ClientKind,
     pub(crate) asked: u64,
@@ -48,20 +48,20 @@ impl Account {
     }
 
     /// Counts a request that was lost while its connection continues.
-    pub(crate) fn lose(&mut self, request: PendingRequest, trouble: Trouble, now_ns: u64) {
+    pub(crate) fn lose(&mut self, request: PendingRequest, failure: FailureKind, now_ns: u64) {
         let tally = self.tallies.of_mut(request.url);
-        tally.trouble(trouble);
+        tally.count_failure(failure);
         tally.failed += 1;
         (self.last_response_ns, self.waiting_ns) = (now_ns, now_ns);
     }
 
-    /// Counts trouble with a connection, and all requests lost with it.
-    pub(crate) fn fail(&mut self, trouble: Trouble, pending: &[PendingRequest], now_ns: u64) {
+    /// Counts the failure of a connection, and all requests lost with it.
+    pub(crate) fn fail(&mut self, failure: FailureKind, pending: &[PendingRequest], now_ns: u64) {
         match pending.first() {
-            Some(oldest) if trouble != Trouble::Connect => self.tallies.of_mut(oldest.url),
+            Some(oldest) if failure != FailureKind::Connect => self.tallies.of_mut(oldest.url),
             _ => self.tallies.of_client(),
         }
-        .trouble(trouble);
+        .count_failure(failure);
         pending.iter().for_each(|request| self.tallies.of_mut(request.url).failed += 1);
         self.last_response_ns = now_ns;
     }

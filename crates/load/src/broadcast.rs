@@ -6,11 +6,11 @@ use crate::Histogram;
 use crate::plan::Class;
 use crate::schedule::Schedule;
 
-/// The placeholder for the number of a message.
+/// The placeholder in a message for the number of its broadcast.
 pub(crate) const PLACE: &str = "{id}";
-/// The number of digits of a number.
+/// The number of digits with which the number of a broadcast is written.
 const DIGITS: usize = 16;
-/// The most broadcasts of an open loop that may be under way. Further ones are due, and count as late.
+/// The most broadcasts of an open loop that may be under way. Further ones wait, and count as late.
 const OPEN_MAX: usize = 1024;
 
 /// A mark that distinguishes the messages of this run from others.
@@ -24,7 +24,7 @@ impl Marker {
         Self { prefix: format!("load-{run:08x}-") }
     }
 
-    /// Returns the message with its number.
+    /// Returns the message with the number of its broadcast.
     pub(crate) fn mark(&self, message: &[u8], number: u64) -> Vec<u8> {
         let mark = format!("{}{number:0DIGITS$}", self.prefix);
         let place = message.windows(PLACE.len()).position(|part| part == PLACE.as_bytes());
@@ -35,8 +35,8 @@ impl Marker {
         [before, mark.as_bytes(), after].concat()
     }
 
-    /// Returns the number in a message.
-    pub(crate) fn find(&self, message: &[u8]) -> Option<u64> {
+    /// Returns the number of the broadcast in a message of this run.
+    pub(crate) fn number_in(&self, message: &[u8]) -> Option<u64> {
         let prefix = self.prefix.as_bytes();
         let at = message.windows(prefix.len()).position(|part| part == prefix)?;
         let digits = message[at + prefix.len()..].get(..DIGITS)?;
@@ -46,7 +46,7 @@ impl Marker {
 
 /// A broadcast that some clients have not received yet.
 #[derive(Debug)]
-struct Round {
+struct OpenBroadcast {
     due_ns: u64,
     left: usize,
     /// Whether no client has lost the broadcast.
@@ -65,7 +65,7 @@ pub(crate) struct Broadcasts {
     /// When every client was subscribed for the first time, which is the start of the schedule.
     start_ns: Option<u64>,
     /// Broadcasts under way. The first of them has the number `first`.
-    open: VecDeque<Round>,
+    open: VecDeque<OpenBroadcast>,
     first: u64,
     /// The number of broadcasts that every client received, and their latency.
     pub(crate) whole: u64,
@@ -111,12 +111,12 @@ impl Broadcasts {
     /// Starts a broadcast. Returns its number.
     pub(crate) fn begin(&mut self, due_ns: u64) -> u64 {
         let number = self.sent();
-        self.open.push_back(Round { due_ns, left: self.clients, is_whole: true });
+        self.open.push_back(OpenBroadcast { due_ns, left: self.clients, is_whole: true });
         self.schedule.advance();
         number
     }
 
-    /// Records that a client received the broadcast, or never will.
+    /// Records that a client has received the broadcast, or cannot receive it any more.
     pub(crate) fn end(&mut self, number: u64, is_delivered: bool, now_ns: u64) {
         let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         let Some(round) = place.and_then(|place| self.open.get_mut(place)) else { return };
@@ -144,9 +144,9 @@ mod tests {
         let marker = Marker::new(0xbeef);
         let message = marker.mark(br#"{"text":"{id}!"}"#, 42);
         assert_eq!(message, br#"{"text":"load-0000beef-0000000000000042!"}"#);
-        assert_eq!(marker.find(&[b"before ", &message[..]].concat()), Some(42));
-        assert_eq!(Marker::new(1).find(&message), None);
-        assert_eq!(marker.find(b"load-0000beef-42"), None);
+        assert_eq!(marker.number_in(&[b"before ", &message[..]].concat()), Some(42));
+        assert_eq!(Marker::new(1).number_in(&message), None);
+        assert_eq!(marker.number_in(b"load-0000beef-42"), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::rotation::Rotation;
 use crate::run_context::RunContext;
 use crate::schedule::Schedule;
 use crate::socket::{Delivery, Intake, Socket};
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 use crate::websocket::WebSocket;
 
 /// The delay before the next attempt after a failed connect.
@@ -88,7 +88,7 @@ impl Client {
         self.conversation.forget_served();
     }
 
-    /// Returns the number of requests that were asked and have no response.
+    /// Returns the number of requests that are queued or sent and have no response.
     pub(crate) fn pending(&self) -> usize {
         self.conversation.len()
     }
@@ -111,9 +111,9 @@ impl Client {
         (self.conversation.len() as u64 + overdue, now_ns.saturating_sub(oldest_ns))
     }
 
-    /// Does whatever is due now: asks, connects, sends.
+    /// Does whatever is due now: queues requests, connects, sends.
     pub(crate) fn advance(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
-        self.ask(now_ns, context);
+        self.queue_due_requests(now_ns, context);
         match self.socket {
             Socket::Closed { .. } if !self.conversation.is_wanted() => {}
             Socket::Closed { retry_ns } if now_ns < retry_ns => self.wake_at(retry_ns, context),
@@ -160,13 +160,13 @@ impl Client {
     /// Gives up requests that have waited for longer than `timeout_ns`.
     pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64, context: &mut RunContext<'_>) {
         while let Some(request) = self.conversation.expire(now_ns, timeout_ns) {
-            self.account.lose(request, Trouble::TimedOut, now_ns);
+            self.account.lose(request, FailureKind::TimedOut, now_ns);
             context.interval.failed += 1;
             self.advance(now_ns, context);
         }
         let waited_ns = now_ns.saturating_sub(self.account.waiting_ns);
         if !self.conversation.is_empty() && waited_ns >= timeout_ns {
-            self.fail(Trouble::TimedOut, now_ns, context);
+            self.fail(FailureKind::TimedOut, now_ns, context);
         }
     }
 
@@ -185,7 +185,8 @@ impl Client {
         self.send(now_ns, context);
     }
 
-    fn ask(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
+    /// Queues the requests that are due, as many as may be pending. Otherwise sets a timer for the next one.
+    fn queue_due_requests(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         if context.broadcasts.is_some() {
             return;
         }
@@ -247,8 +248,8 @@ impl Client {
     }
 
     fn refused(&mut self, errno: Errno, now_ns: u64, context: &mut RunContext<'_>) {
-        context.failures.count(Trouble::Connect, errno.to_string());
-        self.fail(Trouble::Connect, now_ns, context);
+        context.failures.count(FailureKind::Connect, errno.to_string());
+        self.fail(FailureKind::Connect, now_ns, context);
     }
 
     /// Sends as much as the socket takes. Requests for different URLs are sent one after another.
@@ -267,11 +268,11 @@ impl Client {
             match self.socket.send(self.token, bytes, &context.epoll) {
                 Ok(sent) => self.conversation.count_sent(sent, &context.requests),
                 Err(errno) => {
-                    let trouble = self.socket.unsent_trouble(context);
-                    return match trouble {
-                        Trouble::Reset if self.is_stale() => self.reopen(now_ns, context),
-                        Trouble::Reset => self.fail_by(errno, now_ns, context),
-                        _ => self.fail(trouble, now_ns, context),
+                    let failure = self.socket.unsent_failure_kind(context);
+                    return match failure {
+                        FailureKind::Reset if self.is_stale() => self.reopen(now_ns, context),
+                        FailureKind::Reset => self.fail_by(errno, now_ns, context),
+                        _ => self.fail(failure, now_ns, context),
                     };
                 }
             }
@@ -322,8 +323,8 @@ impl Client {
             },
             Ok(None) if self.socket.awaits_refusal() => self.end(now_ns, context),
             Ok(None) => {}
-            Err(errno) => match self.socket.tls_trouble(context) {
-                Some(trouble) => self.fail(trouble, now_ns, context),
+            Err(errno) => match self.socket.tls_failure_kind(context) {
+                Some(failure) => self.fail(failure, now_ns, context),
                 None if self.is_stale() => self.reopen(now_ns, context),
                 None => self.fail_by(errno, now_ns, context),
             },
@@ -333,14 +334,14 @@ impl Client {
     /// Uses the connection further if `is_usable`, or else a new one.
     fn go_on(
         &mut self,
-        is_usable: Result<bool, Trouble>,
+        is_usable: Result<bool, FailureKind>,
         now_ns: u64,
         context: &mut RunContext<'_>,
     ) {
         match is_usable {
             Ok(true) => self.advance(now_ns, context),
             Ok(false) => self.renew(now_ns, context),
-            Err(trouble) => self.fail(trouble, now_ns, context),
+            Err(failure) => self.fail(failure, now_ns, context),
         }
     }
 
@@ -351,7 +352,7 @@ impl Client {
         bytes: usize,
         now_ns: u64,
         context: &mut RunContext<'_>,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, FailureKind> {
         let buffer = std::mem::take(&mut context.buffer);
         let mut rest = &buffer[..bytes];
         let mut is_usable = Ok(true);
@@ -364,7 +365,7 @@ impl Client {
                     context.interval.bytes += received as u64;
                     Ok(self.take(step.event, now_ns, context))
                 }
-                Err(trouble) => Err(trouble),
+                Err(failure) => Err(failure),
             };
         }
         context.buffer = buffer;
@@ -376,8 +377,8 @@ impl Client {
         match event {
             Event::Partial => true,
             Event::Farewell => false,
-            Event::Lost(request, trouble) => {
-                self.account.lose(request, trouble, now_ns);
+            Event::Lost(request, failure) => {
+                self.account.lose(request, failure, now_ns);
                 context.interval.failed += 1;
                 true
             }
@@ -390,7 +391,7 @@ impl Client {
                 context.interval.requests += 1;
                 context.interval.errors += u64::from(answer.status >= Some(400));
                 context.interval.latency.record(latency_ns);
-                self.socket.responded();
+                self.socket.count_response();
                 if let Some(broadcasts) = &mut context.broadcasts {
                     broadcasts.end(answer.request.number, true, now_ns);
                 }
@@ -413,16 +414,16 @@ impl Client {
     }
 
     /// Takes the end of the connection for the end of a response if it may be that.
-    fn closed(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> Result<bool, Trouble> {
-        if let Some(trouble) = self.socket.tls_trouble(context) {
-            return Err(trouble);
+    fn closed(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> Result<bool, FailureKind> {
+        if let Some(failure) = self.socket.tls_failure_kind(context) {
+            return Err(failure);
         }
         match self.conversation.close() {
             Ok(event) => {
                 self.take(event, now_ns, context);
                 Ok(false)
             }
-            Err(trouble) => Err(trouble),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -457,8 +458,8 @@ impl Client {
 
     /// Counts a reset, with the reason that the system gives.
     fn fail_by(&mut self, errno: Errno, now_ns: u64, context: &mut RunContext<'_>) {
-        context.failures.count(Trouble::Reset, errno.to_string());
-        self.fail(Trouble::Reset, now_ns, context);
+        context.failures.count(FailureKind::Reset, errno.to_string());
+        self.fail(FailureKind::Reset, now_ns, context);
     }
 
     /// Records that broadcasts do not reach the client until it is connected again.
@@ -469,10 +470,10 @@ impl Client {
         }
     }
 
-    /// Counts the trouble and all pending requests as lost, and reconnects after a delay.
-    fn fail(&mut self, trouble: Trouble, now_ns: u64, context: &mut RunContext<'_>) {
+    /// Counts the failure and all pending requests as lost, and reconnects after a delay.
+    fn fail(&mut self, failure: FailureKind, now_ns: u64, context: &mut RunContext<'_>) {
         let pending = self.conversation.take();
-        self.account.fail(trouble, &pending, now_ns);
+        self.account.fail(failure, &pending, now_ns);
         context.interval.failed += pending.len() as u64;
         for request in &pending {
             context.broadcasts.iter_mut().for_each(|all| all.end(request.number, false, now_ns));

@@ -7,7 +7,7 @@ use crate::http2::Http2;
 use crate::pending::PendingRequest;
 use crate::plan::{Plan, Protocol};
 use crate::run_context::PreparedRequest;
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 use crate::websocket::WebSocket;
 
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Conversation {
         &mut self,
         bytes: &mut &[u8],
         requests: &[PreparedRequest],
-    ) -> Result<Step, Trouble> {
+    ) -> Result<Step, FailureKind> {
         match self {
             Self::Http1(http1) => http1.read(bytes),
             Self::Http2(http2) => http2.read(bytes, requests),
@@ -149,7 +149,7 @@ impl Conversation {
     }
 
     /// Handles the end of the connection.
-    pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
+    pub(crate) fn close(&mut self) -> Result<Event, FailureKind> {
         match self {
             Self::Http1(http1) => http1.close(),
             Self::Http2(http2) => http2.close(),

@@ -36,9 +36,9 @@ pub(crate) struct RunState {
 /// The results of a thread.
 pub(crate) struct ThreadResults {
     pub(crate) clients: Vec<Client>,
-    /// The time that counts, without the warm-up.
+    /// The measured time, without the warm-up.
     pub(crate) elapsed: Duration,
-    /// The whole time.
+    /// The end of the run, since the start of the warm-up.
     pub(crate) end_ns: u64,
     pub(crate) failures: Failures,
     pub(crate) broadcasts: Option<Broadcasts>,

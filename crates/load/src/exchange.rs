@@ -1,7 +1,7 @@
 //! Events on a connection.
 
 use crate::pending::PendingRequest;
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 
 /// The meaning of the latest bytes of a connection.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) enum Event {
     /// A request received its response.
     Response(Answer),
     /// A request was lost, but the connection continues.
-    Lost(PendingRequest, Trouble),
+    Lost(PendingRequest, FailureKind),
     /// The server takes no further requests on this connection.
     Farewell,
     /// The client receives every broadcast from now on.

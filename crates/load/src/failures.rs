@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 
 /// The most reasons that are told apart. A server can invent many.
 const REASONS_MAX: usize = 64;
@@ -18,13 +18,13 @@ pub(crate) struct Failures {
 
 impl Failures {
     /// Counts a failure.
-    pub(crate) fn count(&mut self, trouble: Trouble, reason: String) {
-        match trouble {
-            Trouble::Connect => self.connect = Some(reason.clone()),
-            Trouble::Tls => self.tls = Some(reason.clone()),
+    pub(crate) fn count(&mut self, failure: FailureKind, reason: String) {
+        match failure {
+            FailureKind::Connect => self.connect = Some(reason.clone()),
+            FailureKind::Tls => self.tls = Some(reason.clone()),
             _ => {}
         }
-        self.add((trouble.name(), reason), 1);
+        self.add((failure.name(), reason), 1);
     }
 
     fn add(&mut self, reason: (&'static str, String), count: u64) {
@@ -40,7 +40,7 @@ impl Failures {
         self.tls = self.tls.take().or(other.tls);
     }
 
-    /// Returns the name of the trouble, the reason and the count of each.
+    /// Returns each reason: the name of the kind of failure, the reason and its count.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64)> {
         self.counts.iter().map(|((name, reason), count)| (*name, reason.as_str(), *count))
     }
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn reasons_are_counted_up_to_a_limit() {
         let mut failures = Failures::default();
-        failures.count(Trouble::Reset, "gone".to_owned());
-        (0..100).for_each(|number| failures.count(Trouble::Tls, number.to_string()));
+        failures.count(FailureKind::Reset, "gone".to_owned());
+        (0..100).for_each(|number| failures.count(FailureKind::Tls, number.to_string()));
         let mut both = failures.clone();
         both.merge(failures);
         assert_eq!(both.iter().count(), REASONS_MAX);

@@ -4,7 +4,7 @@ use crate::exchange::{Answer, Event, Step};
 use crate::pending::{PendingRequest, PendingRequests};
 use crate::response::{Response, ResponseReader};
 use crate::run_context::PreparedRequest;
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 
 #[derive(Debug)]
 pub(crate) struct Http1 {
@@ -60,9 +60,9 @@ impl Http1 {
         self.reader.body_bytes_left()
     }
 
-    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Step, Trouble> {
-        let Some(oldest) = self.pending.oldest() else { return Err(Trouble::Unasked) };
-        let read = self.reader.read(bytes).map_err(|_| Trouble::Malformed)?;
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Step, FailureKind> {
+        let Some(oldest) = self.pending.oldest() else { return Err(FailureKind::Unasked) };
+        let read = self.reader.read(bytes).map_err(|_| FailureKind::Malformed)?;
         let event = read.map_or(Event::Partial, |response| self.complete(response));
         Ok(Step { url: Some(oldest.url), event })
     }
@@ -73,12 +73,12 @@ impl Http1 {
     }
 
     /// Handles the end of the connection, which may also be the end of a response.
-    pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
+    pub(crate) fn close(&mut self) -> Result<Event, FailureKind> {
         match self.reader.close() {
             Ok(Some(response)) => Ok(self.complete(response)),
             Ok(None) if self.pending.is_empty() => Ok(Event::Farewell),
-            Ok(None) => Err(Trouble::Unanswered),
-            Err(_) => Err(Trouble::Truncated),
+            Ok(None) => Err(FailureKind::Unanswered),
+            Err(_) => Err(FailureKind::Truncated),
         }
     }
 

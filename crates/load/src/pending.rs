@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_before_its_request_was_sent_is_told() {
+    fn a_response_to_a_partly_sent_request_is_noticed() {
         let mut pending = pending(&[0, 0]);
         pending.count_sent(15, bytes(0));
         assert_eq!(pending.pop().map(|(_, was_sent)| was_sent), Some(true));

@@ -76,7 +76,7 @@ pub struct Messages {
 pub struct WeightedRequest {
     /// The request.
     pub request: Request,
-    /// Further requests that are asked in turn with it, and counted together with it.
+    /// Further requests that are sent in turn with `request`, and counted together with it.
     pub others: Vec<Request>,
     /// The number of requests for this URL among each `sum of all weights` requests of a client; at least 1.
     pub weight: u32,
@@ -92,9 +92,9 @@ pub struct Class {
     /// The most requests that a greedy, pipelined or scheduled client may have pending; at least 1. With
     /// HTTP/2 these are streams.
     pub depth: u32,
-    /// The index of the only URL that the class asks; `None` to ask all URLs by weight.
+    /// The index of the URL, if the class requests only one; `None` to request all URLs by weight.
     pub url: Option<usize>,
-    /// The number of requests of a scheduled class that are due at the same time; at least 1.
+    /// The number of requests that a scheduled class sends at the same time; at least 1.
     pub burst: u32,
 }
 
@@ -105,12 +105,12 @@ pub enum ClientKind {
     Greedy,
     /// Like `Greedy`, as a class of its own for clients with several pending requests.
     Pipelined,
-    /// Asks, waits for the response, and pauses.
+    /// Sends a request, waits for the response, and pauses.
     Polite {
         /// The pause after each response.
         pause: Duration,
     },
-    /// Asks at a rate that does not depend on responses (open loop).
+    /// Sends requests at a rate that does not depend on responses (open loop).
     Scheduled {
         /// The rate of the whole class, in requests per second.
         rate: f64,
@@ -129,7 +129,7 @@ pub enum ClientKind {
         /// The most bytes read at once.
         bytes: usize,
     },
-    /// Asks once and keeps its connection open.
+    /// Sends a single request and keeps its connection open.
     Idle,
 }
 

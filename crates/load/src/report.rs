@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::failures::Failures;
 use crate::latency::{Latency, per_second};
 use crate::plan::{ClientKind, Plan, WeightedRequest};
-use crate::tally::{Tally, Trouble};
+use crate::tally::{FailureKind, Tally};
 use crate::timeline::TimelineRow;
 use crate::{Histogram, is_starved, jain};
 
@@ -76,9 +76,9 @@ pub struct BroadcastReport {
 /// The results of a group of connections.
 #[derive(Debug, Clone, Serialize)]
 pub struct GroupReport {
-    /// The name of their kind, or `total`.
+    /// The name of the kind of clients, or `total`.
     pub name: &'static str,
-    /// The path of the only URL that they ask.
+    /// The path of the URL, if the clients request only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The number of connections.
@@ -164,9 +164,9 @@ pub struct StreamReport {
 /// The results of one connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct ConnectionReport {
-    /// The name of its client's kind.
+    /// The name of the kind of the connection's client.
     pub class: &'static str,
-    /// The path of the only URL that it asks.
+    /// The path of the URL, if the client requests only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Requests answered in full.
@@ -187,7 +187,7 @@ pub struct ConnectionReport {
 
 /// The end of a run.
 pub(crate) struct Outcome {
-    /// The time that counts.
+    /// The measured time, without the warm-up.
     pub(crate) elapsed: Duration,
     /// The end, since the start of the warm-up.
     pub(crate) end_ns: u64,
@@ -268,7 +268,7 @@ fn name(url: &WeightedRequest) -> String {
 /// How long a run took.
 #[derive(Debug, Clone, Copy)]
 struct RunTime {
-    /// The time that counts.
+    /// The measured time, without the warm-up.
     counted: Duration,
     /// The end, since the start of the warm-up.
     end_ns: u64,
@@ -294,17 +294,17 @@ impl<'a> Group<'a> {
         self.clients[0].account().kind
     }
 
-    /// The only URL that a class asks, if any.
+    /// The URL, if the class requests only one.
     fn url(&self) -> Option<usize> {
         self.plan.classes[self.clients[0].account().class].url
     }
 
-    /// The path of that URL.
+    /// The path of the URL, if the class requests only one.
     fn path(&self) -> Option<String> {
         self.url().map(|url| name(&self.plan.urls[url]))
     }
 
-    /// Whether a class asks the URL, alone or besides others.
+    /// Whether a class requests the URL, alone or besides others.
     fn asks(&self, url: usize) -> bool {
         self.url().is_none_or(|only| only == url)
     }
@@ -327,7 +327,9 @@ impl<'a> Group<'a> {
             encoded: self.tally.encoded,
             retried: self.tally.retried,
             errors: occurred(
-                Trouble::ALL.iter().map(|(trouble, name)| (*name, self.tally.troubles(*trouble))),
+                FailureKind::ALL
+                    .iter()
+                    .map(|(failure, name)| (*name, self.tally.failures_of(*failure))),
             ),
         }
     }

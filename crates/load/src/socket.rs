@@ -16,7 +16,7 @@ use thruway_tls::Session;
 
 use crate::Address;
 use crate::run_context::RunContext;
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 
 /// The receive buffer of a slow reader, in bytes, small so that the server notices soon. The kernel rounds
 /// the size up.
@@ -121,7 +121,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether epoll is to report room to send.
+    /// Whether epoll has to report when the socket accepts more data.
     pub(crate) fn awaits_room(&self) -> bool {
         matches!(self, Self::Open { awaits_room: true, .. })
     }
@@ -179,19 +179,19 @@ impl Socket {
         matches!(self, Self::Open { tls: Some(session), .. } if session.is_over())
     }
 
-    /// Returns the trouble if TLS was what ended the connection.
-    pub(crate) fn tls_trouble(&self, context: &mut RunContext<'_>) -> Option<Trouble> {
-        context.failures.count(Trouble::Tls, self.tls_failure()?);
-        Some(Trouble::Tls)
+    /// Counts a failure of TLS, if TLS was the reason for the end of the connection.
+    pub(crate) fn tls_failure_kind(&self, context: &mut RunContext<'_>) -> Option<FailureKind> {
+        context.failures.count(FailureKind::Tls, self.tls_failure()?);
+        Some(FailureKind::Tls)
     }
 
-    /// Returns the trouble with a connection that no longer accepts data. Data received before may tell the
-    /// cause.
-    pub(crate) fn unsent_trouble(&mut self, context: &mut RunContext<'_>) -> Trouble {
+    /// Returns the kind of failure of a connection that no longer accepts data. The cause may be in data that were
+    /// received before, such as an alert of TLS.
+    pub(crate) fn unsent_failure_kind(&mut self, context: &mut RunContext<'_>) -> FailureKind {
         let most = context.buffer.len();
         // The result does not matter, since the connection is over.
         let _ = self.receive(&mut context.buffer, most, false);
-        self.tls_trouble(context).unwrap_or(Trouble::Reset)
+        self.tls_failure_kind(context).unwrap_or(FailureKind::Reset)
     }
 
     fn tls_failure(&self) -> Option<String> {
@@ -238,7 +238,7 @@ impl Socket {
     }
 
     /// Counts a response.
-    pub(crate) fn responded(&mut self) {
+    pub(crate) fn count_response(&mut self) {
         if let Self::Open { responses, .. } = self {
             *responses += 1;
         }

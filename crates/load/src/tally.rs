@@ -6,7 +6,7 @@ use crate::Histogram;
 
 /// The way in which a request or a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum FailureKind {
     /// No connection was made: refused, unreachable, no such socket.
     Connect,
     /// The server closed the connection before the first byte of a pending response.
@@ -27,7 +27,7 @@ pub(crate) enum Trouble {
     Tls,
 }
 
-impl Trouble {
+impl FailureKind {
     pub(crate) fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
@@ -62,7 +62,7 @@ pub(crate) struct Tally {
     pub(crate) encoded: u64,
     /// Requests that were sent again because the server had closed a kept connection.
     pub(crate) retried: u64,
-    troubles: [u64; Trouble::ALL.len()],
+    failures: [u64; FailureKind::ALL.len()],
     /// The time from when each answered request was due to its last byte, in nanoseconds.
     pub(crate) latency: Histogram,
 }
@@ -97,13 +97,13 @@ impl Tally {
         classes
     }
 
-    /// Counts a trouble, without the requests lost because of it.
-    pub(crate) fn trouble(&mut self, trouble: Trouble) {
-        self.troubles[trouble as usize] += 1;
+    /// Counts a failure, without the requests lost because of it.
+    pub(crate) fn count_failure(&mut self, failure: FailureKind) {
+        self.failures[failure as usize] += 1;
     }
 
-    pub(crate) fn troubles(&self, trouble: Trouble) -> u64 {
-        self.troubles[trouble as usize]
+    pub(crate) fn failures_of(&self, failure: FailureKind) -> u64 {
+        self.failures[failure as usize]
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -114,8 +114,8 @@ impl Tally {
         self.encoded += other.encoded;
         self.retried += other.retried;
         other.statuses.iter().for_each(|(status, count)| self.count_status(*status, *count));
-        let others = other.troubles.iter();
-        self.troubles.iter_mut().zip(others).for_each(|(own, other)| *own += other);
+        let others = other.failures.iter();
+        self.failures.iter_mut().zip(others).for_each(|(own, other)| *own += other);
         self.latency.merge(&other.latency);
     }
 }
@@ -169,7 +169,7 @@ impl TallyByUrl {
     /// Whether a connection was tried but none was ever made.
     pub(crate) fn is_refused(&self) -> bool {
         let tally = &self.tallies[self.first];
-        tally.connects == 0 && tally.troubles(Trouble::Connect) > 0
+        tally.connects == 0 && tally.failures_of(FailureKind::Connect) > 0
     }
 }
 
@@ -182,21 +182,24 @@ mod tests {
         let mut one = Tally::default();
         one.complete(Some(204), 10);
         one.complete(Some(999), 30);
-        one.trouble(Trouble::Reset);
+        one.count_failure(FailureKind::Reset);
         one.failed += 4;
         let mut both = one.clone();
         both.merge(&one);
         assert_eq!((both.completed, both.failed), (4, 8));
         assert_eq!(both.classes(), [2, 0, 2, 0, 0, 0]);
         assert_eq!(both.statuses(), BTreeMap::from([(204, 2), (999, 2)]));
-        assert_eq!((both.troubles(Trouble::Reset), both.troubles(Trouble::Connect)), (2, 0));
+        assert_eq!(
+            (both.failures_of(FailureKind::Reset), both.failures_of(FailureKind::Connect)),
+            (2, 0)
+        );
         assert_eq!((both.latency.total(), both.latency.largest()), (4, 30));
     }
 
     #[test]
-    fn each_trouble_has_its_place() {
-        for (place, (trouble, _)) in Trouble::ALL.iter().enumerate() {
-            assert_eq!(*trouble as usize, place);
+    fn each_kind_is_counted_at_its_own_index() {
+        for (place, (failure, _)) in FailureKind::ALL.iter().enumerate() {
+            assert_eq!(*failure as usize, place);
         }
     }
 }

@@ -164,7 +164,7 @@ fn a_message_that_comes_back_altered_is_no_answer() {
 }
 
 #[test]
-fn a_server_that_does_not_switch_or_breaks_the_protocol_is_trouble() {
+fn a_server_that_does_not_switch_or_breaks_the_protocol_is_a_failure() {
     let cases: [(&str, &str); 4] = [
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "handshake"),
         ("HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: x\r\n\r\n", "handshake"),

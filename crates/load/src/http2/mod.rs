@@ -13,7 +13,7 @@ use crate::exchange::{Answer, Event, Step};
 use crate::pending::PendingRequest;
 use crate::run_context::PreparedRequest;
 use crate::send_buffer::SendBuffer;
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 
 use frames::{FrameHead, FrameReader};
 use streams::{PlacedRequest, Stream, Streams};
@@ -44,8 +44,8 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 /// The limits set by the server.
 #[derive(Debug)]
 struct ServerLimits {
-    /// Whether the server's settings have arrived.
-    is_told: bool,
+    /// Whether the server has sent its settings.
+    have_arrived: bool,
     streams: usize,
     /// The window of a new stream, in bytes.
     window: i64,
@@ -101,7 +101,7 @@ impl Http2 {
         self.streams.iter().map(|stream| &stream.placed.request).chain(waiting)
     }
 
-    /// The number of responses for each place.
+    /// Returns the number of responses for each place: see [`Streams`].
     pub(crate) fn served(&self) -> &[u64] {
         self.streams.served()
     }
@@ -169,13 +169,13 @@ impl Http2 {
     }
 
     /// Handles the end of the connection.
-    pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
+    pub(crate) fn close(&mut self) -> Result<Event, FailureKind> {
         if self.len() == 0 || self.is_leaving && self.streams.open() == 0 {
             return Ok(Event::Farewell);
         }
         let has_begun = self.streams.iter().any(|stream| stream.fields.status.is_some());
         let is_within = has_begun || self.frames.is_within();
-        Err(if is_within { Trouble::Truncated } else { Trouble::Unanswered })
+        Err(if is_within { FailureKind::Truncated } else { FailureKind::Unanswered })
     }
 
     /// Reads up to the end of a frame.
@@ -183,18 +183,18 @@ impl Http2 {
         &mut self,
         bytes: &mut &[u8],
         requests: &[PreparedRequest],
-    ) -> Result<Step, Trouble> {
-        let head = self.frames.read(bytes).map_err(|_| Trouble::Malformed)?;
+    ) -> Result<Step, FailureKind> {
+        let head = self.frames.read(bytes).map_err(|_| FailureKind::Malformed)?;
         let Some(head) = head else { return Ok(Step::partial()) };
         if self.block.is_some() != (head.kind == frames::CONTINUATION) {
-            return Err(Trouble::Malformed);
+            return Err(FailureKind::Malformed);
         }
         let url = self.streams.find(head.stream).map(|stream| stream.placed.request.url);
         let event = match head.kind {
             frames::DATA => self.data(head, requests)?,
             frames::HEADERS | frames::CONTINUATION => self.headers(head, requests)?,
             frames::RST_STREAM => self.reset(head)?,
-            frames::PUSH_PROMISE => return Err(Trouble::Malformed),
+            frames::PUSH_PROMISE => return Err(FailureKind::Malformed),
             _ => self.control(head)?,
         };
         Ok(Step { url, event })
@@ -241,19 +241,23 @@ impl Http2 {
         }
     }
 
-    fn data(&mut self, head: FrameHead, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
+    fn data(
+        &mut self,
+        head: FrameHead,
+        requests: &[PreparedRequest],
+    ) -> Result<Event, FailureKind> {
         let padding = match (head.has(frames::PADDED), self.frames.payload().first()) {
             (true, Some(padding)) => usize::from(*padding) + 1,
-            (true, None) => return Err(Trouble::Malformed),
+            (true, None) => return Err(FailureKind::Malformed),
             (false, _) => 0,
         };
-        let body = head.length.checked_sub(padding).ok_or(Trouble::Malformed)?;
+        let body = head.length.checked_sub(padding).ok_or(FailureKind::Malformed)?;
         self.acknowledge(head)?;
         let Some(stream) = self.streams.find(head.stream) else {
             return self.is_known(head).map(|()| Event::Partial);
         };
         if stream.fields.status.is_none() {
-            return Err(Trouble::Malformed);
+            return Err(FailureKind::Malformed);
         }
         stream.received += body as u64;
         if head.has(frames::END_STREAM) {
@@ -264,8 +268,8 @@ impl Http2 {
     }
 
     /// Renews the windows from time to time.
-    fn acknowledge(&mut self, head: FrameHead) -> Result<(), Trouble> {
-        let bytes = u32::try_from(head.length).map_err(|_| Trouble::Malformed)?;
+    fn acknowledge(&mut self, head: FrameHead) -> Result<(), FailureKind> {
+        let bytes = u32::try_from(head.length).map_err(|_| FailureKind::Malformed)?;
         self.unacknowledged += bytes;
         if self.unacknowledged >= ACKNOWLEDGED_BYTES {
             let room = std::mem::take(&mut self.unacknowledged).to_be_bytes();
@@ -280,10 +284,14 @@ impl Http2 {
         Ok(())
     }
 
-    fn headers(&mut self, head: FrameHead, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
+    fn headers(
+        &mut self,
+        head: FrameHead,
+        requests: &[PreparedRequest],
+    ) -> Result<Event, FailureKind> {
         let (first, mut block) = self.block.take().unwrap_or((head, Vec::new()));
         if first.stream != head.stream || head.stream == 0 {
-            return Err(Trouble::Malformed);
+            return Err(FailureKind::Malformed);
         }
         let is_first = head.kind == frames::HEADERS;
         let piece =
@@ -292,9 +300,9 @@ impl Http2 {
         if !head.has(frames::END_HEADERS) {
             let is_long = block.len() > BLOCK_BYTES_MAX;
             self.block = Some((first, block));
-            return if is_long { Err(Trouble::Malformed) } else { Ok(Event::Partial) };
+            return if is_long { Err(FailureKind::Malformed) } else { Ok(Event::Partial) };
         }
-        let fields = fields::read(&block).map_err(|_| Trouble::Malformed)?;
+        let fields = fields::read(&block).map_err(|_| FailureKind::Malformed)?;
         let is_end = first.has(frames::END_STREAM);
         let Some(stream) = self.streams.find(first.stream) else {
             return self.is_known(first).map(|()| Event::Partial);
@@ -304,27 +312,27 @@ impl Http2 {
             (None, Some(200..)) => stream.fields = fields,
             // Trailers.
             (Some(_), None) if is_end => {}
-            _ => return Err(Trouble::Malformed),
+            _ => return Err(FailureKind::Malformed),
         }
         if is_end { self.finish(first.stream, requests) } else { Ok(Event::Partial) }
     }
 
     /// Completes a stream whose response has ended.
-    fn finish(&mut self, id: u32, requests: &[PreparedRequest]) -> Result<Event, Trouble> {
+    fn finish(&mut self, id: u32, requests: &[PreparedRequest]) -> Result<Event, FailureKind> {
         let Some(stream) = self.streams.find(id) else { return Ok(Event::Partial) };
         let verdict = judge(stream, requests[stream.placed.request.request].is_head);
         let (fields, request) = (stream.fields, stream.placed.request);
         self.streams.end(id, verdict.is_ok());
-        if let Err(trouble) = verdict {
-            return Ok(Event::Lost(request, trouble));
+        if let Err(failure) = verdict {
+            return Ok(Event::Lost(request, failure));
         }
         let is_last = self.is_leaving && self.streams.open() == 0;
         let (status, is_encoded) = (fields.status, fields.is_encoded);
         Ok(Event::Response(Answer { request, status, is_encoded, is_last }))
     }
 
-    fn reset(&mut self, head: FrameHead) -> Result<Event, Trouble> {
-        let code = number(self.frames.payload()).ok_or(Trouble::Malformed)?;
+    fn reset(&mut self, head: FrameHead) -> Result<Event, FailureKind> {
+        let code = number(self.frames.payload()).ok_or(FailureKind::Malformed)?;
         self.is_known(head)?;
         if code == REFUSED_STREAM {
             let refused = self.streams.close(head.stream);
@@ -332,16 +340,16 @@ impl Http2 {
             return Ok(Event::Partial);
         }
         let lost = self.streams.end(head.stream, false);
-        Ok(lost.map_or(Event::Partial, |request| Event::Lost(request, Trouble::Reset)))
+        Ok(lost.map_or(Event::Partial, |request| Event::Lost(request, FailureKind::Reset)))
     }
 
     /// Handles frames that concern the connection.
-    fn control(&mut self, head: FrameHead) -> Result<Event, Trouble> {
+    fn control(&mut self, head: FrameHead) -> Result<Event, FailureKind> {
         let payload = self.frames.payload();
         match head.kind {
             frames::SETTINGS if !head.has(frames::ACK) => {
                 let settings = payload.chunks(6).map(read_setting).collect::<Option<Vec<_>>>();
-                let settings = settings.ok_or(Trouble::Malformed)?;
+                let settings = settings.ok_or(FailureKind::Malformed)?;
                 self.allowed.change(&settings, &mut self.streams);
                 self.write(frames::SETTINGS, frames::ACK, 0, b"");
             }
@@ -350,7 +358,7 @@ impl Http2 {
                 self.write(frames::PING, frames::ACK, 0, &payload);
             }
             frames::WINDOW_UPDATE => {
-                let room = i64::from(number(payload).ok_or(Trouble::Malformed)?);
+                let room = i64::from(number(payload).ok_or(FailureKind::Malformed)?);
                 match self.streams.find(head.stream) {
                     Some(stream) => stream.window += room,
                     None if head.stream == 0 => self.allowed.connection_window += room,
@@ -364,12 +372,12 @@ impl Http2 {
     }
 
     /// Handles GOAWAY. Requests that the server will not answer are asked again on another connection.
-    fn leave(&mut self) -> Result<Event, Trouble> {
+    fn leave(&mut self) -> Result<Event, FailureKind> {
         let payload = self.frames.payload();
-        let last = number(payload.get(..4).unwrap_or(&[])).ok_or(Trouble::Malformed)?;
-        let code = payload.get(4..8).and_then(number).ok_or(Trouble::Malformed)?;
+        let last = number(payload.get(..4).unwrap_or(&[])).ok_or(FailureKind::Malformed)?;
+        let code = payload.get(4..8).and_then(number).ok_or(FailureKind::Malformed)?;
         if code != 0 {
-            return Err(Trouble::Reset);
+            return Err(FailureKind::Reset);
         }
         self.is_leaving = true;
         self.requeue(last);
@@ -384,22 +392,22 @@ impl Http2 {
     }
 
     /// Checks that a frame belongs to a stream that has begun. The stream may have ended.
-    fn is_known(&self, head: FrameHead) -> Result<(), Trouble> {
+    fn is_known(&self, head: FrameHead) -> Result<(), FailureKind> {
         let is_known = head.stream % 2 == 1 && head.stream < self.next_id;
-        is_known.then_some(()).ok_or(Trouble::Malformed)
+        is_known.then_some(()).ok_or(FailureKind::Malformed)
     }
 }
 
 impl ServerLimits {
     fn by_default() -> Self {
         let (window, connection_window) = (WINDOW_DEFAULT, WINDOW_DEFAULT);
-        Self { is_told: false, streams: STREAMS_DEFAULT, window, connection_window }
+        Self { have_arrived: false, streams: STREAMS_DEFAULT, window, connection_window }
     }
 
     /// Applies the server's settings.
     fn change(&mut self, settings: &[(u16, u32)], open: &mut Streams) {
         // A server that sets no number of streams allows any number.
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.have_arrived, true) {
             self.streams = usize::MAX;
         }
         for (key, value) in settings {
@@ -417,26 +425,26 @@ impl ServerLimits {
 }
 
 /// Checks that the body has the length that its head announced.
-fn judge(stream: &Stream, is_head: bool) -> Result<(), Trouble> {
+fn judge(stream: &Stream, is_head: bool) -> Result<(), FailureKind> {
     let has_no_body = is_head || matches!(stream.fields.status, Some(204 | 304));
     match stream.fields.content_length.filter(|_| !has_no_body) {
-        Some(length) if stream.received < length => Err(Trouble::Truncated),
-        Some(length) if stream.received > length => Err(Trouble::Unasked),
+        Some(length) if stream.received < length => Err(FailureKind::Truncated),
+        Some(length) if stream.received > length => Err(FailureKind::Unasked),
         _ => Ok(()),
     }
 }
 
 /// Returns a header block without padding and priority.
-fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], Trouble> {
+fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], FailureKind> {
     let (mut start, mut end) = (0, payload.len());
     if head.has(frames::PADDED) {
         start = 1;
-        end = end.saturating_sub(usize::from(*payload.first().ok_or(Trouble::Malformed)?));
+        end = end.saturating_sub(usize::from(*payload.first().ok_or(FailureKind::Malformed)?));
     }
     if head.has(frames::PRIORITY) {
         start += 5;
     }
-    payload.get(start..end).ok_or(Trouble::Malformed)
+    payload.get(start..end).ok_or(FailureKind::Malformed)
 }
 
 fn setting(key: u16, value: u32) -> Vec<u8> {

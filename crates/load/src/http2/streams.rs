@@ -6,7 +6,7 @@ use crate::pending::PendingRequest;
 
 use super::fields::Fields;
 
-/// A request with its place in the connection. Each place acts as a client.
+/// A request with the place that its stream occupies, as in [`Streams`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedRequest {
     pub(crate) request: PendingRequest,
@@ -30,6 +30,10 @@ pub(crate) struct Stream {
 }
 
 /// Open streams by ID, and the responses for each place.
+///
+/// A connection has as many places as streams that may be open at a time. A stream occupies one place, and the next
+/// stream takes it over. So a place acts as a client that sends one request after another, and has a share of the
+/// responses.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     /// Streams in order. Finished ones stay until all before them have finished, or until there are many.

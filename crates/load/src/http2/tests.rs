@@ -59,7 +59,7 @@ impl Trial {
         flags: u8,
         stream: u32,
         payload: &[u8],
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, FailureKind> {
         let mut bytes = Vec::new();
         frames::write(&mut bytes, kind, flags, stream, payload);
         let mut rest = bytes.as_slice();
@@ -72,22 +72,22 @@ impl Trial {
                 answer.request.due_ns,
                 if answer.is_last { ", the last" } else { "" }
             ),
-            Event::Lost(request, trouble) => format!("{trouble:?} of {}", request.due_ns),
+            Event::Lost(request, failure) => format!("{failure:?} of {}", request.due_ns),
             Event::Farewell => "farewell".to_owned(),
             Event::Partial | Event::Subscribed => String::new(),
         })
     }
 
-    fn head(&mut self, stream: u32, fields: &[u8]) -> Result<String, Trouble> {
+    fn head(&mut self, stream: u32, fields: &[u8]) -> Result<String, FailureKind> {
         self.frame(frames::HEADERS, frames::END_HEADERS, stream, fields)
     }
 
-    fn whole(&mut self, stream: u32) -> Result<String, Trouble> {
+    fn whole(&mut self, stream: u32) -> Result<String, FailureKind> {
         self.frame(frames::HEADERS, frames::END_HEADERS | frames::END_STREAM, stream, OK)
     }
 }
 
-fn is(text: &str) -> Result<String, Trouble> {
+fn is(text: &str) -> Result<String, FailureKind> {
     Ok(text.to_owned())
 }
 
@@ -113,7 +113,7 @@ fn responses_come_in_any_order_and_with_any_frames() {
 }
 
 #[test]
-fn a_body_of_another_length_than_its_head_said_is_trouble() {
+fn a_body_of_another_length_than_its_head_announced_is_a_failure() {
     for (said, expected) in [(b"\x5c\x013", "Unasked of 0"), (b"\x5c\x015", "Truncated of 0")] {
         let mut trial = Trial::new(1, b"");
         assert_eq!(trial.head(1, &[OK, said].concat()), is(""));
@@ -123,7 +123,7 @@ fn a_body_of_another_length_than_its_head_said_is_trouble() {
 }
 
 #[test]
-fn frames_that_break_the_protocol_are_trouble() {
+fn frames_that_break_the_protocol_are_malformed() {
     let broken: [(u8, u8, u32, &[u8]); 9] = [
         (frames::HEADERS, frames::END_HEADERS, 9, OK),
         (frames::HEADERS, frames::END_HEADERS, 2, OK),
@@ -137,11 +137,15 @@ fn frames_that_break_the_protocol_are_trouble() {
     ];
     for (kind, flags, stream, payload) in broken {
         let mut trial = Trial::new(1, b"");
-        assert_eq!(trial.frame(kind, flags, stream, payload), Err(Trouble::Malformed), "{kind}");
+        assert_eq!(
+            trial.frame(kind, flags, stream, payload),
+            Err(FailureKind::Malformed),
+            "{kind}"
+        );
     }
     let mut trial = Trial::new(1, b"");
     trial.frame(frames::HEADERS, 0, 1, OK).expect("the block goes on");
-    assert_eq!(trial.frame(frames::PING, 0, 0, &[0; 8]), Err(Trouble::Malformed));
+    assert_eq!(trial.frame(frames::PING, 0, 0, &[0; 8]), Err(FailureKind::Malformed));
 }
 
 #[test]
@@ -187,15 +191,15 @@ fn a_server_that_leaves_is_asked_again_for_the_rest() {
     assert_eq!(trial.asked(), [1, 3]);
     assert_eq!((trial.whole(1), trial.whole(3)), (is("200 of 2"), is("200 of 9")));
     let error = trial.frame(frames::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 1]);
-    assert_eq!(error, Err(Trouble::Reset));
+    assert_eq!(error, Err(FailureKind::Reset));
 }
 
 #[test]
-fn a_close_is_trouble_where_something_is_pending() {
+fn a_close_is_a_failure_if_a_request_is_pending() {
     let mut trial = Trial::new(1, b"");
-    assert!(matches!(trial.http2.close(), Err(Trouble::Unanswered)));
+    assert!(matches!(trial.http2.close(), Err(FailureKind::Unanswered)));
     trial.head(1, OK).expect("it is a head");
-    assert!(matches!(trial.http2.close(), Err(Trouble::Truncated)));
+    assert!(matches!(trial.http2.close(), Err(FailureKind::Truncated)));
     trial.frame(frames::DATA, frames::END_STREAM, 1, b"").expect("it ends");
     assert!(matches!(trial.http2.close(), Ok(Event::Farewell)));
 }

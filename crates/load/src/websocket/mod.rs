@@ -11,7 +11,7 @@ use crate::pending::PendingRequest;
 use crate::plan::Messages;
 use crate::response::{HEAD_BYTES_MAX, head_end};
 use crate::send_buffer::SendBuffer;
-use crate::tally::Trouble;
+use crate::tally::FailureKind;
 
 use frames::{FrameReader, IncomingFrame};
 use handshake::is_accepted;
@@ -119,23 +119,23 @@ impl WebSocket {
     }
 
     /// Handles the end of the connection, with or without a close frame.
-    pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
+    pub(crate) fn close(&mut self) -> Result<Event, FailureKind> {
         match (self.pending.is_empty(), self.frames.is_within(), &self.phase) {
-            (_, true, _) => Err(Trouble::Truncated),
-            (_, _, Phase::Handshake(_)) => Err(Trouble::Handshake),
+            (_, true, _) => Err(FailureKind::Truncated),
+            (_, _, Phase::Handshake(_)) => Err(FailureKind::Handshake),
             (true, ..) => Ok(Event::Farewell),
-            (false, ..) => Err(Trouble::Unanswered),
+            (false, ..) => Err(FailureKind::Unanswered),
         }
     }
 
     /// Reads up to the end of a frame.
-    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Step, Trouble> {
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Step, FailureKind> {
         let event = match &mut self.phase {
             Phase::Handshake(head) => {
                 let is_whole = take_head(head, bytes)?;
                 if is_whole { self.greet()? } else { Event::Partial }
             }
-            _ => match self.frames.read(bytes).map_err(|_| Trouble::Malformed)? {
+            _ => match self.frames.read(bytes).map_err(|_| FailureKind::Malformed)? {
                 Some(IncomingFrame::Message) => self.digest(),
                 Some(IncomingFrame::Ping) => self.echo_control(frames::PONG, Event::Partial),
                 Some(IncomingFrame::Close) => {
@@ -155,10 +155,10 @@ impl WebSocket {
     }
 
     /// Handles the handshake's response.
-    fn greet(&mut self) -> Result<Event, Trouble> {
+    fn greet(&mut self) -> Result<Event, FailureKind> {
         let Phase::Handshake(head) = &self.phase else { return Ok(Event::Partial) };
         if !is_accepted(head) {
-            return Err(Trouble::Handshake);
+            return Err(FailureKind::Handshake);
         }
         if let Some(text) = &self.messages.subscribe {
             self.outgoing.write(|to| frames::write(to, frames::TEXT, text));
@@ -183,7 +183,7 @@ impl WebSocket {
             return Event::Subscribed;
         }
         let place = if self.is_broadcast() {
-            let number = self.marker.find(message);
+            let number = self.marker.number_in(message);
             self.pending.iter().position(|request| Some(request.number) == number)
         } else {
             (self.written > 0 && message == self.messages.message).then_some(0)
@@ -197,7 +197,7 @@ impl WebSocket {
 }
 
 /// Reads up to the end of a head. Returns whether it is complete.
-fn take_head(head: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool, Trouble> {
+fn take_head(head: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool, FailureKind> {
     let known = head.len();
     let piece = &bytes[..bytes.len().min(HEAD_BYTES_MAX - known)];
     head.extend_from_slice(piece);
@@ -207,7 +207,7 @@ fn take_head(head: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool, Trouble> {
             *bytes = &bytes[end - known..];
             Ok(true)
         }
-        None if head.len() == HEAD_BYTES_MAX => Err(Trouble::Handshake),
+        None if head.len() == HEAD_BYTES_MAX => Err(FailureKind::Handshake),
         None => {
             *bytes = &[];
             Ok(false)
