@@ -25,8 +25,8 @@ const HTTP2: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64\0\0\0\x04\x01\0\0\
     \0\0\x01\x01\0\0\0\0\x03\x88\0\0\x03\x09\x04\0\0\0\x03\x5c\x013\0\0\x05\0\x09\0\0\0\x03\x01abc\0\
     \0\0\x08\x06\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\0\0\x04\x08\0\0\0\0\0\0\0\x10\0\
     \0\0\x04\x03\0\0\0\0\x05\0\0\0\x07\0\0\x08\x07\0\0\0\0\0\0\0\0\x07\0\0\0\0";
-/// The first frame after the handshake is longer than any piece. So the client gets a turn between the handshake and the
-/// echoed messages, and has sent its messages by then.
+/// The first frame after the handshake is longer than any piece. So the client gets a turn between the handshake and
+/// the echoed messages, and has sent its messages by then.
 const WEBSOCKET: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\
     Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\
     \x8a\x29a pong of 41 bytes, longer than any piece\x81\x04said\x89\x01p\x01\x02sa\x80\x02id\
