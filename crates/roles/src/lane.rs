@@ -6,10 +6,13 @@
 //!
 //! | who | does | when |
 //! | --- | --- | --- |
-//! | the leader | leaves a request | another thread follows, or computes and so comes back |
-//! | a follower | takes a request | no other thread computes, or the last request was taken long ago |
-//! | the leader | calls a follower | requests are left, and none computes, or the last was taken long ago |
-//! | the leader | takes a request | the same, and no thread follows: all others wait in the application |
+//! | the leader | puts a request into the lane | another thread follows, or computes and will return to the lane |
+//! | a follower | takes a request | the lane is due |
+//! | the leader | calls a follower | the lane is due, and a thread follows |
+//! | the leader | takes a request itself | the lane is due, and no thread follows: all others wait in the application |
+//!
+//! The lane is due if a request is in it, and either no other thread computes or the last request was taken more than
+//! [`ALONE_US`] ago.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -42,7 +45,7 @@ impl<J> ComputeLane<J> {
         self.jobs.borrow().is_empty()
     }
 
-    /// Whether a job that is left now is taken at once.
+    /// Whether a follower would take a new job at once.
     pub fn is_idle<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>) -> bool {
         self.is_empty() && shared.has_followers() && shared.load.computing() == 0
     }
@@ -52,13 +55,14 @@ impl<J> ComputeLane<J> {
         self.jobs.borrow().iter().for_each(visit);
     }
 
-    /// Whether the leader may leave a job: a follower takes it, or a computing thread that comes back. Where Ruby does
-    /// not report releases of the lock, a thread that waits would keep the others from the jobs behind its own.
+    /// Whether the leader may put a job into the lane, because another thread will take it: a follower, or a computing
+    /// thread when it returns. If Ruby does not report releases of the lock, the leader keeps its jobs, since a thread
+    /// that merely waits would count as computing and hold up the rest of the lane.
     pub fn accepts<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>) -> bool {
         shared.load.is_reported() && (shared.has_followers() || shared.load.computing() > 0)
     }
 
-    /// Leaves a job, and calls a follower unless another thread computes.
+    /// Puts a job into the lane, and calls a follower unless another thread computes.
     pub fn leave<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>, job: J) {
         self.jobs.borrow_mut().push_back(job);
         self.note_length(shared);
@@ -76,8 +80,8 @@ impl<J> ComputeLane<J> {
         self.due_us(shared, now_us).and_then(|now_us| self.pop(shared, now_us))
     }
 
-    /// Called by the leader between two turns. Returns a job that no other thread will take; calls a follower to a job
-    /// that one may take.
+    /// Called by the leader between two turns. If the lane is due, calls a follower, or returns a job for the leader if
+    /// there is no follower.
     pub fn attend<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -91,8 +95,8 @@ impl<J> ComputeLane<J> {
         self.pop(shared, now_us)
     }
 
-    /// Returns the time if a job is in the lane and may begin now: no other thread computes, or the last job was taken
-    /// long ago.
+    /// Returns the current time if the lane is due: a job is in the lane, and no other thread computes or the last job
+    /// was taken more than [`ALONE_US`] ago.
     fn due_us<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,

@@ -22,12 +22,13 @@ const LOOK_MAX: Duration = Duration::from_millis(8);
 /// The standby's memory of the leader from look to look.
 #[derive(Debug, Default)]
 pub struct Lookout {
-    /// The call in which the leader was last seen, and since when, in microseconds.
+    /// The call in which the leader was last seen.
     call: u64,
+    /// When the leader was first seen in that call, in microseconds.
     since_us: Option<u64>,
-    /// The call in which the leader's thread was last looked at, if Ruby reports nothing.
+    /// The call during which the standby last checked whether the leader's thread sleeps, if Ruby does not report waits.
     looked_at: u64,
-    /// The time until the next such look.
+    /// The time until the next look at the leader's thread.
     pause: Duration,
 }
 
@@ -61,7 +62,8 @@ impl Lookout {
         sleeps: impl FnOnce(u32) -> bool,
     ) -> Option<Duration> {
         if !shared.load.is_reported() {
-            // Without a successor to call, the look is for siblings that could give a request away.
+            // Without a successor to call, the check still tells other workers whether this worker computes: they may
+            // hand a request over to it.
             let looks = is_wanted || shared.load.is_unsure() && shared.has_followers();
             return (looks && self.look_at_thread(shared, sleeps)).then_some(self.pause);
         }

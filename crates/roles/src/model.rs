@@ -491,7 +491,7 @@ fn short_requests_are_answered_by_one_thread() {
 }
 
 #[test]
-fn requests_that_wait_leave_the_other_threads_to_those_that_do_not() {
+fn requests_that_wait_do_not_occupy_all_threads() {
     for is_reported in [true, false] {
         explore(Limits::fixed(3), &[Waits, Waits, Short, Short], is_reported);
     }
@@ -505,7 +505,7 @@ fn a_thread_that_comes_back_leads_for_one_that_waits() {
 }
 
 #[test]
-fn a_thread_that_ends_early_is_not_followed() {
+fn a_thread_that_ends_early_is_replaced() {
     for is_reported in [true, false] {
         explore(Limits::fixed(2), &[Kills, Short, Waits, Kills, Short], is_reported);
         explore(Limits::fixed(3), &[Waits, Kills, Waits, Short], is_reported);
@@ -561,7 +561,7 @@ fn requests_that_compute_are_run_although_threads_end() {
 }
 
 #[test]
-fn requests_that_compute_are_run_where_threads_start_on_demand() {
+fn requests_that_compute_are_run_if_threads_start_on_demand() {
     let limits = Limits { threads_min: 1, threads_max: 2, io_max: 0, waiting_max: 1 };
     for is_reported in [true, false] {
         explore(limits, &[Computes, Waits, Computes, Short], is_reported);

@@ -194,7 +194,7 @@ impl Roster {
             }
             let new = counts.pack() | COMING;
             match self.word.compare_exchange(word, new, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) if orders => self.order(),
+                Ok(_) if orders => self.order_thread(),
                 Ok(_) => self.notify(counts),
                 Err(now) => {
                     word = now;
@@ -219,7 +219,7 @@ impl Roster {
             Some(counts.pack() | word & COMING)
         };
         if self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, order).is_ok() {
-            self.order();
+            self.order_thread();
         }
     }
 
@@ -234,16 +234,16 @@ impl Roster {
     pub(crate) fn add_bell(&self, bell: FollowerBell) {
         let mut bells = lock(&self.bells);
         bells.push(bell);
-        self.note_bells(&bells);
+        self.set_bell_count(&bells);
     }
 
     pub(crate) fn remove_bell(&self, number: usize) {
         let mut bells = lock(&self.bells);
         bells.retain(|bell| bell.number != number);
-        self.note_bells(&bells);
+        self.set_bell_count(&bells);
     }
 
-    fn note_bells(&self, bells: &[FollowerBell]) {
+    fn set_bell_count(&self, bells: &[FollowerBell]) {
         self.bell_count.store(u32::try_from(bells.len()).unwrap_or(u32::MAX), Ordering::SeqCst);
     }
 
@@ -365,7 +365,7 @@ impl Roster {
         self.counts().present.into()
     }
 
-    fn order(&self) {
+    fn order_thread(&self) {
         lock(&self.orders).count += 1;
         self.ordered.notify_one();
     }

@@ -54,13 +54,13 @@ pub struct SharedRoles<B, O> {
     waited_us: AtomicU64,
     /// Whether requests wait, so that a follower is to lead as soon as the leader blocks.
     is_awaited: AtomicBool,
-    /// Whether the leader gathers a body, which a successor is to send if the leader blocks.
+    /// Whether the leader holds unsent pieces of a response's body, which a successor has to send if the leader blocks.
     is_gathering: AtomicBool,
     /// Whether the standby will soon look at the leader again without being woken.
     is_watched: AtomicBool,
     /// Whether a thread was wanted and no more were allowed, for the log.
     is_at_limit: AtomicBool,
-    /// The number of jobs in the lane, which another thread than the leader is to take.
+    /// The number of jobs in the lane.
     left: AtomicU32,
     /// How long one call may compute while requests wait, until another thread takes the lead.
     lead_limit: Duration,
@@ -102,7 +102,7 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.left.store(u32::try_from(jobs).unwrap_or(u32::MAX), Ordering::SeqCst);
     }
 
-    /// Whether jobs are in the lane.
+    /// Whether jobs are in the lane: see [`ComputeLane`](crate::ComputeLane).
     pub fn has_left(&self) -> bool {
         self.left.load(Ordering::SeqCst) > 0
     }
@@ -309,7 +309,8 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
         self.is_awaited.store(is_awaited, Ordering::SeqCst);
     }
 
-    /// Records that the leader gathers a body, which another thread has to send if the leader blocks.
+    /// Records that the leader collects pieces of a response's body and has not sent them. Another thread has to send
+    /// them if the leader blocks.
     pub fn note_gathering(&self) {
         self.is_gathering.store(true, Ordering::SeqCst);
         if !self.load.is_reported() {
