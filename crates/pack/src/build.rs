@@ -17,7 +17,7 @@ pub struct Builder<'a> {
     items: BTreeMap<(u32, Cow<'a, [u8]>), Item<'a>>,
 }
 
-/// The stamp, flags and data of an entry.
+/// The stamp, flags and data of an entry that is going to be written.
 #[derive(Debug, Clone)]
 pub struct Item<'a> {
     stamp: Stamp,
@@ -51,7 +51,7 @@ impl<'a> Builder<'a> {
         self.items.insert((kind, name.into()), item);
     }
 
-    /// Copies an entry of another pack, unless its data is damaged or its kind and name are present already.
+    /// Copies an entry of another pack, unless its data is damaged or the new pack has an entry of that kind and name.
     pub fn keep(&mut self, entry: &Entry<'a>) {
         self.keep_as(entry, entry.stamp());
     }

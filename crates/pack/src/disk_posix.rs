@@ -19,7 +19,7 @@ const FOLDER_MODE: u32 = 0o700;
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Opens a pack that must be trusted.
+/// Opens a pack to read it. Refuses a file that another user owns or may write.
 pub(crate) fn open_trusted(path: &Path) -> Result<(File, Inode), Error> {
     let file = fs::openat(CWD, path, OPEN, Mode::empty())
         .map_err(|errno| Error::system(path, "open", errno))?;
@@ -47,7 +47,7 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
     Ok(())
 }
 
-/// Opens whatever is at the path of a pack that is to be written; `None` if there is nothing.
+/// Opens the file that a new pack is going to replace, so that the caller can check it; `None` if there is none.
 pub(crate) fn open_to_check(path: &Path) -> Result<Option<File>, Error> {
     let file = match fs::openat(CWD, path, OPEN, Mode::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -80,7 +80,7 @@ pub(crate) fn for_this_user_alone(builder: &mut DirBuilder) {
     builder.mode(FOLDER_MODE);
 }
 
-/// Lets nobody edit the file in place.
+/// Makes the file read-only for everybody, so that no one edits it in place.
 pub(crate) fn forbid_writing(file: &File) -> io::Result<()> {
     Ok(fs::fchmod(file, Mode::RUSR | Mode::RGRP | Mode::ROTH)?)
 }

@@ -21,7 +21,7 @@ const SHARE_DELETE: u32 = 4;
 /// `ERROR_SHARING_VIOLATION`: another process has the file open.
 const SHARING_VIOLATION: i32 = 32;
 
-/// Opens a pack that must be trusted.
+/// Opens a pack to read it. Refuses a file that another user owns or may write.
 pub(crate) fn open_trusted(path: &Path) -> Result<(File, Inode), Error> {
     let failed = |doing| move |error: io::Error| Error::system(path, doing, error);
     let file = open(path).map_err(failed("open"))?;
@@ -43,7 +43,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).share_mode(SHARE_READ | SHARE_DELETE).open(path)
 }
 
-/// Opens whatever is at the path of a pack that is to be written; `None` if there is nothing.
+/// Opens the file that a new pack is going to replace, so that the caller can check it; `None` if there is none.
 pub(crate) fn open_to_check(path: &Path) -> Result<Option<File>, Error> {
     if path.is_dir() {
         return Err(Error::new(path, Kind::NotAFile));
@@ -51,7 +51,7 @@ pub(crate) fn open_to_check(path: &Path) -> Result<Option<File>, Error> {
     match open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        // A folder above is a file.
+        // A parent of the path is a file.
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
         Err(error) => Err(Error::system(path, "open", error)),
     }
@@ -87,7 +87,7 @@ pub(crate) fn move_into_place(locked: File, partial: &Path, path: &Path) -> io::
     drop(locked);
     let is_moved = std::fs::rename(partial, path).is_ok();
     if is_moved {
-        // An older pack that waited for its turn must not take the place of this one.
+        // An older pack beside the path must not replace the new one later.
         let _ = std::fs::remove_file(next(path));
         return Ok(true);
     }
@@ -99,10 +99,11 @@ pub(crate) fn move_into_place(locked: File, partial: &Path, path: &Path) -> io::
     Ok(is_free && std::fs::rename(partial, next).is_ok())
 }
 
-/// Returns the path of the newest pack. One that lies beside the path is moved there, unless the pack is mapped.
+/// Returns the path of the newest pack: `path`, after a pack beside it has been moved there; or the path of the pack
+/// beside it, while the old one is mapped and cannot be replaced.
 pub(crate) fn newest(path: &Path) -> PathBuf {
     let next = next(path);
-    // Whatever is no pack belongs to the user.
+    // A file that is not a pack is the user's own, and stays.
     let is_there = open(&next).and_then(start_of).is_ok_and(|start| start == MAGIC);
     if !is_there || std::fs::rename(&next, path).is_ok() { path.to_owned() } else { next }
 }

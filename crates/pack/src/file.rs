@@ -39,7 +39,7 @@ pub enum WriteOutcome {
         /// The size of the pack, in bytes.
         bytes: usize,
     },
-    /// Another process was replacing the same pack, so this one was dropped.
+    /// Another process writes the same pack, or has just written it. The new pack was discarded.
     Busy,
 }
 
@@ -58,7 +58,7 @@ impl PackFile {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let place = disk::newest(path);
         match Self::open_exactly(&place) {
-            // Another process may have moved the newer pack meanwhile, or it is no pack.
+            // Another process may have moved the newer pack into place meanwhile, or the file beside is not a pack.
             Err(_) if place != path => Self::open_exactly(path),
             opened => opened,
         }
@@ -157,7 +157,7 @@ pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<WriteO
     let written =
         fill(&mut file, &bytes).and_then(|()| disk::move_into_place(file, &partial, path));
     if !matches!(written, Ok(true)) {
-        // The file is incomplete, or too late. If removing it fails, the next writer overwrites it.
+        // The file is incomplete, or cannot be moved into place. If removing it fails, the next writer overwrites it.
         let _ = std::fs::remove_file(&partial);
     }
     let is_in_place = written.map_err(failed("write"))?;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_identity_is_told_from_other_errors() {
+    fn another_identity_is_distinguished_from_other_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pack");
         assert!(PackFile::open(&path).unwrap_err().is_not_found());

@@ -60,7 +60,8 @@ impl Layout {
 }
 
 impl<'a> Pack<'a> {
-    /// Creates a pack of bytes with this layout. With other bytes all look-ups are safe, but useless.
+    /// Creates a pack of bytes with this layout. If the layout belongs to other bytes, look-ups are safe but find
+    /// nothing.
     pub(crate) fn new(bytes: &'a [u8], layout: Layout) -> Self {
         Self { bytes, layout }
     }

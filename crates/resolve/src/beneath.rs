@@ -14,7 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The kernel's own limit of links in a path.
+/// The number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
 /// The mode bits of a folder in which all users may create names, such as `/tmp`.
 const STICKY_AND_SHARED: u32 = 0o1002;

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_run_is_told_from_what_is_missing() {
+    fn a_file_that_may_not_be_run_is_distinguished_from_a_missing_one() {
         let error = found(&[("a/tool", "", 0o644)]).unwrap_err();
         assert!(!error.is_not_found() && error.name().ends_with(b"a/tool"), "{error}");
         assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::PermissionDenied);

@@ -144,7 +144,7 @@ fn is_dots<U: Unit>(component: &[U]) -> bool {
 /// A full path under construction.
 struct FullPath<U> {
     units: Vec<U>,
-    /// The length of the root, which stays.
+    /// The length of the root, which `..` does not remove.
     root: usize,
     /// Whether the last component was `.` or `..`.
     ends_in_dots: bool,
@@ -190,8 +190,9 @@ impl<U: Unit> FullPath<U> {
         self.push_components(&base[root_length(base)..], true);
     }
 
-    /// Pushes the components of `rest`. The last one counts as an inner one if it will be `followed` by more.
-    fn push_components(&mut self, mut rest: &[U], followed: bool) {
+    /// Pushes the components of `rest`. `has_more` tells whether further components will be pushed after them: then the
+    /// last one counts as an inner component, too.
+    fn push_components(&mut self, mut rest: &[U], has_more: bool) {
         loop {
             rest = &rest[separators_length(rest)..];
             if rest.is_empty() {
@@ -199,7 +200,7 @@ impl<U: Unit> FullPath<U> {
             }
             let (component, after) = rest.split_at(component_length(rest));
             rest = after;
-            let is_inner = followed || !rest.is_empty();
+            let is_inner = has_more || !rest.is_empty();
             self.ends_in_dots = is_dots(component) && !is_inner;
             match component.len() {
                 1 if is_dots(component) => {}
@@ -218,7 +219,7 @@ impl<U: Unit> FullPath<U> {
         }
     }
 
-    /// Strips the trailing dot of an inner component, but not one of several.
+    /// Strips the trailing dot of an inner component, but leaves two or more trailing dots.
     fn trim_single_dot(&mut self, component: &[U]) {
         if let [.., before, dot] = component
             && dot.is(b'.')

@@ -20,7 +20,7 @@ use super::interests::{Interests, Onward};
 use super::mounts::Mounts;
 use super::posix::KEEP_STAMPS;
 
-/// The kernel's own limit of links in a path.
+/// The number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
 
 /// The size of the buffer for events.

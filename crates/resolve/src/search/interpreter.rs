@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::{Obstacle, SCRIPTS_MAX, Trouble};
+use super::{LookupFailure, Obstacle, SCRIPTS_MAX};
 
 /// The number of bytes that Linux examines (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: usize = 256;
@@ -29,7 +29,7 @@ const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
 /// A way to open files.
 pub(super) trait Programs {
     /// Checks that the file exists and may be executed.
-    fn check(&mut self, path: &[u8]) -> Result<(), Trouble>;
+    fn check(&mut self, path: &[u8]) -> Result<(), LookupFailure>;
 
     /// Opens a file for reading. An executable file need not be readable.
     fn read(&mut self, path: &[u8]) -> Option<File>;
@@ -43,9 +43,9 @@ pub(super) fn obstacle(path: &[u8], programs: &mut impl Programs) -> Option<Obst
         let interpreter = interpreter_of(&programs.read(&path)?)?;
         match programs.check(&interpreter) {
             Ok(()) => path = interpreter,
-            Err(Trouble::Missing) => return Some(Obstacle::Missing(interpreter)),
-            Err(Trouble::Denied) => return Some(Obstacle::Denied(interpreter)),
-            Err(Trouble::Failed(code)) => return Some(Obstacle::Failed(interpreter, code)),
+            Err(LookupFailure::Missing) => return Some(Obstacle::Missing(interpreter)),
+            Err(LookupFailure::Denied) => return Some(Obstacle::Denied(interpreter)),
+            Err(LookupFailure::Failed(code)) => return Some(Obstacle::Failed(interpreter, code)),
         }
     }
     Some(Obstacle::Nested)
@@ -149,9 +149,10 @@ mod tests {
     }
 
     impl Programs for FakePrograms {
-        fn check(&mut self, path: &[u8]) -> Result<(), Trouble> {
-            let bytes = self.0.get(std::str::from_utf8(path).unwrap()).ok_or(Trouble::Missing)?;
-            if bytes == b"denied" { Err(Trouble::Denied) } else { Ok(()) }
+        fn check(&mut self, path: &[u8]) -> Result<(), LookupFailure> {
+            let bytes =
+                self.0.get(std::str::from_utf8(path).unwrap()).ok_or(LookupFailure::Missing)?;
+            if bytes == b"denied" { Err(LookupFailure::Denied) } else { Ok(()) }
         }
 
         fn read(&mut self, path: &[u8]) -> Option<File> {
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_interpreter_is_told_from_a_missing_one() {
+    fn a_denied_interpreter_is_distinguished_from_a_missing_one() {
         assert_eq!(missing_of(&[("/a", b"#!/b\n"), ("/b", b"denied")]), Some("denied /b".into()));
         assert_eq!(missing_of(&[("/a", b"#!/bin/sh\r\n")]), Some("/bin/sh\r".into()));
     }

@@ -8,7 +8,7 @@ pub trait Lister {
     ///
     /// # Errors
     /// The reason why there is no answer.
-    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble>;
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure>;
 
     /// Returns the index of the first base from `from` on that may hold a wanted name. Without any knowledge,
     /// returns `from`.
@@ -27,7 +27,7 @@ pub trait Lister {
 }
 
 impl<L: Lister + ?Sized> Lister for Box<L> {
-    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         (**self).look(base, query)
     }
 
@@ -71,7 +71,7 @@ impl Obstacle {
 
 /// The reason why a lister has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum LookupFailure {
     /// The folder does not exist.
     Missing,
     /// The folder must not be read or searched, or the file must not be executed.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Hits, Lister, Query, Trouble};
+use super::{Hits, Lister, LookupFailure, Query};
 use crate::fold::fold;
 use crate::stamp::{Stamp, now_ns};
 
@@ -47,7 +47,7 @@ pub trait Folders: Lister {
     ///
     /// # Errors
     /// The reason why there is no stamp.
-    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, Trouble>;
+    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, LookupFailure>;
 
     /// Whether the file system updates the stamp with every entry. FAT does not, and a network file system
     /// may do so late.
@@ -57,7 +57,8 @@ pub trait Folders: Lister {
     ///
     /// # Errors
     /// The reason why the folder cannot be listed.
-    fn list(&mut self, base: &[u8], show: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble>;
+    fn list(&mut self, base: &[u8], show: &mut dyn FnMut(&[u8], bool))
+    -> Result<(), LookupFailure>;
 
     /// Whether an existing entry is a candidate without further checks. On POSIX it must also be an
     /// executable file, which a listing does not tell.
@@ -95,7 +96,7 @@ impl<F: Folders> Listings<F> {
     }
 
     /// Lists `base` again if it has changed, and answers from the listing.
-    fn look_validated(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look_validated(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let now = self.folders.stamp(base)?;
         match self.listings.get(base) {
             Some(Listing::Known { stamp, settled: true, entries }) if *stamp == now => {
@@ -110,7 +111,7 @@ impl<F: Folders> Listings<F> {
         base: &[u8],
         stamp: FolderStamp,
         query: &Query,
-    ) -> Result<Hits, Trouble> {
+    ) -> Result<Hits, LookupFailure> {
         let is_new = !self.listings.contains_key(base);
         if is_new && (self.listings.len() == FOLDERS_MAX || !self.folders.keeps_stamps(base)) {
             return self.look_unkept(base, query);
@@ -119,15 +120,15 @@ impl<F: Folders> Listings<F> {
         // An unreadable folder may still be searchable.
         let entries = match listed(&mut self.folders, base) {
             Ok(Some(entries)) => entries,
-            Ok(None) | Err(Trouble::Denied) => return self.look_unkept(base, query),
-            Err(trouble) => return Err(trouble),
+            Ok(None) | Err(LookupFailure::Denied) => return self.look_unkept(base, query),
+            Err(failure) => return Err(failure),
         };
         let hits = hits_among(&entries, query);
         self.listings.insert(base.to_vec(), Listing::Known { stamp, settled, entries });
         Ok(hits)
     }
 
-    fn look_unkept(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look_unkept(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         if self.listings.len() < FOLDERS_MAX {
             self.listings.insert(base.to_vec(), Listing::Unkept);
         }
@@ -144,7 +145,7 @@ impl<F: Folders> Listings<F> {
 }
 
 impl<F: Folders> Lister for Listings<F> {
-    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let is_unkept = matches!(self.listings.get(base), Some(Listing::Unkept));
         if is_unkept || query.may_be_short_name() {
             return self.folders.look(base, query);
@@ -168,7 +169,10 @@ impl<F: Folders> Lister for Listings<F> {
 }
 
 /// Lists a folder; `None` if there are more than [`ENTRIES_MAX`] entries.
-pub(super) fn listed(folders: &mut impl Folders, base: &[u8]) -> Result<Option<Entries>, Trouble> {
+pub(super) fn listed(
+    folders: &mut impl Folders,
+    base: &[u8],
+) -> Result<Option<Entries>, LookupFailure> {
     let mut entries = Entries::new();
     folders.list(base, &mut |name, is_directory| {
         if entries.len() <= ENTRIES_MAX {
@@ -206,7 +210,7 @@ mod tests {
     }
 
     impl Lister for Unreadable {
-        fn look(&mut self, _: &[u8], _: &Query) -> Result<Hits, Trouble> {
+        fn look(&mut self, _: &[u8], _: &Query) -> Result<Hits, LookupFailure> {
             self.lookups += 1;
             let mut hits = Hits::default();
             hits.add(0);
@@ -219,7 +223,7 @@ mod tests {
     }
 
     impl Folders for Unreadable {
-        fn stamp(&mut self, _: &[u8]) -> Result<FolderStamp, Trouble> {
+        fn stamp(&mut self, _: &[u8]) -> Result<FolderStamp, LookupFailure> {
             Ok(FolderStamp::of_nt([0; 3]))
         }
 
@@ -227,8 +231,8 @@ mod tests {
             true
         }
 
-        fn list(&mut self, _: &[u8], _: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble> {
-            Err(Trouble::Denied)
+        fn list(&mut self, _: &[u8], _: &mut dyn FnMut(&[u8], bool)) -> Result<(), LookupFailure> {
+            Err(LookupFailure::Denied)
         }
 
         fn list_is_enough(&self) -> bool {

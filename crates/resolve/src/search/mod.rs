@@ -31,7 +31,7 @@ mod watch_index;
 pub use bases::Bases;
 #[cfg(target_os = "linux")]
 pub use inotify::Inotify;
-pub use lister::{Hits, Lister, Obstacle, SCRIPTS_MAX, Trouble};
+pub use lister::{Hits, Lister, LookupFailure, Obstacle, SCRIPTS_MAX};
 pub use listings::{ENTRIES_MAX, FOLDERS_MAX, FolderStamp, Folders, Listings};
 pub use nt::Nt;
 pub use plan::{Places, Plan, Query};
@@ -91,10 +91,10 @@ impl<'a, L: Lister> Search<'a, L> {
             let Some(base) = bases.get(self.base) else { break };
             match self.lister.look(base, query) {
                 Ok(hits) => self.pending = hits,
-                Err(Trouble::Missing) => {}
-                Err(Trouble::Denied) => self.denied.push(self.plan.path(self.base, 0)),
-                Err(Trouble::Failed(_)) if self.plan.rules().goes_on_after_failure() => {}
-                Err(Trouble::Failed(code)) => {
+                Err(LookupFailure::Missing) => {}
+                Err(LookupFailure::Denied) => self.denied.push(self.plan.path(self.base, 0)),
+                Err(LookupFailure::Failed(_)) if self.plan.rules().goes_on_after_failure() => {}
+                Err(LookupFailure::Failed(code)) => {
                     let path = self.plan.path(self.base, 0);
                     self.base = bases.len();
                     return Err(Error::code("look at", &path, code));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn short_names_are_told_by_their_form() {
+    fn short_names_are_recognized_by_their_form() {
         let may_be = |name: &str| {
             let plan = Plan::new(&Rules::rust(), name.as_bytes(), &Places::default()).unwrap();
             plan.query().may_be_short_name()

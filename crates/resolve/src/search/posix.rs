@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::interpreter::{self, Programs};
 #[cfg(target_os = "linux")]
 use super::{FolderStamp, Folders};
-use super::{Hits, Lister, Obstacle, Query, Trouble};
+use super::{Hits, Lister, LookupFailure, Obstacle, Query};
 
 /// Looks up candidates one by one, as `execvp` does. On Linux each look-up opens the file without access to
 /// its content (`O_PATH`), and the descriptor tells whether the file can be executed. On other systems an
@@ -26,7 +26,7 @@ pub struct Posix {
 }
 
 impl Lister for Posix {
-    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let mut hits = Hits::default();
         let mut path = base.to_vec();
         if !matches!(base.last(), None | Some(b'/')) {
@@ -39,8 +39,8 @@ impl Lister for Posix {
             path.extend_from_slice(suffix);
             match self.find(&path) {
                 Ok(()) => hits.add(place),
-                Err(Trouble::Missing) => {}
-                Err(trouble) => return Err(trouble),
+                Err(LookupFailure::Missing) => {}
+                Err(failure) => return Err(failure),
             }
         }
         Ok(hits)
@@ -58,22 +58,22 @@ impl Lister for Posix {
 impl Posix {
     /// Finds a file that this process may execute.
     #[cfg(target_os = "linux")]
-    fn find(&mut self, path: &[u8]) -> Result<(), Trouble> {
+    fn find(&mut self, path: &[u8]) -> Result<(), LookupFailure> {
         self.lookups += 1;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(trouble)?;
+        let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(failure)?;
         is_runnable(&file)
     }
 
     /// Finds a file that this process may execute.
     #[cfg(not(target_os = "linux"))]
-    fn find(&mut self, path: &[u8]) -> Result<(), Trouble> {
+    fn find(&mut self, path: &[u8]) -> Result<(), LookupFailure> {
         self.lookups += 1;
-        fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).map_err(trouble)?;
+        fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).map_err(failure)?;
         self.lookups += 1;
-        let stat = fs::stat(path).map_err(trouble)?;
+        let stat = fs::stat(path).map_err(failure)?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if is_file { Ok(()) } else { Err(Trouble::Denied) }
+        if is_file { Ok(()) } else { Err(LookupFailure::Denied) }
     }
 }
 
@@ -81,7 +81,7 @@ impl Posix {
 struct Host;
 
 impl Programs for Host {
-    fn check(&mut self, path: &[u8]) -> Result<(), Trouble> {
+    fn check(&mut self, path: &[u8]) -> Result<(), LookupFailure> {
         Posix::default().find(path)
     }
 
@@ -93,11 +93,11 @@ impl Programs for Host {
 
 #[cfg(target_os = "linux")]
 impl Folders for Posix {
-    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, Trouble> {
+    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, LookupFailure> {
         self.lookups += 1;
-        let stat = fs::stat(base).map_err(trouble)?;
+        let stat = fs::stat(base).map_err(failure)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Err(Trouble::Missing);
+            return Err(LookupFailure::Missing);
         }
         Ok(FolderStamp::of(&stat))
     }
@@ -107,12 +107,16 @@ impl Folders for Posix {
         fs::statfs(base).is_ok_and(|system| KEEP_STAMPS.contains(&system.f_type))
     }
 
-    fn list(&mut self, base: &[u8], show: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble> {
+    fn list(
+        &mut self,
+        base: &[u8],
+        show: &mut dyn FnMut(&[u8], bool),
+    ) -> Result<(), LookupFailure> {
         self.lookups += 2;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = fs::open(base, flags, Mode::empty()).map_err(trouble)?;
-        for entry in Dir::new(folder).map_err(trouble)? {
-            let entry = entry.map_err(trouble)?;
+        let folder = fs::open(base, flags, Mode::empty()).map_err(failure)?;
+        for entry in Dir::new(folder).map_err(failure)? {
+            let entry = entry.map_err(failure)?;
             show(entry.file_name().to_bytes(), entry.file_type() == FileType::Directory);
         }
         Ok(())
@@ -142,23 +146,23 @@ pub(super) const KEEP_STAMPS: [i64; 11] = [
 
 /// Checks, through the descriptor rather than the name, that a file may be executed by this process.
 #[cfg(target_os = "linux")]
-pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), Trouble> {
-    let stat = fs::fstat(file).map_err(trouble)?;
+pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), LookupFailure> {
+    let stat = fs::fstat(file).map_err(failure)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Trouble::Denied);
+        return Err(LookupFailure::Denied);
     }
     thruway_sys::access::may_execute(file.as_fd())
-        .map_err(|error| trouble(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+        .map_err(|error| failure(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
 }
 
 /// Classifies errors as `execvp` does.
-pub(super) fn trouble(errno: Errno) -> Trouble {
+pub(super) fn failure(errno: Errno) -> LookupFailure {
     match errno {
-        Errno::ACCESS => Trouble::Denied,
+        Errno::ACCESS => LookupFailure::Denied,
         Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::TIMEDOUT | Errno::STALE => {
-            Trouble::Missing
+            LookupFailure::Missing
         }
-        errno => Trouble::Failed(errno.raw_os_error()),
+        errno => LookupFailure::Failed(errno.raw_os_error()),
     }
 }
 

@@ -9,8 +9,8 @@ use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::interpreter::{self, Programs};
-use super::posix::{is_runnable, trouble};
-use super::{Hits, Lister, Obstacle, Query, Trouble};
+use super::posix::{failure, is_runnable};
+use super::{Hits, Lister, LookupFailure, Obstacle, Query};
 use crate::expand::{Flavour, expand};
 use crate::fold::fold;
 use crate::{Error, beneath};
@@ -39,27 +39,27 @@ impl Tree {
     }
 
     /// Looks up candidates by their exact names.
-    fn look_exactly(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look_exactly(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let mut hits = Hits::default();
         for (place, suffix) in query.suffixes().iter().enumerate() {
             let name = [query.stem(), suffix].concat();
             let path = expand(Flavour::Posix, &name, base);
             match self.open(&path[1..], OFlags::PATH) {
                 Ok(file) => is_runnable(&file).map(|()| hits.add(place))?,
-                Err(errno) if trouble(errno) == Trouble::Missing => {}
-                Err(errno) => return Err(trouble(errno)),
+                Err(errno) if failure(errno) == LookupFailure::Missing => {}
+                Err(errno) => return Err(failure(errno)),
             }
         }
         Ok(hits)
     }
 
     /// Compares every entry of the folder, ignoring case.
-    fn look_folded(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look_folded(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let mut hits = Hits::default();
-        let folder = self.open_folded(base).map_err(trouble)?;
+        let folder = self.open_folded(base).map_err(failure)?;
         self.lookups += 1;
-        for entry in Dir::read_from(&folder).map_err(trouble)? {
-            let entry = entry.map_err(trouble)?;
+        for entry in Dir::read_from(&folder).map_err(failure)? {
+            let entry = entry.map_err(failure)?;
             let Some(place) = query.suffix_of_entry(entry.file_name().to_bytes()) else {
                 continue;
             };
@@ -129,7 +129,7 @@ impl Tree {
 }
 
 impl Lister for Tree {
-    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         match self.flavour {
             Flavour::Windows => self.look_folded(base, query),
             _ => self.look_exactly(base, query),
@@ -162,8 +162,8 @@ impl Below<'_> {
 }
 
 impl Programs for Below<'_> {
-    fn check(&mut self, path: &[u8]) -> Result<(), Trouble> {
-        is_runnable(&self.open(path, OFlags::PATH).map_err(trouble)?)
+    fn check(&mut self, path: &[u8]) -> Result<(), LookupFailure> {
+        is_runnable(&self.open(path, OFlags::PATH).map_err(failure)?)
     }
 
     fn read(&mut self, path: &[u8]) -> Option<File> {

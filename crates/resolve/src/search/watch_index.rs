@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::listings::{Entries, hits_among, listed};
-use super::{Bases, Folders, Hits, Lister, Query, Trouble};
+use super::{Bases, Folders, Hits, Lister, LookupFailure, Query};
 
 /// A mechanism of the system that reports changes of folders.
 pub trait Watch {
@@ -16,7 +16,7 @@ pub trait Watch {
     /// reported.
     fn watch(&mut self, number: usize, base: &[u8]) -> bool;
 
-    /// Adds the numbers of bases that may have changed since they were watched.
+    /// Adds the numbers of the bases that may have changed since their last call of `watch`.
     fn changed(&mut self, numbers: &mut Vec<usize>);
 }
 
@@ -90,7 +90,7 @@ impl<F: Folders, W: Watch> WatchIndex<F, W> {
     fn list(&mut self, number: usize) -> Option<Entries> {
         match listed(&mut self.folders, self.bases.get(number).unwrap_or_default()) {
             Ok(entries) => entries,
-            Err(Trouble::Missing) => Some(Vec::new()),
+            Err(LookupFailure::Missing) => Some(Vec::new()),
             Err(_) => None,
         }
     }
@@ -103,7 +103,7 @@ impl<F: Folders, W: Watch> WatchIndex<F, W> {
 }
 
 impl<F: Folders, W: Watch> Lister for WatchIndex<F, W> {
-    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let entries = self.numbers.get(base).and_then(|number| self.entries[*number].as_ref());
         match entries {
             Some(entries) if self.folders.list_is_enough() && !query.may_be_short_name() => {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_goes_and_comes_back_is_told() {
+    fn a_folder_that_goes_and_comes_back_is_reported() {
         let setting = Setting::new();
         program(&setting.at("a/x"));
         let mut watched = setting.watched();
@@ -299,9 +299,8 @@ mod tests {
 
     /// Runs in namespaces of its own, where mounting is allowed and invisible to other processes.
     #[test]
-    fn a_mount_over_a_folder_is_told_and_another_asks_nothing() {
-        const NAME: &str =
-            "search::watch_index::tests::a_mount_over_a_folder_is_told_and_another_asks_nothing";
+    fn a_mount_over_a_folder_is_noticed_and_another_mount_costs_no_query() {
+        const NAME: &str = "search::watch_index::tests::a_mount_over_a_folder_is_noticed_and_another_mount_costs_no_query";
         if std::env::var_os("THRUWAY_MOUNTS").is_some() {
             return mount_over_a_folder();
         }

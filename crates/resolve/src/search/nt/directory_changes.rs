@@ -103,7 +103,7 @@ impl WatchedFolder {
         Some(Self { changes, interests: Interests::default() })
     }
 
-    /// Adds the bases that a change of entries affects.
+    /// Adds the numbers of the bases that a change of these entries affects.
     fn add_concerned(&self, names: &[Vec<u16>], numbers: &mut Vec<usize>) {
         numbers.extend(self.interests.at_folder());
         for name in names {
@@ -122,8 +122,8 @@ impl Watch for DirectoryChanges {
         is_watched
     }
 
-    /// Stops watching the affected bases. A renamed folder is still reported by its handle, while its path
-    /// may lead to another folder.
+    /// Also stops watching the affected bases, until the next call of `watch`: a handle still reports changes of a
+    /// renamed folder, while the folder's path may lead to another folder by now.
     fn changed(&mut self, numbers: &mut Vec<usize>) {
         self.folders.retain(|_, watched| match watched.changes.take() {
             Ok(None) => true,
@@ -135,7 +135,7 @@ impl Watch for DirectoryChanges {
                 numbers.extend(watched.interests.all());
                 true
             }
-            // The folder or the thread that watched it is gone. The watch is set up again.
+            // The folder is gone, or the thread that watched the folder. The next `watch` sets the watch up again.
             Err(_) => {
                 numbers.extend(watched.interests.all());
                 false
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_comes_is_told() {
+    fn a_folder_that_is_created_is_reported() {
         let setting = Setting::new();
         fs::remove_dir(setting.at("a")).unwrap();
         let mut index = setting.index();

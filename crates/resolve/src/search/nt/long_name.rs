@@ -1,4 +1,4 @@
-//! The long form of a short name, the only question of expansion that needs the disk.
+//! The long form of a short name, the only part of expansion that needs the disk.
 
 use super::{Calls, Nt, SEPARATOR};
 use crate::wtf8;

@@ -17,7 +17,7 @@ pub use calls::{Attributes, Calls};
 #[cfg(windows)]
 pub use directory_changes::DirectoryChanges;
 
-use super::{FolderStamp, Folders, Hits, Lister, Query, Trouble};
+use super::{FolderStamp, Folders, Hits, Lister, LookupFailure, Query};
 use crate::expand::windows::{Form, Place};
 #[cfg(windows)]
 use crate::native;
@@ -63,9 +63,9 @@ impl<C: Calls> Nt<C> {
         base: &[u8],
         pattern: Option<&[u16]>,
         show: &mut dyn FnMut(&[u16], bool),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LookupFailure> {
         self.lookups += 1;
-        let folder = self.calls.open(&self.path(base)).map_err(trouble)?;
+        let folder = self.calls.open(&self.path(base)).map_err(failure)?;
         let mut more = Ok(true);
         while matches!(more, Ok(true)) {
             self.lookups += 1;
@@ -73,11 +73,11 @@ impl<C: Calls> Nt<C> {
         }
         self.lookups += 1;
         self.calls.close(folder);
-        more.map(|_| ()).map_err(trouble)
+        more.map(|_| ()).map_err(failure)
     }
 
     /// Looks up all suffixes by one wildcard query.
-    fn look_by_pattern(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look_by_pattern(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let mut pattern = wtf8::to_wide(query.stem());
         pattern.push(u16::from(b'*'));
         let mut hits = Hits::default();
@@ -91,7 +91,7 @@ impl<C: Calls> Nt<C> {
     }
 
     /// Looks up each suffix by one query.
-    fn look_exactly(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look_exactly(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         let mut path = self.path(base);
         if path.last() != Some(&SEPARATOR) {
             path.push(SEPARATOR);
@@ -103,11 +103,11 @@ impl<C: Calls> Nt<C> {
             path.truncate(length);
             path.extend(wtf8::to_wide(suffix));
             self.lookups += 1;
-            match self.calls.attributes(&path).map_err(trouble) {
+            match self.calls.attributes(&path).map_err(failure) {
                 Ok(found) if found.is_directory && !query.accepts_directories() => {}
                 Ok(_) => hits.add(place),
-                Err(Trouble::Missing) => {}
-                Err(trouble) => return Err(trouble),
+                Err(LookupFailure::Missing) => {}
+                Err(failure) => return Err(failure),
             }
         }
         Ok(hits)
@@ -115,7 +115,7 @@ impl<C: Calls> Nt<C> {
 }
 
 impl<C: Calls> Lister for Nt<C> {
-    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, Trouble> {
+    fn look(&mut self, base: &[u8], query: &Query) -> Result<Hits, LookupFailure> {
         // A wildcard query costs at least three calls, and its results do not show short names.
         const QUERY: usize = 3;
         if query.suffixes().len() < QUERY || query.may_be_short_name() {
@@ -131,10 +131,10 @@ impl<C: Calls> Lister for Nt<C> {
 }
 
 impl<C: Calls> Folders for Nt<C> {
-    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, Trouble> {
+    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, LookupFailure> {
         self.lookups += 1;
         let path = self.path(base);
-        self.calls.attributes(&path).map(|found| FolderStamp::of_nt(found.times)).map_err(trouble)
+        self.calls.attributes(&path).map(|found| FolderStamp::of_nt(found.times)).map_err(failure)
     }
 
     fn keeps_stamps(&mut self, base: &[u8]) -> bool {
@@ -147,7 +147,11 @@ impl<C: Calls> Folders for Nt<C> {
         keeps_stamps.unwrap_or(false)
     }
 
-    fn list(&mut self, base: &[u8], show: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble> {
+    fn list(
+        &mut self,
+        base: &[u8],
+        show: &mut dyn FnMut(&[u8], bool),
+    ) -> Result<(), LookupFailure> {
         self.query(base, None, &mut |name, is_directory| {
             show(&wtf8::from_wide(name), is_directory);
         })
@@ -186,7 +190,7 @@ fn nt_path(full: &[u16]) -> Vec<u16> {
 }
 
 /// Classifies the status codes of NT.
-fn trouble(status: i32) -> Trouble {
+fn failure(status: i32) -> LookupFailure {
     /// `STATUS_NO_SUCH_FILE`, `OBJECT_NAME_INVALID`, `OBJECT_NAME_NOT_FOUND`, `OBJECT_PATH_INVALID`,
     /// `OBJECT_PATH_NOT_FOUND`, `OBJECT_PATH_SYNTAX_BAD`, `BAD_NETWORK_PATH`, `BAD_NETWORK_NAME`,
     /// `NOT_A_DIRECTORY`, `NO_MEDIA_IN_DEVICE`.
@@ -206,9 +210,9 @@ fn trouble(status: i32) -> Trouble {
     /// The flag that marks an `NTSTATUS` among other Windows error numbers.
     const FROM_NT: u32 = 0x1000_0000;
     match status.cast_unsigned() {
-        status if MISSING.contains(&status) => Trouble::Missing,
-        ACCESS_DENIED => Trouble::Denied,
-        status => Trouble::Failed((status | FROM_NT).cast_signed()),
+        status if MISSING.contains(&status) => LookupFailure::Missing,
+        ACCESS_DENIED => LookupFailure::Denied,
+        status => LookupFailure::Failed((status | FROM_NT).cast_signed()),
     }
 }
 
