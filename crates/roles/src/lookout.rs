@@ -26,7 +26,8 @@ pub struct Lookout {
     call: u64,
     /// When the leader was first seen in that call, in microseconds.
     since_us: Option<u64>,
-    /// The call during which the standby last checked whether the leader's thread sleeps, if Ruby does not report waits.
+    /// The call during which the standby last checked whether the leader's thread sleeps, if Ruby does not report
+    /// waits.
     looked_at: u64,
     /// The time until the next look at the leader's thread.
     pause: Duration,

@@ -299,8 +299,9 @@ mod tests {
 
     /// Runs in namespaces of its own, where mounting is allowed and invisible to other processes.
     #[test]
-    fn a_mount_over_a_folder_is_noticed_and_another_mount_costs_no_query() {
-        const NAME: &str = "search::watch_index::tests::a_mount_over_a_folder_is_noticed_and_another_mount_costs_no_query";
+    fn a_mount_over_a_folder_is_noticed_and_others_cost_nothing() {
+        const NAME: &str =
+            "search::watch_index::tests::a_mount_over_a_folder_is_noticed_and_others_cost_nothing";
         if std::env::var_os("THRUWAY_MOUNTS").is_some() {
             return mount_over_a_folder();
         }
