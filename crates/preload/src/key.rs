@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn the_first_difference_is_named() {
         let one = key(&["bin/rails", "runner", "0"], &[("A", "1"), ("SHLVL", "1")]);
         assert_eq!(
             one.number(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_no_part_of_it() {
+    fn a_request_for_a_report_is_not_part_of_the_key() {
         let with = key(&["a"], &[("THRUWAY_BOOT", "digest,explain,explained-process-7")]);
         assert_eq!(with, key(&["a"], &[("THRUWAY_BOOT", "digest")]));
         assert_ne!(with, key(&["a"], &[("THRUWAY_BOOT", "frozen")]));

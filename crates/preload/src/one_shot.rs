@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, major, stat};
 
-/// The kernel's own limit of links in a path.
+/// The number of symbolic links that the kernel follows in one path.
 const LINKS_MAX: usize = 40;
 /// The major number of `/dev/null`, `/dev/zero` and `/dev/urandom`, which give every reader the same.
 const MEMORY_DEVICES: u32 = 1;
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_once_is_known_by_its_kind_or_its_name() {
+    fn one_shot_files_are_recognized_by_their_type_or_name() {
         let folder = tempfile::tempdir().unwrap();
         let [pipe, link, file] = ["pipe", "link", "file"].map(|name| folder.path().join(name));
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600))

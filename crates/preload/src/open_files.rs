@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_each_ones_own_is_named() {
+    fn a_file_that_cannot_be_opened_again_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "").unwrap();

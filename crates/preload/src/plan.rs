@@ -100,7 +100,7 @@ impl Run {
             .collect();
         if let Some(cut) = self.rails_cut(&completed) {
             let mut features = self.outermost(&completed, cut);
-            features.push(self.starts[cut].feature());
+            features.push(self.starts[cut].to_feature());
             return Plan {
                 features,
                 variables: self.variables.clone(),
@@ -113,24 +113,24 @@ impl Run {
         Plan { features: self.outermost(&completed, cut), ..Plan::default() }
     }
 
-    /// Returns the index at which Rails' environment starts to load, or its application if the environment
-    /// was never loaded. A file that raised cannot be a cut, because loading it in the template would raise
-    /// again.
+    /// Returns the index in `starts` of Rails' environment, or of its application if the environment was never loaded;
+    /// `None` if that file raised, because the template would raise as well. `completed` has the features that were
+    /// loaded completely.
     fn rails_cut(&self, completed: &HashMap<&[u8], usize>) -> Option<usize> {
         let start = |cut| self.starts.iter().position(|start| Cut::of(&start.path) == cut);
         let place = start(Cut::Environment).or_else(|| start(Cut::Application))?;
         completed.contains_key(self.starts[place].path.as_slice()).then_some(place)
     }
 
-    /// Returns the positions, among completed features, of those that run a command when loaded. A template
-    /// must not load them.
+    /// Returns the positions, among completed features, of the features that run a command when loaded. A template must
+    /// not load those.
     fn acting(&self, completed: &HashMap<&[u8], usize>) -> Vec<usize> {
         let acting = self.starts.iter().filter(|start| is_acting(&start.path));
         acting.filter_map(|start| completed.get(start.path.as_slice()).copied()).collect()
     }
 
-    /// Returns the features that started and completed before `cut` and were not loaded by another such
-    /// feature.
+    /// Returns the features that started and completed before the start with the index `cut`, except those that another
+    /// feature of the result loads.
     fn outermost(&self, completed: &HashMap<&[u8], usize>, cut: usize) -> Vec<(Vec<u8>, Folders)> {
         let limit = self.starts.get(cut).map_or(self.features.len(), |start| start.complete);
         let mut features = Vec::new();
@@ -145,13 +145,13 @@ impl Run {
             if acted.iter().any(|acting| (start.complete..=place).contains(acting)) {
                 continue;
             }
-            // A nested file; or a file that was loaded again or was complete before its start, whose order is
-            // unknown.
+            // Skips a file that the last feature has loaded, and a file whose order is unknown: a second start of the
+            // same file, or a start after its completion.
             if start.complete < inside || place >= limit || place < start.complete {
                 continue;
             }
             inside = place + 1;
-            features.push(start.feature());
+            features.push(start.to_feature());
         }
         features
     }
@@ -168,7 +168,8 @@ fn pairs(fields: Vec<Vec<u8>>) -> Option<RakeState> {
 }
 
 impl LoadStart {
-    fn feature(&self) -> (Vec<u8>, Folders) {
+    /// Returns the file as a feature of a [`Plan`].
+    fn to_feature(&self) -> (Vec<u8>, Folders) {
         (self.path.clone(), self.folders.clone())
     }
 }
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_complete_before_the_environment_comes_first() {
+    fn features_that_were_complete_before_the_environment_come_first() {
         let mut run = Recorder(Run::default());
         run.0.features.push(b"thread.rb".to_vec());
         run.load("/app/config/boot.rb", |run| run.load("bundler", |run| run.leaf("bundler/a")));
@@ -351,7 +352,7 @@ mod tests {
 
     /// Follows Rails 8.1's `rails test`: the command returns first, and the tests run while Ruby exits.
     #[test]
-    fn what_acts_is_not_loaded_though_it_was_complete_and_what_it_loaded_is() {
+    fn a_feature_that_runs_a_command_is_not_loaded_and_the_features_that_it_loaded_are() {
         let mut run = Recorder(Run::default());
         run.load("/app/config/boot.rb", |run| run.leaf("bundler"));
         run.load("/gem/outer.rb", |run| {
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_has_put_into_the_load_path_is_known_by_what_was_there() {
+    fn folders_that_a_command_has_put_into_the_load_path_are_recognized() {
         let start = paths(&["/site", "/ruby"]);
         let now = ["/own/lib", "/site", "/x/gems/a-1/lib", "/x/extensions/a-1", "/ruby", "late"];
         let added = Folders::added(&paths(&now), &start);
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_runs_begin_with_is_common() {
+    fn the_common_beginning_of_two_runs_is_kept() {
         assert_eq!(plan(&["a", "b", "c"]).after(plan(&["a", "b", "d"])), plan(&["a", "b"]));
         assert_eq!(plan(&["b"]).after(plan(&["a", "b"])), plan(&["b"]));
         let mut known = plan(&["a", "/config/environment.rb"]);

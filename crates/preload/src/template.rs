@@ -308,8 +308,8 @@ impl Template {
         }
     }
 
-    /// Records the child that was forked for a request. The child itself tells the client; a child that ends
-    /// before has not run the command.
+    /// Records the child that was forked for a request. The child itself reports to the client that the command runs
+    /// ([`Request::take_over`]). If the child ends before that report, it has not run the command.
     pub fn record_fork(&mut self, request: Request, process: i32) {
         request.join_group(process);
         self.children.push(Child { process, socket: request.socket, is_orphan: false });
@@ -403,9 +403,9 @@ struct ReadySources {
 }
 
 impl Request {
-    /// Turns this process into the command's: joins its group or starts a session, installs its descriptors,
-    /// and opens the boot's files again. The client is told last. A client boots unless it is told that the
-    /// command runs, so the command runs exactly once even if the template dies in between.
+    /// Turns this process into the command's: joins its group or starts a session, installs its descriptors, and opens
+    /// the boot's files again. The last step reports to the client that the command runs. Without the report, the client
+    /// boots the command itself, so the command runs exactly once even if the template dies in between.
     ///
     /// # Errors
     /// A descriptor cannot be installed, or the client has gone.

@@ -48,13 +48,14 @@ impl Terminal {
         })
     }
 
-    /// Whether there is a controlling terminal. Only processes of its session can have the terminal.
+    /// Whether the process has a controlling terminal. Only processes of the terminal's session can have the terminal.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.device != 0
     }
 
-    /// Returns a text that differs for different terminals.
+    /// Returns the terminal's device and session as a text, for the key: commands in different terminals have different
+    /// templates.
     #[must_use]
     pub fn identity(&self) -> String {
         if self.is_there() {

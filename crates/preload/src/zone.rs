@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zone_is_a_file_below_a_folder_or_anywhere() {
+    fn a_zone_is_a_name_below_the_folder_or_a_path() {
         for (zone, folder, expected) in [
             ("Europe/Rome", None, "/usr/share/zoneinfo/Europe/Rome"),
             (":Europe/Rome", Some(""), "/usr/share/zoneinfo/Europe/Rome"),

@@ -60,7 +60,7 @@ impl QueryLog {
             Question::Kind => self.see(path, true, Level::Kind, now_ns),
             Question::LinkKind => self.see(path, false, Level::Kind, now_ns),
             Question::Rights => self.see(path, true, Level::Rights, now_ns),
-            Question::Content if is_lock_file(path) => self.see_lock_file(path, now_ns),
+            Question::Content if is_bundler_lock_file(path) => self.see_lock_file(path, now_ns),
             Question::Stat | Question::Content => self.see(path, true, Level::Whole, now_ns),
             Question::LinkStat => self.see(path, false, Level::Whole, now_ns),
             Question::Names => self.list(path, now_ns),
@@ -99,8 +99,8 @@ impl QueryLog {
         *place = Some(Observation { answer, level, is_unsettled, content: None });
     }
 
-    /// Notes a lock file that is read. The digest counts only if it is of the noted state, which no change in the
-    /// same tick of the clock could resemble.
+    /// Notes the content of a lock file that the boot reads. The digest is kept only if the file still has the noted
+    /// stamp, and if that stamp is so old that any later change gives another one.
     fn see_lock_file(&mut self, path: &[u8], now_ns: i64) {
         self.see(path, true, Level::Content, now_ns);
         let Some(observation) = self.paths.get_mut(path).and_then(|entry| entry.target.as_mut())
@@ -246,8 +246,8 @@ fn is_made_up(path: &[u8]) -> bool {
     [&b"/proc/"[..], b"/sys/", b"/dev/fd/"].iter().any(|start| path.starts_with(start))
 }
 
-/// Whether Bundler itself touches the file at each `bundler/setup`, as it does since version 4 with a file that lacks
-/// checksums.
-fn is_lock_file(path: &[u8]) -> bool {
+/// Whether the file is a lock file of Bundler (`Gemfile.lock`). Since version 4, `bundler/setup` sets the time of a lock
+/// file that lacks checksums, so the content decides whether such a file has changed.
+fn is_bundler_lock_file(path: &[u8]) -> bool {
     path.ends_with(b".lock") || path.ends_with(b"/gems.locked")
 }

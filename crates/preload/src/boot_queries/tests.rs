@@ -1,4 +1,4 @@
-//! Each kind of query, and the changes that it does and does not mind.
+//! Each kind of query, and the changes that make its answer differ or not.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn tick() {
 }
 
 #[test]
-fn what_only_asked_whether_a_file_is_there_does_not_mind_an_edit() {
+fn an_edit_does_not_affect_a_query_for_existence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rb");
     std::fs::write(&path, "1").unwrap();
@@ -44,7 +44,7 @@ fn what_only_asked_whether_a_file_is_there_does_not_mind_an_edit() {
 }
 
 #[test]
-fn what_was_not_there_and_is_now_is_a_change() {
+fn a_file_that_has_appeared_is_a_change() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rb");
     for question in [Question::Kind, Question::LinkStat, Question::Content] {
@@ -74,7 +74,7 @@ fn a_listed_folder_may_change_as_long_as_its_names_do_not() {
 }
 
 #[test]
-fn a_listed_folder_whose_own_state_counts_is_not_another_one_with_the_same_names() {
+fn another_folder_with_the_same_names_is_a_change_if_the_boot_read_the_stat() {
     let above = tempfile::tempdir().unwrap();
     let [one, other] = ["one", "other"].map(|name| above.path().join(name));
     for questions in [[Question::Stat, Question::Names], [Question::Names, Question::LinkStat]] {
@@ -106,7 +106,7 @@ fn a_link_that_leads_elsewhere_is_a_change() {
 }
 
 #[test]
-fn a_file_that_changed_a_moment_ago_never_holds() {
+fn a_file_that_changed_a_moment_ago_counts_as_changed() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().as_os_str().as_bytes();
     let mut notes = QueryLog::default();
@@ -116,7 +116,7 @@ fn a_file_that_changed_a_moment_ago_never_holds() {
 }
 
 #[test]
-fn a_lock_file_that_was_touched_holds_as_long_as_its_content_does() {
+fn a_touched_lock_file_is_unchanged_while_its_content_is() {
     let folder = tempfile::tempdir().unwrap();
     let [lock, other] = ["Gemfile.lock", "Gemfile"].map(|name| folder.path().join(name));
     let rewrite = |text: &str| {
@@ -139,7 +139,7 @@ fn a_lock_file_that_was_touched_holds_as_long_as_its_content_does() {
 }
 
 #[test]
-fn what_the_boot_wrote_itself_is_not_compared() {
+fn files_that_the_boot_has_written_are_not_compared() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().as_os_str().as_bytes();
     let mut notes = QueryLog::default();
@@ -149,7 +149,7 @@ fn what_the_boot_wrote_itself_is_not_compared() {
 }
 
 #[test]
-fn what_kind_of_thing_it_is_follows_from_the_names_of_its_folder() {
+fn the_type_of_an_entry_is_covered_by_the_names_of_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rb");
     std::fs::write(&path, "").unwrap();
@@ -171,7 +171,7 @@ fn what_kind_of_thing_it_is_follows_from_the_names_of_its_folder() {
 }
 
 #[test]
-fn a_file_in_shared_memory_or_below_a_process_s_folder_is_compared_as_any() {
+fn files_in_shared_memory_or_below_a_process_s_folder_are_compared() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
     let path = folder.path().join("a.rb");
     std::fs::write(&path, "1").unwrap();
@@ -186,7 +186,7 @@ fn a_file_in_shared_memory_or_below_a_process_s_folder_is_compared_as_any() {
 }
 
 #[test]
-fn many_paths_below_nothing_are_one_question() {
+fn many_paths_below_a_missing_folder_are_one_query() {
     let folder = tempfile::tempdir().unwrap();
     let mut notes = QueryLog::default();
     for name in ["x/a", "x/b/c", "x"] {
@@ -218,7 +218,7 @@ fn the_first_of_many_changes_is_named_whichever_thread_finds_it() {
 }
 
 #[test]
-fn what_a_listed_folder_lacks_needs_no_look_of_its_own() {
+fn names_that_a_listed_folder_lacks_need_no_query_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("a.rb");
     let mut notes = QueryLog::default();
