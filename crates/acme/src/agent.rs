@@ -1,4 +1,4 @@
-//! Keeps the certificates of a server: decides which name is due, and obtains a certificate for it.
+//! Obtains and renews the certificates of a server, each at the time when it is due.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +25,7 @@ const ASK_AGAIN_MAX_S: u64 = 24 * 3600;
 /// The pause while another server works with the storage.
 const LOCKED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Something that the user should know.
+/// An event that the server logs.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A certificate was obtained.
@@ -51,7 +51,7 @@ pub enum Event<'a> {
     },
 }
 
-/// Keeps the certificates of some names.
+/// Obtains and renews the certificates of a server's names.
 pub struct Agent<'a> {
     settings: Settings,
     storage: Storage,
@@ -63,7 +63,7 @@ pub struct Agent<'a> {
     /// The states that could not be written, since the disk is full, for example.
     unwritten: HashMap<DomainName, NameState>,
     /// The reports for the workers, as they were last written.
-    published: HashMap<DomainName, CertificateReport>,
+    written_reports: HashMap<DomainName, CertificateReport>,
 }
 
 impl<'a> Agent<'a> {
@@ -88,12 +88,13 @@ impl<'a> Agent<'a> {
             issuer: Box::new(issuer),
             clock: Box::new(clock),
             unwritten: HashMap::new(),
-            published: HashMap::new(),
+            written_reports: HashMap::new(),
         }
     }
 
-    /// Writes the reports for the workers of a server, if they have changed.
-    pub fn publish(&mut self) {
+    /// Writes a report on the certificate of each name to the storage, from which the workers read it. A report that
+    /// has not changed is not written again.
+    pub fn write_reports(&mut self) {
         for name in &self.settings.names.clone() {
             let state = self.state(name);
             let report = self.storage.report_with(name, state, (self.clock)());
@@ -104,19 +105,19 @@ impl<'a> Agent<'a> {
                 failures: report.state.failures,
                 last_error: report.state.last_error,
             };
-            if self.published.get(name) == Some(&report) {
+            if self.written_reports.get(name) == Some(&report) {
                 continue;
             }
             // A report that cannot be written is tried again at the next step.
             if self.storage.folder().write_report(&report).is_ok() {
-                self.published.insert(name.clone(), report);
+                self.written_reports.insert(name.clone(), report);
             }
         }
     }
 
     /// Performs the due work, at most one attempt for one name. Returns the time until the next call.
     pub fn step(&mut self) -> Duration {
-        self.publish();
+        self.write_reports();
         let now_s = (self.clock)();
         let mut next_s = u64::MAX;
         let names = self.settings.names.clone();
@@ -148,6 +149,7 @@ impl<'a> Agent<'a> {
         due_s.min(ask_s.max(if state.failures > 0 { state.next_attempt_s } else { 0 }))
     }
 
+    /// Returns the state of a name: the one in memory if it could not be written, otherwise the one in the storage.
     fn state(&self, name: &DomainName) -> NameState {
         self.unwritten.get(name).cloned().unwrap_or_else(|| self.storage.state(name))
     }
@@ -157,7 +159,9 @@ impl<'a> Agent<'a> {
     fn attempt_if_due(&mut self, name: &DomainName) -> Option<Duration> {
         let lock = match self.storage.try_lock() {
             Ok(Some(lock)) => lock,
-            Ok(None) => return Some(LOCKED_PAUSE + Duration::from_millis(self.dice() % 1000)),
+            Ok(None) => {
+                return Some(LOCKED_PAUSE + Duration::from_millis(self.random_number() % 1000));
+            }
             Err(error) => {
                 self.note_failure(name, &error.local());
                 return None;
@@ -190,11 +194,11 @@ impl<'a> Agent<'a> {
             self.write_state(name, state);
             return Ok(());
         }
-        let reservation = self.storage.reserve(name).map_err(Error::local)?;
+        let file = self.storage.allocate_certificate(name).map_err(Error::local)?;
         let challenges = &self.settings.challenges;
         let challenge = challenges[state.failures as usize % challenges.len()];
         let pem = self.issuer.obtain(name, challenge, &self.storage)?;
-        reservation.fill(pem.as_bytes())?;
+        file.write(pem.as_bytes())?;
         let validity = self.storage.validity(name)?;
         let not_after_s = validity.map_or(0, |validity| validity.not_after_s);
         state.note_success(now_s);
@@ -207,7 +211,7 @@ impl<'a> Agent<'a> {
         let now_s = (self.clock)();
         let mut state = self.state(name);
         let pauses = (self.settings.retry_s, error.retry_after_s());
-        state.note_failure(now_s, error.to_string(), pauses, self.dice());
+        state.note_failure(now_s, error.to_string(), pauses, self.random_number());
         if error.is_local() {
             // The failure costs the authority nothing, so the next attempt may come soon, to see whether it is cured.
             state.next_attempt_s = state.next_attempt_s.min(now_s + self.settings.retry_s);
@@ -225,7 +229,7 @@ impl<'a> Agent<'a> {
         };
     }
 
-    fn dice(&self) -> u64 {
+    fn random_number(&self) -> u64 {
         let mut bytes = [0; 8];
         // Without random numbers, all servers wait equally long.
         let _ = self.random.fill(&mut bytes);

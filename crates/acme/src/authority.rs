@@ -23,7 +23,8 @@ const POLL_MAX: Duration = Duration::from_secs(10);
 /// The time for an authority to check a challenge, and the time to issue the certificate.
 const CHECK_MAX: Duration = Duration::from_secs(180);
 
-/// The attempts of one order that may fail for a nonce. The ACME crate has three of its own for each.
+/// The maximum number of attempts at a request whose nonce the authority rejects. In each attempt, the ACME crate
+/// itself tries three nonces.
 const NONCE_ATTEMPTS: u32 = 8;
 
 /// The time in seconds after which the authority is asked again for its suggestions.
@@ -96,7 +97,7 @@ impl Authority {
         }
         let (request, key) = signing_request(name)?;
         let mut is_finalized = false;
-        while !is_finalized && self.state_of(&mut order)? == OrderStatus::Ready {
+        while !is_finalized && self.status_of(&mut order)? == OrderStatus::Ready {
             is_finalized = self.ask_nonce(|| finish(order.finalize_csr(&request)))?.is_some();
         }
         let status = self.wait_while(&mut order, OrderStatus::Processing)?;
@@ -144,8 +145,8 @@ impl Authority {
         }
     }
 
-    /// Writes the answer to a challenge, and asks the authority to check it. Returns `None` if the authority already
-    /// knows that the name belongs to the account.
+    /// Writes the answer to a challenge into the storage, from which the server's workers send it, and asks the
+    /// authority to check the answer. Returns `None` if the account is already authorized for the name.
     fn answer(
         &self,
         order: &mut Order,
@@ -198,12 +199,12 @@ impl Authority {
         Err(Error::new("the authority rejects each nonce that it gives"))
     }
 
-    /// Waits until an order leaves the state `status`.
+    /// Waits until the status of an order is no longer `status`.
     fn wait_while(&self, order: &mut Order, status: OrderStatus) -> Result<OrderStatus, Error> {
         let mut waited = Duration::ZERO;
         let mut pause = POLL;
         loop {
-            let current = self.state_of(order)?;
+            let current = self.status_of(order)?;
             if current != status {
                 return Ok(current);
             }
@@ -221,7 +222,8 @@ impl Authority {
         }
     }
 
-    fn state_of(&self, order: &mut Order) -> Result<OrderStatus, Error> {
+    /// Asks the authority for the status of an order.
+    fn status_of(&self, order: &mut Order) -> Result<OrderStatus, Error> {
         loop {
             let state = self.ask_nonce(|| finish(order.refresh()).map(|state| state.status))?;
             if let Some(state) = state {

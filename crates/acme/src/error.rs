@@ -16,7 +16,7 @@ pub struct Error {
     retry_after_s: Option<u64>,
     /// Whether the authority does not know the account.
     is_account_lost: bool,
-    /// Whether the authority was not asked for anything.
+    /// Whether the failure precedes any request to the authority.
     is_local: bool,
 }
 
@@ -56,10 +56,12 @@ impl Error {
         Self { is_local: true, ..self }
     }
 
+    /// Whether the failure precedes any request to the authority.
     pub(crate) fn is_local(&self) -> bool {
         self.is_local
     }
 
+    /// Whether the authority does not know the account, so that a new account has to be created.
     pub(crate) fn is_account_lost(&self) -> bool {
         self.is_account_lost
     }

@@ -21,7 +21,7 @@ pub struct NameState {
     pub failures: u32,
     /// The last failure, if no attempt has succeeded since.
     pub last_error: Option<String>,
-    /// The time of the last attempt, in seconds since 1970; 0 without one.
+    /// The time of the last attempt, in seconds since 1970; 0 if there was no attempt.
     pub attempted_s: u64,
     /// The time before which no attempt happens after a failure, in seconds since 1970.
     pub next_attempt_s: u64,
@@ -71,7 +71,7 @@ impl NameState {
     /// Returns the time of the next attempt, in seconds since 1970. A time that is not after `now_s` means at once.
     pub(crate) fn due_s(&self, certificate: Option<&Validity>, now_s: u64) -> u64 {
         let wanted_s = certificate.map_or(0, |validity| self.renewal_s(validity));
-        // The last attempt is in the future: the clock was wrong then, and so was the time of the next attempt.
+        // If the last attempt is in the future, the clock was wrong then, and so is the time of the next attempt.
         let pause_end_s = if self.attempted_s > now_s { 0 } else { self.next_attempt_s };
         if self.failures > 0 { wanted_s.max(pause_end_s) } else { wanted_s }
     }

@@ -38,7 +38,7 @@ pub struct ExternalAccount {
 }
 
 impl ExternalAccount {
-    /// Decodes a key that is written in Base64, in either alphabet, with padding or without.
+    /// Creates an account from the key's name and the key in Base64, in either alphabet, with padding or without.
     ///
     /// # Errors
     /// The key is not in Base64, or empty. The error does not repeat the key.

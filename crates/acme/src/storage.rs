@@ -29,7 +29,7 @@ const FOR_OTHERS: u32 = 0o077;
 /// The maximum size of a file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The bytes that are reserved on the disk before a certificate is ordered. A key and its chain are smaller.
+/// The bytes that are allocated on the disk before a certificate is ordered. A key and its chain are smaller.
 const CERTIFICATE_BYTES_MAX: u64 = 64 << 10;
 
 /// The maximum length of an authority's folder name in bytes.
@@ -47,9 +47,10 @@ pub(crate) struct StorageLock {
     _file: File,
 }
 
-/// A file that already has its room on the disk, and receives its content later.
+/// The temporary file of a certificate. The disk space is allocated before the certificate is ordered, because a full
+/// disk would lose a certificate that the authority counts against its limits.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct AllocatedFile {
     target: PathBuf,
     temporary: PathBuf,
     file: Option<File>,
@@ -77,7 +78,7 @@ impl Storage {
     pub fn open(root: &Path, directory: &str) -> Result<Self, Error> {
         let root = std::path::absolute(root).map_err(|error| Error::file("use", root, &error))?;
         make_folder(&root, true)?;
-        check_rights(&root)?;
+        check_is_private(&root)?;
         let folder = AcmeFolder::new(root.join(authority_of(directory)));
         make_folder(folder.path(), false)?;
         let storage = Self { folder };
@@ -138,7 +139,7 @@ impl Storage {
         self.report_with(name, self.state(name), now_s)
     }
 
-    /// Reports a name whose attempts are known.
+    /// Returns the report of a name with its certificate and the given `state`.
     pub(crate) fn report_with(
         &self,
         name: &DomainName,
@@ -250,18 +251,17 @@ impl Storage {
         write(path, bytes)
     }
 
-    /// Reserves room for a certificate before the order.
+    /// Creates the file of a certificate, and allocates its disk space.
     ///
     /// # Errors
     /// The disk is full, or cannot be written to.
-    pub(crate) fn reserve(&self, name: &DomainName) -> Result<Reservation, Error> {
+    pub(crate) fn allocate_certificate(&self, name: &DomainName) -> Result<AllocatedFile, Error> {
         let target = self.folder.certificate(name.as_str());
         let (file, temporary) = temporary_for(&target)?;
-        let reservation = Reservation { target, temporary, file: Some(file) };
-        reservation
-            .allocate()
+        let file = AllocatedFile { target, temporary, file: Some(file) };
+        file.allocate()
             .map_err(|errno| Error::file("write to", self.folder.path(), &errno.into()))?;
-        Ok(reservation)
+        Ok(file)
     }
 
     fn states(&self) -> PathBuf {
@@ -284,7 +284,7 @@ impl Storage {
     }
 }
 
-impl Reservation {
+impl AllocatedFile {
     fn allocate(&self) -> Result<(), Errno> {
         let Some(file) = &self.file else { return Ok(()) };
         match fallocate(file, FallocateFlags::empty(), 0, CERTIFICATE_BYTES_MAX) {
@@ -298,17 +298,17 @@ impl Reservation {
         }
     }
 
-    /// Writes the content, and moves the file to its place.
-    pub(crate) fn fill(mut self, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes the content, and renames the file to that of the certificate.
+    pub(crate) fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
         let Some(file) = self.file.take() else { return Ok(()) };
         place(&file, &self.temporary, &self.target, bytes)
     }
 }
 
-impl Drop for Reservation {
+impl Drop for AllocatedFile {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // The file is empty, and the next sweep would remove it.
+            // If the removal fails, the next sweep removes the file.
             let _ = fs::remove_file(&self.temporary);
         }
     }
@@ -365,7 +365,7 @@ fn make_folder(path: &Path, with_parents: bool) -> Result<(), Error> {
 }
 
 /// Refuses a folder in which other users could read or replace keys.
-fn check_rights(path: &Path) -> Result<(), Error> {
+fn check_is_private(path: &Path) -> Result<(), Error> {
     let metadata = path.metadata().map_err(|error| Error::file("use", path, &error))?;
     let shown = printable::path(path);
     let own = rustix::process::geteuid().as_raw();

@@ -133,7 +133,7 @@ impl CertificateAgent {
         })?;
         let addresses = self.acme.addresses(addresses, folder)?;
         let mut agent = Agent::new(settings, storage, |event| report(&event));
-        agent.publish();
+        agent.write_reports();
         print(format!("{}\n\n", addresses.join("\n")).as_bytes())?;
         let mut line = [0; 1];
         if io::stdin().read(&mut line).unwrap_or(0) == 0 {
