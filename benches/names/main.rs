@@ -29,7 +29,9 @@ const NAMES: usize = 1000;
 #[cfg(windows)]
 mod system {
     pub(crate) use thruway_resolve::search::nt::{DirectoryChanges, System};
+    /// The file system that each search queries.
     pub(crate) type Disk = thruway_resolve::search::Nt<System>;
+    /// The source of reports about changed folders.
     pub(crate) type Watch = DirectoryChanges;
     pub(crate) const SUFFIX: &str = ".exe";
     pub(crate) const SEPARATOR: &str = ";";
@@ -45,7 +47,9 @@ mod system {
 
 #[cfg(target_os = "linux")]
 mod system {
+    /// The file system that each search queries.
     pub(crate) type Disk = thruway_resolve::search::Posix;
+    /// The source of reports about changed folders.
     pub(crate) type Watch = thruway_resolve::search::Inotify;
     pub(crate) const SUFFIX: &str = "";
     pub(crate) const SEPARATOR: &str = ":";
@@ -111,7 +115,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Creates the folders, and replaces this process by one with the folders in its `PATH`.
+/// Creates the folders, and replaces this process by one whose `PATH` lists the folders.
 fn prepare(folder: &Path) -> Result<(), Box<dyn Error>> {
     let folders: Vec<_> = (0..FOLDERS).map(|number| folder.join(format!("d{number:03}"))).collect();
     for base in &folders {
@@ -290,7 +294,7 @@ fn first(plan: &Plan, lister: &mut impl Lister) -> Result<bool, Box<dyn Error>> 
     Ok(Search::new(plan, lister).next().transpose()?.is_some())
 }
 
-/// Nanoseconds a name, of names that need work.
+/// Returns the nanoseconds that the expansion of a name takes. The names contain `.` and `..`.
 fn expand_by(rules: &str) -> Result<f64, Box<dyn Error>> {
     const ROUNDS: u32 = 100;
     let names: Vec<_> = (0..NAMES).map(|n| format!("lib/../ext/./feature{n}.rb")).collect();

@@ -16,7 +16,10 @@ use reports::Reports;
 pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
     let programs = program::synthetic(context)?;
     tables(context, &programs, &Way::WARM, |table, reports| {
-        table.target("thruway ≤ 1.00 × bootsnap", at_most(wall(reports, Way::Thruway), 1.0));
+        table.target(
+            "thruway ≤ 1.00 × bootsnap",
+            at_most(ratio_to_bootsnap(reports, Way::Thruway), 1.0),
+        );
         portable(table, reports);
     })
 }
@@ -30,12 +33,18 @@ pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
 /// each fork.
 pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
     let commands = tables(context, &program::commands(context)?, &Way::FORKS, |table, reports| {
-        table.target("preload ≤ 0.15 × bootsnap", at_most(wall(reports, Way::Preload), 0.15));
+        table.target(
+            "preload ≤ 0.15 × bootsnap",
+            at_most(ratio_to_bootsnap(reports, Way::Preload), 0.15),
+        );
         let of_spring = reports.wall_ratio(Way::Preload, Way::Spring);
         table.target("preload ≤ 0.25 × Spring", at_most(of_spring, 0.25));
     })?;
     let test = tables(context, &[program::one_test(context)?], &Way::FORKS, |table, reports| {
-        table.target("preload ≤ 0.30 × bootsnap", at_most(wall(reports, Way::Preload), 0.30));
+        table.target(
+            "preload ≤ 0.30 × bootsnap",
+            at_most(ratio_to_bootsnap(reports, Way::Preload), 0.30),
+        );
     })?;
     let short = tables(context, &program::short(context)?, &Way::SHORT, |table, reports| {
         let of_plain = reports.wall_ratio(Way::Preload, Way::Plain);
@@ -49,7 +58,10 @@ pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
     tables(context, &[program::rails(context)?], &Way::ALL, |table, reports| {
         let of_plain = reports.wall_ratio(Way::Thruway, Way::Plain);
         table.target("thruway ≤ 0.40 × plain", at_most(of_plain, 0.40));
-        table.target("thruway ≤ 0.75 × bootsnap", at_most(wall(reports, Way::Thruway), 0.75));
+        table.target(
+            "thruway ≤ 0.75 × bootsnap",
+            at_most(ratio_to_bootsnap(reports, Way::Thruway), 0.75),
+        );
         let calls = reports.calls(Way::Thruway);
         table.target("thruway ≤ 8000 file system calls", at_most(calls, 8000.0));
         memory_and_learning(table, reports);
@@ -60,7 +72,10 @@ pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
 pub(super) fn redmine(context: &BenchContext) -> Result<String, String> {
     let programs: Vec<_> = program::redmine(context)?.into_iter().collect();
     tables(context, &programs, &Way::ALL, |table, reports| {
-        table.target("thruway ≤ 0.80 × bootsnap", at_most(wall(reports, Way::Thruway), 0.80));
+        table.target(
+            "thruway ≤ 0.80 × bootsnap",
+            at_most(ratio_to_bootsnap(reports, Way::Thruway), 0.80),
+        );
         memory_and_learning(table, reports);
     })
 }
@@ -76,12 +91,12 @@ fn memory_and_learning(table: &mut Table, reports: &Reports) {
 /// Adds the target of the portable mode: where the calls of libruby cannot be answered, names and code still come from
 /// the pack.
 fn portable(table: &mut Table, reports: &Reports) {
-    let share = wall(reports, Way::ThruwayPortable);
+    let share = ratio_to_bootsnap(reports, Way::ThruwayPortable);
     table.target("portable ≤ 1.00 × bootsnap", at_most(share, 1.0));
 }
 
-/// The wall time as a share of bootsnap's.
-fn wall(reports: &Reports, way: Way) -> Option<f64> {
+/// The wall time of a way to boot, divided by that of bootsnap.
+fn ratio_to_bootsnap(reports: &Reports, way: Way) -> Option<f64> {
     reports.wall_ratio(way, Way::Bootsnap)
 }
 

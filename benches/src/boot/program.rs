@@ -47,7 +47,7 @@ const SHAPES: [(&str, &str, u32, &str, Shape); 4] = [
 const EACH: &str = "(1..1000).each { |number| require \"f#{number}\" }";
 const FIRST: &str = "require \"f1\"";
 
-/// The `require` of the next feature; empty for the last one.
+/// The line of a feature's source that requires the next feature; empty in the last feature.
 fn next(number: u32, last: u32, require: &str) -> String {
     if number == last { String::new() } else { format!("{require}{}'\n", number + 1) }
 }
@@ -118,7 +118,7 @@ pub(super) fn short(context: &BenchContext) -> Result<Vec<Program>, String> {
     ])
 }
 
-/// Copies the example application, with bootsnap where a benchmark wants it.
+/// Copies the example application. The boot file of the copy starts bootsnap if the contender uses bootsnap.
 fn application(context: &BenchContext) -> Result<PathBuf, String> {
     let original = context.root.join("examples/rails_app");
     let boot = context.root.join("benches/boot/config_boot.rb");

@@ -48,7 +48,7 @@ pub(crate) struct ServerRuns {
 }
 
 impl<'a> Arena<'a> {
-    /// Finds the servers; missing ones are left out, with one line each.
+    /// Finds the servers. Leaves out servers that are not installed, and prints a line about each.
     pub(crate) fn new(context: &'a BenchContext) -> Result<Self, String> {
         allow_descriptors();
         let folder =
@@ -62,7 +62,7 @@ impl<'a> Arena<'a> {
         self.contenders.iter().filter(move |contender| contender.server.arguments(app).is_some())
     }
 
-    /// Starts each server once a round, and loads it.
+    /// In each round, starts and loads each server once.
     pub(crate) fn rounds(&self, scenario: Scenario<'_>) -> Result<Vec<ServerRuns>, String> {
         let servers: Vec<_> = self.servers(scenario.app).collect();
         let mut all: Vec<_> =
@@ -118,7 +118,7 @@ impl<'a> Arena<'a> {
         begin(&self.context.root, running, &[scenario.path], scenario.options)
     }
 
-    /// The context's seconds, `times` over, in the form of an option of `thruway load`.
+    /// The duration of a run in seconds, multiplied by `times`: a value for the option `-d` of `thruway load`.
     pub(crate) fn seconds(&self, times: f64) -> String {
         (self.context.seconds * times).to_string()
     }

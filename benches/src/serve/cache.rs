@@ -93,7 +93,7 @@ fn round(arena: &Arena<'_>, scenario: Scenario<'_>, name: &str) -> Result<Option
     arena.load(&running, scenario).map(Some)
 }
 
-/// Starts the application behind a cache: ours, without one.
+/// Starts the application behind a cache: `thruway serve` without a cache of its own.
 fn start_backend(
     arena: &Arena<'_>,
     scenario: Scenario<'_>,

@@ -33,7 +33,7 @@ fn systems(context: &BenchContext) -> impl Iterator<Item = Option<&SystemRoot>> 
     here.into_iter().chain(context.roots.iter().map(Some))
 }
 
-/// Whether a server is wanted: all are without a choice, and ours always is.
+/// Whether a server takes part: those chosen on the command line and ours, or all if none is chosen.
 fn is_wanted(server: &Server, chosen: &[String]) -> bool {
     let is_chosen = |name: &String| server.name.to_lowercase().starts_with(&name.to_lowercase());
     chosen.is_empty() || server.is_ours() || chosen.iter().any(is_chosen)

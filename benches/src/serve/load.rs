@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::running::RunningServer;
 use crate::process::cpu_seconds;
 
-/// One run's report.
+/// The report of one run, and the server's processor time.
 #[derive(Debug)]
 pub(crate) struct Run {
     report: Value,
@@ -85,8 +85,8 @@ impl LoadProcess {
 }
 
 impl Run {
-    /// Wraps the report of a run whose cost to the server is of no interest.
-    pub(crate) fn of(report: Value) -> Self {
+    /// Wraps the report of a run in which the server's processor time was not measured.
+    pub(crate) fn without_cpu(report: Value) -> Self {
         Self { report, cpu_seconds: 0.0 }
     }
 
@@ -101,7 +101,7 @@ impl Run {
         classes.filter(|class| class["name"] == name).map(|class| number(class, pointer)).sum()
     }
 
-    /// A figure of the class that requests only the URL.
+    /// A figure of the class that requests `path` only.
     pub(crate) fn class_of(&self, path: &str, pointer: &str) -> f64 {
         let classes = self.report["classes"].as_array().into_iter().flatten();
         classes.filter(|class| class["url"] == path).map(|class| number(class, pointer)).sum()
@@ -129,7 +129,7 @@ impl Run {
     }
 
     /// Bytes received per response, including heads.
-    pub(crate) fn bytes_a_request(&self) -> f64 {
+    pub(crate) fn bytes_per_response(&self) -> f64 {
         self.total("/bytes_per_second") / self.requests_per_second()
     }
 

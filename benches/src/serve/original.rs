@@ -24,7 +24,7 @@ pub(crate) fn per_connection(context: &BenchContext) -> Result<String, String> {
         for contender in arena.servers(app) {
             let Some(running) = arena.start(contender, scenario)? else { continue };
             let run = arena.load(&running, scenario)?;
-            if run.bytes_a_request() < bytes_min {
+            if run.bytes_per_response() < bytes_min {
                 table.row(
                     contender.name,
                     &["its responses are too short".into(), "".into(), "".into()],

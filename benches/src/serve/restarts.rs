@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const RESTART_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 
-/// The permitted factor of p99 during restarts.
+/// The maximum p99 during restarts, as a multiple of the p99 without restarts.
 const RATIO_MAX: f64 = 3.0;
 
 /// A kind of restart: the server, the signal, and the line that it logs at the end.
@@ -132,7 +132,7 @@ fn notice(
     let options = [shape.as_slice(), &[seconds.as_str()]].concat();
     let loading = arena.begin(&running, Scenario { options: &options, ..scenario })?;
     let restarts = restart_each_second(&running, kind, workers, arena.context.rounds);
-    let during = Run::of(loading.end()?);
+    let during = Run::without_cpu(loading.end()?);
     Ok(Some(RestartRuns { before, during, restarts: restarts? }))
 }
 

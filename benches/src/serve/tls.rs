@@ -148,7 +148,8 @@ fn round(arena: &Arena<'_>, way: &Way, name: &str) -> Result<Option<Run>, String
     let Some(contender) = Contender::of(arena.context, nginx(backend.port)) else {
         return Ok(None);
     };
-    // nginx serves an application, too, with its own configuration.
+    // nginx is always started as a server of folders. The configuration has it pass requests below `/app` to the
+    // backend.
     let front = Scenario { app: App::Folder, ..scenario };
     let Some(running) = arena.start(&contender, front)? else { return Ok(None) };
     arena.load(&running, front).map(Some)

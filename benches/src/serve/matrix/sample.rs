@@ -5,7 +5,7 @@
 pub(crate) struct Sample {
     pub(crate) requests_per_second: f64,
     pub(crate) p50_ms: f64,
-    /// Infinite if nothing was answered; so below.
+    /// Infinite if no request was answered, like the other percentiles.
     pub(crate) p99_ms: f64,
     pub(crate) p999_ms: f64,
     /// Jain's index over the clients, in a closed loop.
@@ -31,7 +31,7 @@ pub(crate) struct Ratios {
 }
 
 impl Worst {
-    /// The worst of `samples`; none without a run.
+    /// The worst of `samples`; `None` if there are no samples.
     pub(crate) fn of(samples: &[Sample]) -> Option<Self> {
         let jain = |sample: &Sample| sample.jain;
         samples.first()?;
@@ -42,7 +42,7 @@ impl Worst {
         })
     }
 
-    /// The best of several servers, figure by figure; none without a server.
+    /// The best of several servers, figure by figure; `None` if there are no servers.
     pub(crate) fn best(servers: &[Self]) -> Option<Self> {
         servers.first()?;
         Some(Self {
@@ -72,8 +72,8 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// The spread over `cells`: the worst is the highest of a time, and the lowest of any other
-    /// figure. None without cells.
+    /// The spread over `cells`, each a name and a figure. The worst figure is the highest if `high_is_bad`, as for
+    /// times, and otherwise the lowest. `None` if there are no cells.
     pub(crate) fn new(mut cells: Vec<(String, f64)>, high_is_bad: bool) -> Option<Self> {
         cells.retain(|(_, figure)| !figure.is_nan());
         cells.sort_by(|one, other| one.1.total_cmp(&other.1));
