@@ -11,7 +11,7 @@ use thruway_spawn::Command;
 /// The extension's file, with the suffix that Ruby has for such files on this system.
 const EXTENSION: &str = if cfg!(target_os = "macos") { "thruway.bundle" } else { "thruway.so" };
 
-/// The name of Ruby's program.
+/// The file name of the Ruby executable.
 const RUBY: &str = if cfg!(windows) { "ruby.exe" } else { "ruby" };
 
 /// The separator of folders in a list such as `RUBYLIB`.

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Vec<OsString>) -> ExitCode {
     #[cfg(not(target_os = "linux"))]
-    if let Some(failure) = verbs::refusal_of(&arguments) {
+    if let Some(failure) = verbs::unsupported_verb(&arguments) {
         return failure.report();
     }
     match verbs::Thruway::parsed(arguments) {

@@ -58,7 +58,7 @@ impl Failure {
             (Style::new(), Style::new())
         };
         let is_ascii = screen::is_ascii();
-        let shown = |text| screen::shown(text, is_ascii);
+        let shown = |text| screen::printable(text, is_ascii);
         let mut text = format!("{red}thruway:{red:#} {}\n", shown(&self.message));
         if let Some(hint) = &self.hint {
             text.push_str(&format!("\n{bold}hint:{bold:#} {}\n", shown(hint)));
@@ -82,7 +82,7 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
 /// Escapes control characters in the user's words, so that the message's styles are its only escape sequences.
 fn escape(error: &mut clap::Error) {
     let is_ascii = screen::is_ascii();
-    let escaped = |text: &String| screen::shown(text, is_ascii).into_owned();
+    let escaped = |text: &String| screen::printable(text, is_ascii).into_owned();
     let values: Vec<(ContextKind, ContextValue)> = error
         .context()
         .filter_map(|(kind, value)| match value {
@@ -119,7 +119,7 @@ pub(crate) fn print_report(text: &str) -> Result<(), Failure> {
     let (width, is_ascii) = (screen::width(&io::stdout()), screen::is_ascii());
     let mut lines = String::with_capacity(text.len());
     for whole in text.split_inclusive('\n') {
-        let line = screen::shown(whole.strip_suffix('\n').unwrap_or(whole), is_ascii);
+        let line = screen::printable(whole.strip_suffix('\n').unwrap_or(whole), is_ascii);
         match width {
             Some(width) => lines.push_str(&screen::folded(&line, width).join("\n")),
             None => lines.push_str(&line),
@@ -138,7 +138,7 @@ pub(crate) fn print_names(names: &[Vec<u8>]) -> Result<(), Failure> {
     for name in names {
         let shown = printable::bytes(name);
         match is_read_by_people {
-            true => lines.extend_from_slice(screen::shown(&shown, is_ascii).as_bytes()),
+            true => lines.extend_from_slice(screen::printable(&shown, is_ascii).as_bytes()),
             false => lines.extend_from_slice(name),
         }
         lines.push(b'\n');

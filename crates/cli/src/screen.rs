@@ -34,8 +34,8 @@ const CONTINUATION: usize = 4;
 /// The least room for a folded value. A narrower column continues at [`CONTINUATION`].
 const ROOM_MIN: usize = 20;
 
-/// Whether people's output is ASCII only: the locale names another character set than UTF-8. Without a locale, the
-/// terminal counts as UTF-8, as the terminals of containers are.
+/// Whether output for people has to be ASCII: the locale names a character set other than UTF-8. If no locale is set,
+/// as in most containers, the terminal is assumed to show UTF-8.
 pub(crate) fn is_ascii() -> bool {
     cfg!(unix) && is_ascii_in(|name| std::env::var(name).ok())
 }
@@ -47,7 +47,7 @@ fn is_ascii_in(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 /// Escapes control characters. If `is_ascii`, also replaces the characters of reports, and escapes those of names.
-pub(crate) fn shown(text: &str, is_ascii: bool) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str, is_ascii: bool) -> Cow<'_, str> {
     match printable::text(text) {
         Cow::Borrowed(text) => substituted(text, is_ascii),
         Cow::Owned(text) => Cow::Owned(substituted(&text, is_ascii).into_owned()),
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn ascii_keeps_what_reports_say_and_escapes_what_names_contain() {
         assert_eq!(
-            shown("▁█ 5 µs – …/größe\u{1b}", true),
+            printable("▁█ 5 µs – …/größe\u{1b}", true),
             r"_# 5 us - .../gr\303\266\303\237e\033"
         );
-        assert_eq!(shown("5 µs\u{202e}", false), r"5 µs\342\200\256");
+        assert_eq!(printable("5 µs\u{202e}", false), r"5 µs\342\200\256");
     }
 
     #[test]

@@ -124,7 +124,8 @@ impl ExpandContext {
         }
     }
 
-    /// Whether `name` or the base is absolute by the rules of POSIX. On Windows, a current folder cannot be removed.
+    /// Whether `name` or the base is absolute. The rules of POSIX suffice: on Windows, nobody can remove a current
+    /// folder.
     fn starts_elsewhere(&self, name: &[u8]) -> bool {
         let is_absolute =
             |path: &[u8]| path.starts_with(b"/") || (self.adds_ruby && path.starts_with(b"~"));

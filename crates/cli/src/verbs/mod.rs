@@ -99,9 +99,9 @@ enum RunVerb {
 const OF_LINUX: [&str; 9] =
     ["mount", "unmount", "serve", "ctl", "certificates", "trace", "load", "preload", "init"];
 
-/// Returns the failure of a command line whose verb only Linux has.
+/// Returns a failure if the verb of a command line exists on Linux only.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn refusal_of(words: &[OsString]) -> Option<Failure> {
+pub(crate) fn unsupported_verb(words: &[OsString]) -> Option<Failure> {
     let verb = words.get(1).filter(|word| OF_LINUX.iter().any(|verb| word == verb))?;
     Some(Failure::new(format_args!("{} works on Linux only", verb.display())))
 }

@@ -101,7 +101,7 @@ impl Run {
                 ControlFlow::Continue(as_always) => as_always,
             };
         }
-        let error = match take_place(&command) {
+        let error = match replace_process(&command) {
             Ok(never) => return Ok(never),
             Err(error) => error,
         };
@@ -112,7 +112,7 @@ impl Run {
 
 /// Replaces this process by the command. Returns only on failure.
 #[cfg(unix)]
-fn take_place(command: &Command) -> Result<ExitCode, Error> {
+fn replace_process(command: &Command) -> Result<ExitCode, Error> {
     Err(command.replace())
 }
 
@@ -122,7 +122,7 @@ fn take_place(command: &Command) -> Result<ExitCode, Error> {
     clippy::disallowed_methods,
     reason = "an exit status has 32 bits here, and an ExitCode eight"
 )]
-fn take_place(command: &Command) -> Result<ExitCode, Error> {
+fn replace_process(command: &Command) -> Result<ExitCode, Error> {
     // A program without a console has no Ctrl-C.
     let _ = thruway_sys::console::leave_interrupts_to_others();
     let status = command.status()?;

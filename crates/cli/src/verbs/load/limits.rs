@@ -9,7 +9,7 @@ use thruway_load::Report;
 use super::number::{duration, rate, share};
 use crate::units::{time, whole};
 
-/// The limits of a run. Exceeding one makes the run a bad result.
+/// The limits of a run. A run that exceeds a limit ends with the exit status 1.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits, which exit with 1 if they are exceeded")]
 pub(super) struct Limits {
@@ -45,7 +45,7 @@ pub(super) struct Limits {
     min_rate: Option<f64>,
 }
 
-/// A limit, and the result to which the limit applies.
+/// A limit, the measured value, and whether the value exceeds the limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct LimitVerdict {
     /// The option without its dashes.

@@ -38,7 +38,7 @@ impl Page {
 
     /// Writes a line, with characters replaced that the terminal does not show.
     pub(super) fn plain(&mut self, line: &str) {
-        let shown = self.shown(line);
+        let shown = self.printable(line);
         self.text.push_str(&shown);
         self.text.push('\n');
     }
@@ -58,7 +58,7 @@ impl Page {
             return;
         }
         let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(NAME_WIDTH));
-        let words = items.iter().filter(|item| !item.is_empty()).map(|item| self.shown(item));
+        let words = items.iter().filter(|item| !item.is_empty()).map(|item| self.printable(item));
         let words: Vec<_> = words.flat_map(|item| folded(item, room)).collect();
         let mut lines = vec![String::new()];
         for word in words {
@@ -83,7 +83,7 @@ impl Page {
     /// page is too narrow, the columns with the heads in `spare` are left out, in this order.
     pub(super) fn table(&mut self, mut rows: Vec<Vec<String>>, spare: &[&str]) {
         for cell in rows.iter_mut().flatten() {
-            *cell = self.shown(cell);
+            *cell = self.printable(cell);
         }
         for head in spare {
             if self.width.is_none_or(|width| table_width(&rows) <= width) {
@@ -118,7 +118,7 @@ impl Page {
         let widest = widths(rows)[0];
         let room = widest.saturating_sub(over).max(4);
         if over > 0 && room < widest {
-            let dots = self.shown("…");
+            let dots = self.printable("…");
             for row in rows.iter_mut().filter(|row| length(&row[0]) > room) {
                 let kept: String = row[0].chars().take(room - length(&dots)).collect();
                 row[0] = kept + &dots;
@@ -132,8 +132,8 @@ impl Page {
     }
 
     /// Escapes control characters, and replaces characters that the terminal does not show.
-    pub(super) fn shown(&self, text: &str) -> String {
-        screen::shown(text, self.is_ascii).into_owned()
+    pub(super) fn printable(&self, text: &str) -> String {
+        screen::printable(text, self.is_ascii).into_owned()
     }
 }
 

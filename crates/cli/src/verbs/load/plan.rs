@@ -278,7 +278,8 @@ impl Load {
     }
 }
 
-/// Combines requests that count together.
+/// Combines requests that clients send in turn, and that share a row of the report: those of a URL with variables, or
+/// of a file of URLs. `weight` is their common weight among all URLs.
 fn weighted(requests: Vec<Request>, weight: u32) -> Result<WeightedRequest, Failure> {
     let bytes: usize = requests.iter().map(|request| request.bytes().len()).sum();
     if requests.len() > 1 && bytes > REQUESTS_BYTES_MAX {

@@ -72,7 +72,7 @@ impl Live {
             return;
         }
         let page = Page::of(&io::stderr());
-        let line = |room| page.shown(&self.line(progress, since, room));
+        let line = |room| page.printable(&self.line(progress, since, room));
         let text = if self.is_terminal {
             let room = width(&io::stderr()).unwrap_or(WIDTH_USUAL) - 1;
             let line = line(room);
@@ -87,7 +87,7 @@ impl Live {
 
     /// Formats the rate, the latency, the errors and the fairness so far. A narrow `room` leaves out latencies, because
     /// errors and fairness tell more.
-    #[expect(clippy::cast_precision_loss, reason = "a line for people")]
+    #[expect(clippy::cast_precision_loss, reason = "the line shows rounded numbers")]
     fn line(&self, progress: &Progress, since: Duration, room: usize) -> String {
         let rate = whole(self.requests as f64 / since.as_secs_f64().max(1e-9));
         let elapsed = progress.elapsed.as_secs_f64();
@@ -105,7 +105,7 @@ impl Live {
         lines.iter().find(fits).unwrap_or(narrowest).clone()
     }
 
-    /// Returns the line and below it each client's share, both cut to the terminal's width.
+    /// Returns the line and, below it, a bar for each client's share of the requests, both cut to the terminal's width.
     fn view(&mut self, page: &Page, line: String, shares: &[u64]) -> String {
         let width = width(&io::stderr()).unwrap_or(WIDTH_USUAL) - 1;
         let room = width.saturating_sub(SHARES.len());
@@ -113,7 +113,7 @@ impl Live {
         let room = if is_long { room.saturating_sub(NOTE_WIDTH) } else { room };
         let (bars, each) = sparkline(shares, room);
         let note = if is_long { format!("  each the least of {each}") } else { String::new() };
-        let shares = format!("{SHARES}{}{note}", page.shown(&bars));
+        let shares = format!("{SHARES}{}{note}", page.printable(&bars));
         let cut = |line: String| line.chars().take(width).collect::<String>();
         let text = format!("{}{}\n{}", self.erased(), cut(line), cut(shares));
         self.rows = 2;

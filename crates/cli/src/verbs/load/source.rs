@@ -37,7 +37,10 @@ impl Source {
         Ok(Self { file, bytes_max, left: bytes_max, deadline: Instant::now() + PATIENCE })
     }
 
-    /// Waits until bytes arrive or the file ends.
+    /// Waits until the file has bytes to read or has ended.
+    ///
+    /// # Errors
+    /// Neither has happened before the deadline.
     fn wait(&self) -> io::Result<()> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).map_err(io::Error::other)?;

@@ -216,7 +216,7 @@ pub(super) fn sparkline(shares: &[u64], room: usize) -> (String, usize) {
 }
 
 /// Writes a row for each bin of latencies.
-#[expect(clippy::cast_precision_loss, reason = "bars for people")]
+#[expect(clippy::cast_precision_loss, reason = "the bars show rounded numbers")]
 fn histogram(page: &mut Page, histogram: &Histogram) {
     let bins = bins(histogram);
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);

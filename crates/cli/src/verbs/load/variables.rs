@@ -14,7 +14,7 @@ pub(super) const REQUESTS_MAX: usize = 100_000;
 /// The most bytes of a file with values.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A variable as written.
+/// The argument of `--var`: the name of a variable, and its values as they are written on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VariableText {
     name: String,

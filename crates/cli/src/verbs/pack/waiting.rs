@@ -33,8 +33,8 @@ pub(super) fn status(command: &Command) -> Result<ExitStatus, Failure> {
     }
 }
 
-/// Waits for the command on systems where signals cannot be read. The next build removes the remains of an
-/// interrupted one.
+/// Waits for the command on systems where signals cannot be read. If a signal ends this build, the next build removes
+/// what this one leaves behind.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn status(command: &Command) -> Result<ExitStatus, Failure> {
     command.status().map_err(Failure::new)

@@ -84,8 +84,8 @@ impl Canvas {
 
 impl Canvas {
     /// Escapes a text, and replaces the characters that the terminal does not show.
-    pub(super) fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        screen::shown(text, self.is_ascii)
+    pub(super) fn printable<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        screen::printable(text, self.is_ascii)
     }
 
     /// Replaces the characters of a whole report that the terminal does not show. Names in it are replaced already.
@@ -100,12 +100,12 @@ impl Canvas {
 
     /// Fits a text into a width: padded with spaces, or cut at the front, where paths tell least.
     pub(super) fn fit(&self, text: &str, width: usize) -> String {
-        let text = &*self.shown(text);
+        let text = &*self.printable(text);
         let length = text.chars().count();
         if length <= width {
             return format!("{text}{}", " ".repeat(width - length));
         }
-        let dots = self.shown("…");
+        let dots = self.printable("…");
         let room = width.saturating_sub(dots.chars().count());
         let kept: String = text.chars().skip(length - room).collect();
         // The cut moves to the start of a component if one is near.
@@ -120,18 +120,18 @@ impl Canvas {
 
     /// Cuts a text at its end to a width.
     pub(super) fn cut(&self, text: &str, width: usize) -> String {
-        let text = &*self.shown(text);
+        let text = &*self.printable(text);
         if text.chars().count() <= width {
             return text.to_owned();
         }
-        let dots = self.shown("…");
+        let dots = self.printable("…");
         let kept: String = text.chars().take(width.saturating_sub(dots.chars().count())).collect();
         format!("{kept}{dots}")
     }
 
     /// Breaks a text at spaces into lines of at most `width` characters. A longer word stays whole.
     pub(super) fn wrapped(&self, text: &str, width: usize) -> Vec<String> {
-        let text = self.shown(text);
+        let text = self.printable(text);
         let mut lines: Vec<String> = Vec::new();
         for word in text.split(' ') {
             match lines.last_mut() {

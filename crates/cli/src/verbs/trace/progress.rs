@@ -7,8 +7,8 @@ use thruway_trace::analysis::Analysis;
 use crate::output::print_error;
 use crate::units::thousands;
 
-/// Writes whole lines to stderr. The terminal belongs to the command, which may have written half a line, so nothing is
-/// erased.
+/// Reports the progress of an analysis on stderr, in whole lines. The traced command writes to the same terminal and
+/// may have written half a line, so the progress does not erase lines.
 pub(super) struct Progress {
     start: Instant,
     last: Duration,

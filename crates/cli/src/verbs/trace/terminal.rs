@@ -95,7 +95,7 @@ impl Page<'_> {
         let command = shell_line(&totals.command);
         let room = self.canvas.width.saturating_sub(end.chars().count() + 17);
         let mut lines = self.canvas.wrapped(&command, room);
-        if let ([line], true) = (&*lines, self.canvas.shown(&command).chars().count() <= room) {
+        if let ([line], true) = (&*lines, self.canvas.printable(&command).chars().count() <= room) {
             self.line(&format!("{title}  {line:<room$}  {end}"));
         } else {
             self.line(&format!("{title}{:room$}    {end}", ""));
@@ -327,7 +327,7 @@ impl Page<'_> {
             self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
             lines.for_each(|line| self.line(&format!("      {line}")));
             // The line is never folded, because it may be a command.
-            let how = self.canvas.paint(Ink::Cure, &self.canvas.shown(&one.how));
+            let how = self.canvas.paint(Ink::Cure, &self.canvas.printable(&one.how));
             self.line(&format!("      {how}"));
             if let Some(note) = &one.note {
                 self.faint(6, note);
