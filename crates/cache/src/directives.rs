@@ -1,6 +1,6 @@
 //! `Cache-Control` (RFC 9111, section 5.2).
 
-/// The longest time that is distinguished, in seconds: 68 years.
+/// The maximum time in seconds, 68 years. A longer time counts as this maximum.
 pub const SECONDS_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// The directives of a response.
@@ -46,7 +46,7 @@ pub struct RequestDirectives {
 }
 
 impl ResponseDirectives {
-    /// Adds the directives of one line of the field.
+    /// Adds the directives in the value of one `Cache-Control` line.
     pub fn add(&mut self, value: &[u8]) {
         for_each(value, |name, argument| {
             let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
@@ -77,7 +77,7 @@ impl ResponseDirectives {
 }
 
 impl RequestDirectives {
-    /// Adds the directives of one line of the field.
+    /// Adds the directives in the value of one `Cache-Control` line.
     pub fn add(&mut self, value: &[u8]) {
         for_each(value, |name, argument| {
             let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
@@ -140,7 +140,7 @@ fn unquoted(argument: &[u8]) -> &[u8] {
     inner.unwrap_or(argument)
 }
 
-/// A number of seconds, at most [`SECONDS_MAX`]; `None` if it is not a row of digits.
+/// A number of seconds, at most [`SECONDS_MAX`]; `None` if the text has characters other than digits.
 pub(crate) fn seconds(argument: Option<&[u8]>) -> Option<u32> {
     let digits = argument.filter(|digits| !digits.is_empty())?;
     if !digits.iter().all(u8::is_ascii_digit) {

@@ -1,11 +1,12 @@
-//! Requests on their way to the application, for whose responses other requests for the same page wait.
+//! Flights: requests that were passed to the application, for whose responses other requests for the same page wait.
 //!
 //! A flight is an entry in shared memory. The flight ends when its guard is dropped, when its worker is dead, or when
-//! it is too old. No request depends on a flight: it waits for a limited time, and then asks the application itself.
+//! the flight is too old. No request depends on a flight: a request waits for a limited time, and then asks the
+//! application itself.
 //!
-//! Workers depart without a lock. Each reads the set's count of departures, looks for a flight, takes an entry, and
-//! departs only if it can raise the count that it read. So of several workers that look at once, one departs; the
-//! others look again, and then see its entry.
+//! Workers begin flights (they depart) without a lock. A worker reads the set's count of departures, looks for a
+//! flight, takes an entry, and departs only if the count is still the one that it read, in which case it raises the
+//! count. So of several workers that look at once, one departs; the others look again, and then see its entry.
 
 use std::io;
 use std::sync::Arc;
@@ -36,10 +37,10 @@ const LOOKS_MAX: usize = 64;
 /// The age of a flight beyond which no request waits for it.
 const FLIGHT_MS_MAX: u64 = 30_000;
 
-/// The number of entries for names whose responses cannot be shared.
+/// The number of words that record pages whose responses cannot be shared.
 const UNSHARED: usize = 1 << 13;
 
-/// How long requests for such a name do not wait for each other.
+/// The time in seconds for which requests for such a page do not wait for each other.
 const UNSHARED_S: u64 = 120;
 
 /// The flights of all workers.
@@ -48,7 +49,8 @@ pub(crate) struct Flights {
     entries: Anonymous,
     /// The number of departures from each set.
     departures: Anonymous,
-    /// The upper half of a tag, and the second until which the entry is valid.
+    /// Pages whose responses cannot be shared, a word each: the upper half of the page's tag, and in the lower half the
+    /// time, in seconds, until which the word is valid.
     unshared: Anonymous,
     next: AtomicU64,
 }
@@ -158,7 +160,7 @@ impl Flights {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        // If another worker has taken the entry, it no longer belongs to this flight.
+        // If the flight was too old and another worker has taken the entry, the claim differs, and stays.
         let claim = &self.flights.entries[self.at + 1];
         let _ = claim.compare_exchange(self.claim, 0, AcqRel, Acquire);
     }

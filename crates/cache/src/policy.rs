@@ -21,7 +21,7 @@ pub struct RequestFacts {
 /// The times of a stored response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Freshness {
-    /// Seconds after the response's generation for which it is fresh.
+    /// The seconds for which the response is fresh, counted from its generation by the application.
     pub lifetime_s: u32,
     /// The age of the response in seconds when it arrived.
     pub initial_age_s: u32,
@@ -94,7 +94,8 @@ pub fn judge<'a>(
         return Err(Refusal::Private);
     }
     if request.has_cookie && !directives.public && directives.s_maxage.is_none() {
-        // The page may be the user's own, and the application does not know of the cache.
+        // The page may be meant for this user alone: an application that does not expect a shared cache does not say
+        // so.
         return Err(Refusal::Private);
     }
     if facts.varies_by_any {

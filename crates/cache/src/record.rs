@@ -38,7 +38,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// A record that was read.
+/// A copy of a record, read from the ring.
 #[derive(Debug, Clone, Default)]
 pub struct StoredResponse {
     bytes: Vec<u8>,
