@@ -64,7 +64,7 @@ pub enum CachedDocument {
 }
 
 impl Boot {
-    /// Opens the pack, if a path is given. Also returns the reason, in one line, why a pack was not used.
+    /// Opens the pack, if a path is given. If the pack cannot be used, also returns the reason in one line.
     pub fn start(
         options: Options,
         identity: &[u8],
@@ -227,7 +227,7 @@ impl Boot {
         let entry = self.pack.and_then(|pack| pack.find(kind, &name(variant, path)));
         let is_frozen = self.files.is_frozen_at(path);
         let stamp = if is_frozen { None } else { self.files.stamp_of_target(path) };
-        // `None` also covers a folder that has replaced the file.
+        // The stamp is also `None` if a folder has replaced the file.
         let is_gone = stamp.is_none() && !is_frozen;
         if is_gone || !rights::may_read(path) {
             return CachedDocument::Unavailable;
@@ -274,7 +274,7 @@ impl Boot {
         }
     }
 
-    /// Whether the pack may hold the content of a JSON text; `false` is certain.
+    /// Whether the pack may hold the content of a JSON text. `false` is exact; `true` may be wrong.
     #[must_use]
     pub fn knows_json(&self, text: &[u8]) -> bool {
         let Some(pack) = self.pack else { return false };
@@ -374,8 +374,8 @@ impl Boot {
         text
     }
 
-    /// Whether the file's content equals the source of the code with the given stamp. The pack may hold the
-    /// digest of an older content, which counts only together with its own stamp.
+    /// Whether the file's content equals the source from which the pack's code was compiled. `compiled` is the
+    /// stamp of that source. The pack may hold the digest of an older content, whose stamp differs.
     fn has_same_digest(&self, path: &[u8], compiled: Stamp) -> bool {
         if self.options.trust != Trust::Digest {
             return false;
@@ -426,7 +426,7 @@ fn opened(
     }
 }
 
-/// Falls back from a mode without checks to comparing content if the pack cannot be trusted as it stands.
+/// Falls back from a mode without checks to the comparison of digests if the pack does not equal the disk.
 fn checked_trust(trust: Trust, is_frozen: bool) -> Trust {
     match trust {
         Trust::Frozen | Trust::Image if !is_frozen => Trust::Digest,
@@ -434,8 +434,8 @@ fn checked_trust(trust: Trust, is_frozen: bool) -> Trust {
     }
 }
 
-/// Describes the first difference between two programs' identities: the Ruby, a compile option, the locale or
-/// the build.
+/// Describes the first difference between the identity in a pack and that of this process: the version of
+/// Ruby, a compile option, the locale or the build of libruby.
 fn difference(then: &[u8], now: &[u8]) -> Option<String> {
     const LINES: [&str; 4] = ["Ruby", "compile options", "locale", "build of libruby"];
     let [then, now] = [then, now].map(String::from_utf8_lossy);

@@ -20,7 +20,7 @@ const OUTSIDE_PACKS_MAX: usize = 20;
 /// The application that a program belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Application {
-    /// The folder of the application; without one, the working directory.
+    /// The folder of the application, or the working directory if there is no application.
     pub folder: PathBuf,
     /// Whether the folder is marked as an application's.
     pub is_marked: bool,
@@ -113,15 +113,15 @@ pub(crate) fn remove_oldest_beside(pack: &Path) {
     }
 }
 
-/// Whether there is such a folder, and not every user may create files in it.
+/// Whether the folder exists and denies at least some users the right to create files in it.
 #[cfg(unix)]
 fn is_private_folder(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(folder).is_ok_and(|stat| stat.is_dir() && stat.mode() & 0o002 == 0)
 }
 
-/// Whether there is such a folder, and no other user may create files in it. Outside of a user's profile, a folder
-/// is often open to all users.
+/// Whether the folder exists and no other user may create files in it. Outside of a user's profile, a folder is often
+/// open to all users.
 #[cfg(windows)]
 fn is_private_folder(folder: &Path) -> bool {
     thruway_sys::owner::is_private_folder(folder)

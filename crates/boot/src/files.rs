@@ -57,7 +57,7 @@ pub struct FoundFile {
     pub stamp: Option<Stamp>,
     /// The entry of the feature in the pack, if there is one.
     pub entry: Option<Entry<'static>>,
-    /// Whether the search that found the file still goes on, in which case its view of folders remains valid.
+    /// Whether the search that found the file has not ended yet, so that the folders need not be queried again.
     pub is_searched: bool,
 }
 
@@ -209,7 +209,7 @@ impl Files {
         load_path.resolve(&mut folders, name) != Resolution::Unknown
     }
 
-    /// Whether a gem's folder may hold a feature of that name; `false` is certain.
+    /// Whether a gem's folder may hold a feature of that name. `false` is exact; `true` may be wrong.
     #[must_use]
     pub fn may_hold(&self, folder: &[u8], name: &[u8]) -> bool {
         let Some(mut folders) = self.folders().filter(|_| path::is_clean(folder)) else {

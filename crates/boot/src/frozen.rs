@@ -15,7 +15,7 @@ use crate::path;
 /// stamp, or else the same names and, in it, features with their stamps. A document must have its stamp. A
 /// path through links must lead to the same folder.
 ///
-/// The names count where a folder's stamp differs, because writing the pack changes the stamp of its own
+/// Where a folder's stamp differs, its names are compared, because writing the pack changes the stamp of its own
 /// folder. A stamp includes the change time, which no program can set, and the inode. A release unpacked over
 /// an older one is therefore noticed whatever times its files are given. A file edited in place is not
 /// noticed, since its folder stays the same.

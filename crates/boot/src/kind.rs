@@ -4,7 +4,7 @@
 pub const FEATURE: u32 = 1;
 /// A folder. Name: its real path. Data: its [`Listing`](crate::listing::Listing), or empty.
 pub const FOLDER: u32 = 2;
-/// A path that leads through links. Name: the path. Data: the real path.
+/// A path with symbolic links among its components. Name: the path. Data: the real path.
 pub const ALIAS: u32 = 3;
 /// The digest of a feature's source. Name: the path. Data: 16 bytes.
 pub const DIGEST: u32 = 4;

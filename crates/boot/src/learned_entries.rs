@@ -285,7 +285,7 @@ pub(crate) fn after_nul(name: &[u8]) -> &[u8] {
     split_at_nul(name).map(|(_, rest)| rest).unwrap_or_default()
 }
 
-/// Splits bytes at the first NUL; `None` without one.
+/// Splits bytes at the first NUL; `None` if there is no NUL.
 pub fn split_at_nul(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|byte| *byte == 0)?;
     Some((&bytes[..at], &bytes[at + 1..]))

@@ -95,7 +95,7 @@ impl<'a> Listing<'a> {
         self.len() == 0
     }
 
-    /// Whether a name with that stem may be in the folder; `false` is certain.
+    /// Whether a name with that stem may be in the folder. `false` is exact; `true` may be wrong.
     #[must_use]
     pub fn may_hold(&self, stem: Stem) -> bool {
         stem.bits()

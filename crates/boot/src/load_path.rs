@@ -81,19 +81,20 @@ fn with_slashes(entry: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether the folder may hold a file with that name, with or without a suffix; `false` is certain.
+/// Whether the folder may hold a file with that name, with or without a suffix. `false` is exact; `true` may be wrong.
 pub(crate) fn may_hold(folders: &mut Folders, base: FolderId, name: &[u8]) -> bool {
     suffixes(name).is_none() || stems(name).iter().any(|stem| folders.may_hold(base, *stem))
 }
 
-/// Returns the stems of which a base must hold at least one for the feature to be below it. They differ only
-/// for a name with a suffix.
+/// Returns two stems. A base that has neither of them does not contain the feature. The stems differ only if
+/// the name has a suffix.
 fn stems(name: &[u8]) -> [Stem; 2] {
     let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
     [Stem::of(first), Stem::of(&[first, b".rb"].concat())]
 }
 
-/// Returns the suffixes that Ruby tries; `None` for a name with special rules.
+/// Returns the suffixes that Ruby tries for a feature's name, in Ruby's order; `None` for a name with special rules,
+/// which Ruby has to resolve itself.
 fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
     let plain = name.is_ascii()
         && !name.contains(&0)

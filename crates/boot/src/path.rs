@@ -63,7 +63,7 @@ pub fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
     is_same(start, above) && matches!(rest.first(), None | Some(b'/'))
 }
 
-/// Whether two clean paths are one, by their letters. On Windows the case of ASCII letters does not count.
+/// Whether two clean paths are spelled alike. On Windows, the case of ASCII letters is ignored.
 #[must_use]
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     if cfg!(windows) { one.eq_ignore_ascii_case(other) } else { one == other }

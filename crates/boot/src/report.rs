@@ -22,7 +22,7 @@ impl Count {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Returns the count.
+    /// Returns the current value of the counter.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -1,8 +1,9 @@
 //! Checks that this process may read a file. Code from the pack runs only where Ruby could have read the
 //! source.
 //!
-//! In most cases the mode of a file decides, without a system call. Otherwise (a file of another user that is
-//! not readable by all, or an access list) the kernel decides, which also knows groups and capabilities.
+//! In most cases the file's mode, which is already known, decides. If another user owns the file and not all
+//! users may read it, or if the file has an access list, a system call asks the kernel, which also considers
+//! groups and capabilities.
 
 use rustix::fs::{self, Access, AtFlags, CWD, FileType, RawMode};
 

@@ -15,7 +15,7 @@ use crate::document::{Reader, Token, Writer};
 pub struct Zone<'a> {
     /// The offsets, each of which is one object of the program.
     pub offsets: Vec<Offset<'a>>,
-    /// The transitions from the first to the last. A zone without any always has its first offset.
+    /// The transitions in the order of their times. In a zone without transitions, the first offset always applies.
     pub transitions: Vec<Transition>,
 }
 
@@ -41,8 +41,8 @@ pub struct Transition {
     pub at: i64,
 }
 
-/// Returns the variant of reading that is the name of an entry: by this version of TZInfo, with transitions up to that
-/// year, and with code of this [`digest`].
+/// Returns the name of the way in which a zone is read, for the name of the pack's entry: the version of TZInfo, the
+/// year up to which TZInfo computes transitions, and the [`digest`] of its code.
 #[must_use]
 pub fn variant(version: &str, year: i64, code: u128) -> Vec<u8> {
     format!("read {version} {year} {code:032x}").into_bytes()
@@ -121,6 +121,7 @@ fn transition(reader: &mut Reader<'_>, before: Option<usize>, at: i64) -> Option
     Some(Transition { offset, previous, at: at.wrapping_add(integer(reader)?) })
 }
 
+/// Reads an integer; `None` if the next token is of another type.
 fn integer(reader: &mut Reader<'_>) -> Option<i64> {
     match reader.next()? {
         Token::Integer(number) => Some(number),

@@ -5,7 +5,7 @@ use std::hash::BuildHasherDefault;
 
 use crate::path::{self, PathHasher};
 
-/// The most paths that are kept. With one more, everything counts as changed.
+/// The maximum number of paths that are kept. After another change, all paths are treated as changed.
 const PATHS_MAX: usize = 1 << 12;
 
 /// The paths that were created, moved or removed.
@@ -36,7 +36,7 @@ impl Changes {
         !self.are_all && self.paths.is_empty()
     }
 
-    /// Whether everything counts as changed.
+    /// Whether all paths are treated as changed.
     pub(super) fn are_all(&self) -> bool {
         self.are_all
     }

@@ -1,9 +1,10 @@
 //! A cache of folders: which links a path leads through, and which names a folder has.
 //!
-//! A folder is queried once, by `lstat`, and again only after [`Folders::invalidate`], which is called when
-//! this process may have learned of a change, and every few seconds in any case. In portable mode there are
-//! no such calls, so a folder that is not [`steady`] is queried again in each look-up. The names come from
-//! the pack if the folder has the stamp of the pack; otherwise they are read once.
+//! A folder is queried once, by `lstat`, and again only after [`Folders::invalidate`], which the interposed
+//! calls of libc call when this process may have learned of a change, or when the state in the cache is too
+//! old. In portable mode no calls are interposed, so only a folder that is [`steady`] remains in the cache;
+//! any other folder is queried again in each look-up. The names in a folder come from the pack if the folder
+//! has the stamp that the pack has stored; otherwise they are read once.
 //!
 //! Reading order: [`table`] (the cached state), [`validity`] (how long it counts), [`pack_view`] and
 //! [`changes`] (when a frozen pack is trusted), [`walk`] (where a path leads), then this file.
@@ -59,8 +60,8 @@ pub enum Probe {
 }
 
 impl Folders {
-    /// Creates a cache that knows only the content of `pack`. `is_interposed` tells whether
-    /// [`invalidate`](Self::invalidate) will be called when this process may have learned of a change.
+    /// Creates a cache that knows only the content of `pack`. `is_interposed` tells whether interposed calls
+    /// call [`invalidate`](Self::invalidate) when this process may have learned of a change.
     #[must_use]
     pub fn new(pack: Option<Pack<'static>>, is_frozen: bool, is_interposed: bool) -> Self {
         Self {
@@ -72,8 +73,8 @@ impl Folders {
         }
     }
 
-    /// Makes every folder be checked again before its next use, because something may have been created,
-    /// moved or removed.
+    /// Invalidates the state of every folder, which is then queried again before its next use: a file may
+    /// have been created, moved or removed.
     pub fn invalidate(&mut self) {
         self.validity.invalidate();
     }
