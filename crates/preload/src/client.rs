@@ -291,8 +291,8 @@ impl RunningCommand {
     }
 }
 
-/// Stops this process once by `signal`. If the terminal has sent the same signal, which is pending, the two signals merge
-/// into one.
+/// Stops this process once by `signal`. If the terminal has sent the same signal, which is pending, the two signals
+/// merge into one.
 fn stop(signal: i32) {
     let _ = send_signal(i32::try_from(std::process::id()).unwrap_or(0), signal);
     Mask::of(&[signal]).unblock().set();

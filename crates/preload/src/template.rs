@@ -404,8 +404,8 @@ struct ReadySources {
 
 impl Request {
     /// Turns this process into the command's: joins its group or starts a session, installs its descriptors, and opens
-    /// the boot's files again. The last step reports to the client that the command runs. Without the report, the client
-    /// boots the command itself, so the command runs exactly once even if the template dies in between.
+    /// the boot's files again. The last step reports to the client that the command runs. Without the report, the
+    /// client boots the command itself, so the command runs exactly once even if the template dies in between.
     ///
     /// # Errors
     /// A descriptor cannot be installed, or the client has gone.

@@ -246,8 +246,8 @@ fn is_made_up(path: &[u8]) -> bool {
     [&b"/proc/"[..], b"/sys/", b"/dev/fd/"].iter().any(|start| path.starts_with(start))
 }
 
-/// Whether the file is a lock file of Bundler (`Gemfile.lock`). Since version 4, `bundler/setup` sets the time of a lock
-/// file that lacks checksums, so the content decides whether such a file has changed.
+/// Whether the file is a lock file of Bundler (`Gemfile.lock`). Since version 4, `bundler/setup` sets the time of a
+/// lock file that lacks checksums, so the content decides whether such a file has changed.
 fn is_bundler_lock_file(path: &[u8]) -> bool {
     path.ends_with(b".lock") || path.ends_with(b"/gems.locked")
 }
