@@ -39,7 +39,7 @@ impl Reply {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Lets `fill` append up to `length` bytes to the body; it returns how many it wrote.
+    /// Lets `fill` append up to `length` bytes to the body. `fill` returns the number of bytes that it has written.
     ///
     /// # Errors
     /// The error of `fill`; the body is then unchanged.

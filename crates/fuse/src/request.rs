@@ -51,11 +51,11 @@ pub struct Request<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// A request that arrived in one piece, as `/dev/fuse` gives it.
+    /// Parses a request that arrived in one piece, as `/dev/fuse` gives it.
     ///
     /// # Errors
     /// The bytes are fewer or more than their header says.
-    pub fn joined(bytes: &'a [u8]) -> Result<Self, MalformedRequest> {
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, MalformedRequest> {
         let mut argument = bytes;
         let header = InHeader::take(&mut argument).ok_or(MalformedRequest { opcode: 0 })?;
         if usize::try_from(header.length) != Ok(bytes.len()) {
@@ -64,11 +64,11 @@ impl<'a> Frame<'a> {
         Ok(Self { header, argument, payload: None })
     }
 
-    /// A request that arrived in three pieces, as io_uring gives it.
+    /// Parses a request that arrived in three pieces, as io_uring gives it.
     ///
     /// # Errors
     /// The header is too short.
-    pub fn split(
+    pub fn from_parts(
         mut header: &[u8],
         argument: &'a [u8],
         payload: &'a [u8],
@@ -77,9 +77,9 @@ impl<'a> Frame<'a> {
         Ok(Self { header, argument, payload: Some(payload) })
     }
 
-    /// The request in one piece.
+    /// Returns the request as bytes, in the form in which `/dev/fuse` gives it.
     #[must_use]
-    pub fn to_joined(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let payload = self.payload.unwrap_or_default();
         let length = usize::try_from(self.header.length).unwrap_or(0);
         let mut bytes = Vec::with_capacity(length);
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_request_in_one_piece_is_read() {
         let bytes = joined(opcode::MKDIR, &mkdir_with_group(), 2);
-        let request = Frame::joined(&bytes).unwrap().request().unwrap();
+        let request = Frame::from_bytes(&bytes).unwrap().request().unwrap();
         assert_eq!((request.unique, request.inode), (7, 1));
         let caller = Caller { uid: 1000, gid: 100, pid: 42, folder_group: Some(50) };
         assert_eq!(request.caller, caller);
@@ -377,8 +377,8 @@ mod tests {
         let head = header(opcode::MKDIR, InHeader::SIZE + body.len(), 2);
         // Over io_uring the argument's buffer is longer.
         let argument = [argument, &[0; 120]].concat();
-        let frame = Frame::split(&head, &argument, payload).unwrap();
-        assert_eq!(frame.to_joined(), joined(opcode::MKDIR, &body, 2));
+        let frame = Frame::from_parts(&head, &argument, payload).unwrap();
+        assert_eq!(frame.to_bytes(), joined(opcode::MKDIR, &body, 2));
         let request = frame.request().unwrap();
         assert_eq!(request.caller.folder_group, Some(50));
         assert!(matches!(request.operation, Operation::MkDir { name, .. } if name == c"folder"));
@@ -392,7 +392,7 @@ mod tests {
             ForgetOne { inode, lookups: 2 }.put(&mut body);
         }
         let bytes = joined(opcode::BATCH_FORGET, &body, 0);
-        let request = Frame::joined(&bytes).unwrap().request().unwrap();
+        let request = Frame::from_bytes(&bytes).unwrap().request().unwrap();
         let Operation::BatchForget(forgets) = request.operation else { panic!("{request:?}") };
         assert_eq!(forgets.map(|one| one.inode).collect::<Vec<_>>(), [3, 4]);
     }
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_name_without_a_zero_byte_is_malformed() {
         let bytes = joined(opcode::LOOKUP, b"name", 0);
-        let malformed = Frame::joined(&bytes).unwrap().request().unwrap_err();
+        let malformed = Frame::from_bytes(&bytes).unwrap().request().unwrap_err();
         assert_eq!(malformed.to_string(), "malformed request with operation 1");
     }
 
@@ -408,7 +408,7 @@ mod tests {
     fn a_wrong_length_is_malformed() {
         let mut bytes = joined(opcode::LOOKUP, b"name\0", 0);
         bytes.push(0);
-        assert!(Frame::joined(&bytes).is_err());
+        assert!(Frame::from_bytes(&bytes).is_err());
     }
 
     proptest! {
@@ -419,13 +419,13 @@ mod tests {
             extensions in 0u16..40,
         ) {
             let bytes = joined(number, &body, extensions);
-            if let Ok(request) = Frame::joined(&bytes).unwrap().request()
+            if let Ok(request) = Frame::from_bytes(&bytes).unwrap().request()
                 && let Operation::BatchForget(forgets) = request.operation
             {
                 prop_assert!(forgets.count() * ForgetOne::SIZE <= body.len());
             }
             let split = body.len() / 2;
-            let frame = Frame::split(&header(number, 0, extensions), &body[..split], &body[split..]);
+            let frame = Frame::from_parts(&header(number, 0, extensions), &body[..split], &body[split..]);
             let _ = frame.unwrap().request();
         }
     }

@@ -53,7 +53,7 @@ constants! {
         /// The kernel moves data to and from the backing file.
         PASSTHROUGH = 1 << 7,
     }
-    /// Flags of an `ioctl`. The others tell of 32-bit programs.
+    /// Flags of an `ioctl`. The kernel's other flags mark calls of 32-bit programs.
     ioctl_flag: u32 {
         /// The inode is a folder.
         FOLDER = 1 << 4,
@@ -88,7 +88,7 @@ constants! {
     }
     /// Flags of a request for attributes.
     getattr_flag: u32 {
-        /// The handle counts.
+        /// The field with the handle is valid.
         HANDLE = 1 << 0,
     }
     /// Flags of attributes.
@@ -98,7 +98,7 @@ constants! {
     }
     /// Flags of a write.
     write_flag: u32 {
-        /// It comes from the page cache: the handle may be any of the file's.
+        /// The data comes from the page cache, so the handle may be any handle of the file.
         CACHE = 1 << 0,
         /// Clear setuid and setgid.
         KILL_PRIVILEGES = 1 << 2,
@@ -110,7 +110,7 @@ constants! {
     }
     /// Flags of a lock.
     lock_flag: u32 {
-        /// It is a `flock`, of the whole file.
+        /// The lock is a `flock`, which covers the whole file.
         FLOCK = 1 << 0,
     }
     /// Flags of setting an extended attribute.
@@ -124,47 +124,47 @@ constants! {
         ASYNC_READ = 1 << 0,
         /// POSIX locks come as requests.
         POSIX_LOCKS = 1 << 1,
-        /// An open truncates by itself.
+        /// The daemon truncates a file that is opened with `O_TRUNC`.
         ATOMIC_O_TRUNC = 1 << 3,
-        /// Writes of more than 4 KiB.
+        /// The kernel may send writes of more than 4 KiB.
         BIG_WRITES = 1 << 5,
-        /// The umask is not applied before a request is sent.
+        /// The kernel does not apply the umask before it sends a request.
         DONT_MASK = 1 << 6,
         /// `flock` comes as a request.
         FLOCK_LOCKS = 1 << 10,
         /// The kernel drops cached data when the modification time changes.
         AUTO_INVAL_DATA = 1 << 12,
-        /// Listings with attributes.
+        /// The kernel may ask for listings with attributes (READDIRPLUS).
         DO_READDIRPLUS = 1 << 13,
-        /// Listings with attributes only where the kernel expects a use for them.
+        /// The kernel asks for listings with attributes only where it expects to use the attributes.
         READDIRPLUS_AUTO = 1 << 14,
         /// Direct reads and writes may overtake each other.
         ASYNC_DIO = 1 << 15,
-        /// ENOSYS to an open means that none need be sent.
+        /// If the daemon replies ENOSYS to an OPEN, the kernel sends no more OPENs.
         NO_OPEN_SUPPORT = 1 << 17,
-        /// Lookups and listings of one folder at the same time.
+        /// The kernel may send look-ups and listings of one folder at the same time.
         PARALLEL_DIROPS = 1 << 18,
         /// Access lists are checked by the kernel.
         POSIX_ACL = 1 << 20,
-        /// `max_pages` counts.
+        /// The field `max_pages` is valid.
         MAX_PAGES = 1 << 22,
         /// The kernel caches targets of symbolic links.
         CACHE_SYMLINKS = 1 << 23,
-        /// ENOSYS to an opendir means that none need be sent.
+        /// If the daemon replies ENOSYS to an OPENDIR, the kernel sends no more OPENDIRs.
         NO_OPENDIR_SUPPORT = 1 << 24,
         /// The kernel drops cached data only when the daemon invalidates it.
         EXPLICIT_INVAL_DATA = 1 << 25,
         /// setuid and setgid are cleared by the daemon.
         HANDLE_KILLPRIV_V2 = 1 << 28,
-        /// The long form of setting an extended attribute.
+        /// SETXATTR has its long argument.
         SETXATTR_EXT = 1 << 29,
-        /// `flags2` counts.
+        /// The field `flags2` is valid.
         INIT_EXT = 1 << 30,
-        /// Requests that make files carry the folder's group, if it is one of the caller's.
+        /// Requests that create a file carry the ID of the parent folder's group, if the caller is in that group.
         CREATE_SUPP_GROUP = 1 << 34,
         /// Names can expire.
         HAS_EXPIRE_ONLY = 1 << 35,
-        /// Shared maps of files with direct I/O.
+        /// Files with direct I/O can be mapped as shared memory.
         DIRECT_IO_ALLOW_MMAP = 1 << 36,
         /// The kernel can move data to and from backing files.
         PASSTHROUGH = 1 << 37,

@@ -49,7 +49,7 @@ structures! {
         offset: u64,
         /// How many bytes at most.
         size: u32,
-        /// Whether the lock owner counts.
+        /// Whether the field `lock_owner` is valid.
         read_flags: u32,
         /// The owner of locks.
         lock_owner: u64,

@@ -324,7 +324,7 @@ fn negotiate(device: &Device, plan: &Plan) -> Result<ConnectionOptions, Errno> {
     let ReadOutcome::Request(length) = device.receive(&mut buffer)? else {
         return Err(Errno::NODEV);
     };
-    let frame = Frame::joined(&buffer[..length]).map_err(|_| Errno::PROTO)?;
+    let frame = Frame::from_bytes(&buffer[..length]).map_err(|_| Errno::PROTO)?;
     let request = frame.request().map_err(|_| Errno::PROTO)?;
     let Operation::Init(init, high_features) = request.operation else {
         return Err(Errno::PROTO);

@@ -47,7 +47,7 @@ impl Dispatcher {
             return self.handler.refuse(errno);
         }
         if self.handler.view().is_slow(&request) {
-            self.pool.submit(Job { bytes: frame.to_joined(), sender: Arc::clone(sender) });
+            self.pool.submit(Job { bytes: frame.to_bytes(), sender: Arc::clone(sender) });
             return Outcome::Later;
         }
         self.handler.serve(&request, sender)

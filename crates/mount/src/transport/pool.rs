@@ -109,7 +109,7 @@ impl Pool {
 impl Job {
     fn serve(&self, handler: &mut RequestHandler) {
         // The request was already parsed once before it became a job.
-        let Ok(frame) = Frame::joined(&self.bytes) else { return };
+        let Ok(frame) = Frame::from_bytes(&self.bytes) else { return };
         let Ok(request) = frame.request() else { return };
         if handler.serve(&request, &self.sender) == Outcome::Replied {
             self.sender.send(request.unique, handler.reply());
@@ -119,7 +119,7 @@ impl Job {
     fn fail(&self, errno: Errno) {
         let mut reply = Reply::default();
         reply.fail(errno.raw_os_error());
-        if let Ok(frame) = Frame::joined(&self.bytes) {
+        if let Ok(frame) = Frame::from_bytes(&self.bytes) {
             self.sender.send(frame.unique(), &mut reply);
         }
     }

@@ -81,7 +81,7 @@ impl Reader {
     fn serve(&mut self, length: usize, activity: &Activity) {
         let Self { device, sender, dispatcher, follow_caller, buffer } = self;
         // Malformed bytes get no reply: they contain no request to reply to, and the kernel is at fault.
-        let Ok(frame) = Frame::joined(&buffer[..length]) else { return };
+        let Ok(frame) = Frame::from_bytes(&buffer[..length]) else { return };
         let outcome = dispatcher.dispatch(&frame, sender, |request| {
             activity.note_caller(request.caller.pid);
             follow_caller.follow(request.caller.pid, &request.operation, activity);

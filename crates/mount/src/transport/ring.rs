@@ -234,7 +234,7 @@ impl QueueServer {
     fn serve(&mut self, arrival: Arrival) -> Result<(), Errno> {
         let Self { ring, sender, pending, dispatcher, .. } = self;
         let (head, argument, payload) = ring.parts(&arrival);
-        let frame = Frame::split(head, argument, payload).map_err(|_| Errno::PROTO)?;
+        let frame = Frame::from_parts(head, argument, payload).map_err(|_| Errno::PROTO)?;
         let unique = frame.unique();
         let mut waits = false;
         let outcome = dispatcher.dispatch(&frame, sender, |request| {
