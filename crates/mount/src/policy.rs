@@ -173,23 +173,23 @@ impl Policy {
         self.globs().all(|globs| globs.matches(old) == globs.matches(new))
     }
 
-    /// Whether no caller may do more with a file at `new` than at `old`.
+    /// Whether no caller may do more with a file at `new` than at `old`: the rules there are at least as strict.
     pub(crate) fn is_stricter(&self, old: &[u8], new: &[u8]) -> bool {
         // The loop runs from the last rule to the first, so that the strictest verdict after each rule is known.
         let mut strictest_after = Verdict::Allow;
         self.rules.iter().rev().all(|rule| {
-            let (was, is) = (rule.matches_path(old), rule.matches_path(new));
-            let is_well = match (was, is) {
-                // The rule does not match any more, so later rules decide.
+            let (matches_old, matches_new) = (rule.matches_path(old), rule.matches_path(new));
+            let is_stricter = match (matches_old, matches_new) {
+                // The rule matches the old path only; at the new path, later rules decide.
                 (true, false) => rule.verdict == Verdict::Allow,
-                // The rule matches only now, and decides instead of later rules.
+                // The rule matches the new path only, where it decides before later rules.
                 (false, true) => rule.verdict >= strictest_after,
                 _ => true,
             };
-            if was || is {
+            if matches_old || matches_new {
                 strictest_after = strictest_after.max(rule.verdict);
             }
-            is_well
+            is_stricter
         })
     }
 

@@ -174,8 +174,8 @@ impl Watch {
     /// Reports the changes of other processes. Never returns without an error.
     ///
     /// Two threads per CPU run this function, and a change wakes all of them. The threads on the CPU of the program
-    /// that made the change preempt that program. A thread spins there until all changes are reported, by itself or by
-    /// another thread. If the reporting thread is delayed, the spinning thread reports [`Change::Late`].
+    /// that made the change preempt that program: they spin on the CPU until one of the threads has reported all
+    /// changes. If the reporting thread is delayed, the spinning thread reports [`Change::Late`].
     pub(crate) fn run(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let (mut irrelevant, mut own) = (0, 0);

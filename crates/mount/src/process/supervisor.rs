@@ -421,10 +421,10 @@ struct Wakeup {
     has_client: bool,
 }
 
-/// Binds a socket. Its name is abstract, so no file is left behind.
+/// Binds a Unix socket to an abstract name, which leaves no file behind.
 ///
-/// The kernel may reuse the device number of a mount that has just been removed, while its daemon is still ending. So a
-/// name in use is tried again for a while.
+/// The name contains the device number of the mount. The kernel may reuse the number of a mount that has just been
+/// removed, while the daemon of that mount is still ending. So a name in use is tried again for a while.
 fn listen(name: &str) -> std::io::Result<UnixListener> {
     let name = SocketAddr::from_abstract_name(name)?;
     let deadline = Instant::now() + PREDECESSOR_TIMEOUT;

@@ -22,6 +22,7 @@ impl CpuPin {
         Ok(())
     }
 
+    /// Returns the registered thread.
     pub(crate) fn thread(&self) -> Option<Pid> {
         self.thread.get().map(|(thread, _)| *thread)
     }

@@ -37,7 +37,7 @@ pub(crate) struct SchedIdle {
 }
 
 impl SchedIdle {
-    /// Registers the calling thread. If the process could not clear the policy again, the policy is never set.
+    /// Registers the calling thread. If a thread could not leave `SCHED_IDLE` again, the policy is never set.
     pub(crate) fn register(&self) -> Result<(), Errno> {
         self.cpu_pin.register()?;
         self.can_reset.store(can_reset(), SeqCst);

@@ -104,12 +104,12 @@ pub(super) fn rename(
     let to = to?;
     // The new folder may have another part now.
     let new_folder = view.folders.folder(new_parent)?;
-    let in_the_way = in_the_way(view, (&from, name), (&new_folder, new_name), flags)?;
-    if from.len() > 1 || !in_the_way.is_empty() {
+    let other_targets = other_targets(view, (&from, name), (&new_folder, new_name), flags)?;
+    if from.len() > 1 || !other_targets.is_empty() {
         several_sources::check_rename((&from, name), (&to, new_name), flags)?;
-        let shown = in_the_way.first().map(|dir| stat_name(&dir.fd, new_name)).transpose()?;
+        let shown = other_targets.first().map(|dir| stat_name(&dir.fd, new_name)).transpose()?;
         several_sources::check_removal(
-            &in_the_way,
+            &other_targets,
             new_name,
             shown.is_some_and(|it| is_folder(&it)),
         )?;
@@ -128,7 +128,7 @@ pub(super) fn rename(
         })
     });
     if renamed.is_ok() {
-        for dir in in_the_way {
+        for dir in other_targets {
             view.files.keeping_folder(dir.fd.as_fd(), new_name, || {
                 match fs::unlinkat(&dir.fd, new_name, AtFlags::empty()) {
                     Err(Errno::ISDIR) => fs::unlinkat(&dir.fd, new_name, AtFlags::REMOVEDIR),
@@ -171,10 +171,10 @@ fn rename_in_upper(
     Ok(())
 }
 
-/// Returns the folders in which other sources than those of the renamed file have a file with the new name. A rename
-/// replaces these files, too: those of earlier sources would hide the new name, and those of later sources would appear
-/// once the renamed file is gone.
-fn in_the_way(
+/// Returns the folders, in sources other than those of the renamed file, that contain a file with the new name. A
+/// rename replaces these files, too: those of earlier sources would hide the renamed file, and those of later sources
+/// would appear once the renamed file is removed.
+fn other_targets(
     view: &View,
     (from, name): (&[BranchDir], &CStr),
     (folder, new_name): (&Folder, &CStr),
@@ -200,7 +200,7 @@ fn in_the_way(
         _ => {}
     }
     let before = parts_before(folder, from[0].branch);
-    let mut in_the_way = Vec::new();
+    let mut other_targets = Vec::new();
     for dir in view.folders.all_with(folder, new_name)? {
         if from.iter().any(|from| from.branch == dir.branch) {
             continue;
@@ -210,10 +210,10 @@ fn in_the_way(
         match writable.and_then(|()| several_sources::check_folder(&dir.fd)) {
             // The file stays hidden, as a read-only source cannot be changed.
             Err(Errno::ROFS) if !is_before => {}
-            checked => checked.map(|()| in_the_way.push(dir))?,
+            checked => checked.map(|()| other_targets.push(dir))?,
         }
     }
-    Ok(in_the_way)
+    Ok(other_targets)
 }
 
 /// Returns the branches of a folder that take precedence over this one.

@@ -125,7 +125,7 @@ fn above(view: &View, id: InodeId) -> Result<Vec<Vec<u16>>, Errno> {
     Ok(groups)
 }
 
-/// The space of a source, in bytes.
+/// The free and the used space of a source's file system, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Space {
     free: u64,

@@ -137,7 +137,7 @@ impl<'a> LazyFileFacts<'a> {
     }
 
     /// Reads the first `length` bytes of the file.
-    fn start(fd: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
+    fn read_start(fd: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
         let path = ProcPath::new(fd.as_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME;
         let open = |flags| fs::openat(CWD, path.as_c_str(), flags, Mode::empty());
@@ -171,7 +171,7 @@ impl Facts for LazyFileFacts<'_> {
         if let Some(found) = id.and_then(|id| self.enforcer.recall(id, stamp, content.bit)) {
             return Ok(found);
         }
-        let found = content.is_in(&Self::start(fd, content.within)?);
+        let found = content.is_in(&Self::read_start(fd, content.within)?);
         if let Some(id) = id.filter(|_| !stamp.is_racy(now_ns())) {
             self.enforcer.remember(id, stamp, content.bit, found);
         }
