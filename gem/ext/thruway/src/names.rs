@@ -63,7 +63,8 @@ fn posix(ruby: ProtectedCall, name: RString, base: Option<RString>) -> RString {
     expanded
 }
 
-/// Expands a name from a start. Ruby uses a home or the current folder unchanged, and expands a given base first.
+/// Expands a name from the folder `start`. `is_given` tells that the caller has passed the folder as a base, which Ruby
+/// expands first; a home folder and the current folder are used unchanged.
 fn expand_from(start: &[u8], name: &[u8], is_given: bool) -> Result<Vec<u8>, Error> {
     let home_of = |_: &[u8]| Some(start.to_vec());
     let surroundings =
@@ -71,7 +72,7 @@ fn expand_from(start: &[u8], name: &[u8], is_given: bool) -> Result<Vec<u8>, Err
     expand_path(Flavour::Posix, name, is_given.then_some(start), &surroundings)
 }
 
-/// The folder from which a name is expanded. An absolute name needs none, and is returned itself.
+/// The folder from which a name is expanded. For an absolute name, which needs no folder, the name itself is returned.
 fn start_of(ruby: ProtectedCall, name: RString, base: Option<RString>) -> RString {
     let gvl = ruby.gvl();
     match (first_byte(gvl, name), base) {

@@ -237,9 +237,9 @@ class PreloadTemplate
   # its own streams. A fork would write it to the template's streams, which lead nowhere.
   def take_unflushed
     @unflushed = [STDOUT, STDERR].reject(&:closed?).map do |stream|
-      count = @native.said_count
+      count = @native.output_count
       stream.flush
-      [stream, stream.external_encoding ? "" : @native.take_said(count)]
+      [stream, stream.external_encoding ? "" : @native.take_output(count)]
     end
   end
 
@@ -333,7 +333,7 @@ class PreloadTemplate
     return unless unflushed
 
     [STDOUT, STDERR].reject(&:closed?).each(&:flush)
-    @native.said
+    @native.write_output
     unflushed.each { |stream, bytes| stream.write(bytes) }
   end
 

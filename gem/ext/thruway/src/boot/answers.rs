@@ -36,13 +36,13 @@ pub(crate) fn open(path: TextArgument, flags: c_int) -> Option<c_int> {
         return is_missing.then(not_found);
     }
     let mark = PathMark::of(path);
-    let look = match search::seen() {
+    let look = match search::last_file() {
         Some((seen, file)) if seen == mark => Lookup::File(file),
         _ => boot.files.look_up(path),
     };
     match look {
         Lookup::File(file) => {
-            search::see(mark, file);
+            search::record_file(mark, file);
             search::advance(Phase::Opened);
             answered(Some(FAKE_DESCRIPTOR))
         }
@@ -153,7 +153,7 @@ fn real_path_of(path: &[u8]) -> Option<Vec<u8>> {
     let mut search = search::current();
     let mark = PathMark::of(path);
     let boot = current::boot()?;
-    let real_path = match (search::phase(), search::seen()) {
+    let real_path = match (search::phase(), search::last_file()) {
         (Phase::Opening, _) => boot.files.real_path(path)?,
         (Phase::Found, Some((seen, _))) if seen == mark => {
             boot.files.real_path_below(path, false)?
@@ -202,7 +202,7 @@ fn invalidate(report: impl FnOnce(&Files)) {
     if let Some(boot) = current::boot() {
         let errno = errno();
         report(&boot.files);
-        search::forget();
+        search::forget_file();
         set_errno(errno);
     }
 }

@@ -87,6 +87,6 @@ fn report(path: WideArgument, change: impl FnOnce(&Files, &[u8])) {
 
 /// Ends the observations of this thread's search.
 fn forget() {
-    search::forget();
+    search::forget_file();
     answers::stop();
 }

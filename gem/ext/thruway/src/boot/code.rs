@@ -70,7 +70,7 @@ pub(super) fn install(gvl: Gvl) {
 /// Called by Ruby for each file that it is about to compile.
 fn load_iseq(ruby: ProtectedCall, _class: VALUE, path: VALUE) -> VALUE {
     let gvl = ruby.gvl();
-    let (seen, search) = (search::seen(), search::current());
+    let (last_file, search) = (search::last_file(), search::current());
     search::end();
     // If a compilation is still pending here, it ended with an error.
     PENDING.take().map(|pending| pending.observation.ends_in_silence(gvl));
@@ -80,17 +80,19 @@ fn load_iseq(ruby: ProtectedCall, _class: VALUE, path: VALUE) -> VALUE {
     // Ruby passes a frozen String; a program may pass any other.
     let path = path.frozen(gvl);
     let bytes = path.bytes();
-    preload::begun(gvl, bytes);
+    preload::record_load(gvl, bytes);
     let mark = PathMark::of(bytes);
-    let file = match seen {
-        Some((seen, file)) if seen == mark => FoundFile { is_searched: true, ..file },
+    let file = match last_file {
+        Some((last, file)) if last == mark => FoundFile { is_searched: true, ..file },
         _ => match boot.files.look_up(bytes) {
-            Lookup::File(file) => FoundFile { is_searched: search.has_seen(mark), ..file },
-            Lookup::Missing | Lookup::Undecided => return left(boot, bytes, Reason::NotRegular),
+            Lookup::File(file) => FoundFile { is_searched: search.is_last_file(mark), ..file },
+            Lookup::Missing | Lookup::Undecided => {
+                return leave_to_ruby(boot, bytes, Reason::NotRegular);
+            }
         },
     };
     let warnings = warnings(gvl);
-    let found = code(gvl, boot, bytes, &file, warnings);
+    let found = packed_code(gvl, boot, bytes, &file, warnings);
     if let Some(observer) = observer() {
         tell(ruby, observer, found.err(), path.string());
     }
@@ -98,7 +100,7 @@ fn load_iseq(ruby: ProtectedCall, _class: VALUE, path: VALUE) -> VALUE {
         Ok(code) => code,
         Err(reason) => {
             watch(gvl, boot, mark, &file, warnings, reason);
-            left(boot, bytes, reason)
+            leave_to_ruby(boot, bytes, reason)
         }
     }
 }
@@ -136,12 +138,14 @@ fn tell(ruby: ProtectedCall, observer: PinnedObject, reason: Option<Reason>, pat
     call(ruby, observer.value(), Symbol::new(gvl, c"call"), &arguments);
 }
 
-fn left(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {
+/// Leaves the file to Ruby's compiler, and records the reason for the report.
+fn leave_to_ruby(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {
     boot.counts.record_compiled(path, reason, boot.options.explain);
     NIL
 }
 
-fn code(
+/// Returns the code of a file from the pack, or the reason why Ruby has to compile the file.
+fn packed_code(
     gvl: Gvl,
     boot: &Boot,
     path: &[u8],
@@ -190,18 +194,18 @@ fn watch(
     if depends_on_the_run || !iseq::warns_on_stderr(gvl) || !iseq::is_sole_supplier(gvl) {
         return;
     }
-    STATE.hook.get_or_init(|| begin_to_see(gvl));
+    STATE.hook.get_or_init(|| hook_compilations(gvl));
     let pending = |observation| PendingCompilation { path, stamp, warnings, observation };
     PENDING.set(OutputObservation::begin(gvl).map(pending));
 }
 
-fn begin_to_see(gvl: Gvl) -> PinnedObject {
+fn hook_compilations(gvl: Gvl) -> PinnedObject {
     iseq::on_script_compiled(gvl, compiled)
 }
 
 /// Moves our hook before all existing TracePoints, any of which may abort the load.
 pub(super) fn see_first(gvl: Gvl) {
-    iseq::go_first(gvl, *STATE.hook.get_or_init(|| begin_to_see(gvl)));
+    iseq::go_first(gvl, *STATE.hook.get_or_init(|| hook_compilations(gvl)));
 }
 
 /// Called by Ruby after each compilation.
@@ -228,7 +232,7 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
 /// The binary form of code. For a file with a syntax error, Ruby passes code without instructions here, and raises
 /// the error later.
 fn binary_of(gvl: Gvl, code: VALUE, path: RString) -> Option<RString> {
-    let is_sound = iseq::has_lines(gvl, code) || iseq::compiles(gvl, path);
+    let is_sound = iseq::has_lines(gvl, code) || iseq::has_valid_syntax(gvl, path);
     if is_sound { iseq::to_binary(gvl, code) } else { None }
 }
 
@@ -238,7 +242,7 @@ fn warnings(gvl: Gvl) -> Warnings {
 }
 
 fn options_changed(gvl: Gvl) {
-    STATE.has_same_options.store(iseq::has_same_compile_options(gvl), Ordering::Relaxed);
+    STATE.has_same_options.store(iseq::compile_options_are_unchanged(gvl), Ordering::Relaxed);
 }
 
 fn lines_changed(gvl: Gvl) {

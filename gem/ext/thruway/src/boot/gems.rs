@@ -1,5 +1,5 @@
-//! `Gem::Specification`: supplies compiled gemspecs, and tells RubyGems which gems lack a feature without asking the
-//! disk.
+//! `Gem::Specification`: supplies compiled gemspecs, and tells RubyGems, without queries to the disk, which gems lack a
+//! feature.
 //!
 //! RubyGems reads and evaluates gemspecs; each start of Ruby does so for all default gems. Reading is not changed.
 //! The code comes from the pack if the source equals, byte for byte, the source that was compiled. So the disk need

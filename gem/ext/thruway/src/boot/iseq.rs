@@ -25,7 +25,7 @@ unsafe extern "C" {
     fn rb_get_coverages() -> VALUE;
 }
 
-/// A setter of Ruby's that is replaced to report changes: the original Method, and the function to call after it.
+/// A setter method of Ruby that is replaced to report changes: the original Method, and the function to call after it.
 struct ObservedSetter {
     setter: OnceLock<PinnedObject>,
     report: OnceLock<fn(Gvl)>,
@@ -57,7 +57,8 @@ static STATE: CompilerState = CompilerState {
     compile_options: OnceLock::new(),
 };
 
-/// The core methods whose redefinition by other code has to be noticed, since packed code does without them.
+/// The core methods by which code is compiled, written and read. The boot has to notice when a program redefines one of
+/// them: code from the pack is loaded without a call of the method, so the redefinition would have no effect.
 const METHODS: [Methods; 3] = [
     Methods {
         path: &[c"RubyVM", c"InstructionSequence"],
@@ -144,7 +145,7 @@ pub(super) fn has_lines(gvl: Gvl, code: VALUE) -> bool {
 }
 
 /// Whether the file at that path compiles without a syntax error.
-pub(super) fn compiles(gvl: Gvl, path: RString) -> bool {
+pub(super) fn has_valid_syntax(gvl: Gvl, path: RString) -> bool {
     let mut compiles = false;
     let compile =
         || send(gvl, instruction_sequence(gvl).value(), c"compile_file", &[path.value()]).is_some();
@@ -284,8 +285,8 @@ pub(super) fn watch_warning_categories(gvl: Gvl, report: fn(Gvl)) {
     STATE.warning_category.watch(gvl, RModule::named(gvl, c"Warning").value(), c"[]=", set, report);
 }
 
-/// Whether the compile options equal those at the time when they were first observed.
-pub(super) fn has_same_compile_options(gvl: Gvl) -> bool {
+/// Whether the compile options equal those at the start of the boot, with which the code in the pack was compiled.
+pub(super) fn compile_options_are_unchanged(gvl: Gvl) -> bool {
     let before = STATE.compile_options.get().copied().flatten();
     match (compile_options(gvl), before) {
         (Some(now), Some(before)) => ask(gvl, now.value(), c"==", &[before.value()]),

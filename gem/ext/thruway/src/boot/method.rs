@@ -19,11 +19,11 @@ pub(super) fn replace_kernel_function(gvl: Gvl, name: &'static CStr, method: Met
     }
 }
 
-/// Replaces Ruby's own `require`, under whatever name it is kept.
+/// Replaces Ruby's own `require`, also under the name `gem_original_require`.
 ///
-/// RubyGems keeps Ruby's method under another name, and calls it from its own `require`. An alias has the name of its
-/// original method, in backtraces too. So ours is defined as `require` for a moment and aliased, and RubyGems' method
-/// is restored.
+/// RubyGems keeps Ruby's method as `gem_original_require`, and calls it from a `require` of its own. In a backtrace, an
+/// alias has the name of the method that it stands for, and that name has to be `require`. So our method is first
+/// defined as `require`, in place of RubyGems' method, and then aliased; after that, RubyGems' method is restored.
 pub(super) fn replace_require(gvl: Gvl, method: Method) {
     replace_kernel_function(gvl, c"require", method);
     let kernel = RModule::kernel().value();

@@ -35,7 +35,8 @@ pub(super) enum Side {
     Instances,
 }
 
-/// The dependencies of a library's results. Those that a version of the library lacks are left out.
+/// The methods and constants on which a library's results depend. Dependencies that a version of the library lacks are
+/// left out.
 pub(super) struct Dependencies {
     /// The end of the path of the library's main file.
     pub(super) feature: &'static [u8],
@@ -125,7 +126,8 @@ impl Originals {
         }
     }
 
-    /// Adds methods of a class or module, each by `keep_one`. One that is not there has no methods.
+    /// Adds methods of a class or module, each by a call of `keep_one`. Adds nothing if the class or module does not
+    /// exist.
     fn keep(
         &mut self,
         gvl: Gvl,
@@ -137,7 +139,7 @@ impl Originals {
         names.try_for_each(|name| keep_one(self, gvl, class, methods.side, name))
     }
 
-    /// Adds a core method. Ruby does not mark those that are written in Ruby.
+    /// Adds a core method. Ruby marks its core methods, except those that are written in Ruby.
     pub(super) fn keep_core_method(
         &mut self,
         gvl: Gvl,
@@ -153,6 +155,7 @@ impl Originals {
         Some(())
     }
 
+    /// Adds a method, if it exists.
     pub(super) fn keep_method(
         &mut self,
         gvl: Gvl,
@@ -179,8 +182,8 @@ impl Originals {
         }
     }
 
-    /// The first method or constant that has changed, or that never was the library's own, as Ruby writes it; `None`
-    /// if there is none.
+    /// The first method or constant that has changed, or that was not the library's own from the start, in Ruby's
+    /// notation; `None` if there is no such method or constant.
     pub(super) fn first_change(&self, gvl: Gvl) -> Option<String> {
         // SAFETY: the Arrays are reachable from here alone, and do not change any more.
         let all =

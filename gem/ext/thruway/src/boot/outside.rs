@@ -34,7 +34,7 @@ pub(crate) fn waited() {
     may_have_changed();
 }
 
-/// The time that a thread of libruby's waits for another thread, from `begin` until the value is dropped.
+/// The time that a thread in libruby waits for another thread, from `begin` until the value is dropped.
 ///
 /// The wait has ended because another thread of this process has woken this one, or because the time was over. The
 /// other thread reports for itself anything that it has learned. So only a long wait counts, as in a program that

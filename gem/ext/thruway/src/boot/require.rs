@@ -179,7 +179,7 @@ fn found(gvl: Gvl, boot: &Boot, name: RString, path: &mut [u8; PATH_BYTES_MAX]) 
         settle(false);
         return None;
     };
-    search::see(PathMark::of(&found), file);
+    search::record_file(PathMark::of(&found), file);
     path.get_mut(..found.len())?.copy_from_slice(&found);
     boot.counts.resolved.add(1);
     Some(found.len())

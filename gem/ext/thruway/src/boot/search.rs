@@ -13,8 +13,8 @@ use super::current;
 /// The results of a search so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
-    /// The last observed file: its path, the file, and the boot's epoch at that time.
-    pub(super) seen: Option<(PathMark, FoundFile, u64)>,
+    /// The last file that the search has found: a mark of its path, the file, and the boot's epoch at that time.
+    pub(super) last_file: Option<(PathMark, FoundFile, u64)>,
     /// The last answered real path.
     pub(super) real_path: Option<PathMark>,
     /// Whether the whole load path was searched for the name, so that an unlisted candidate does not exist.
@@ -22,9 +22,9 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Whether the file at `path` is the last observed file. No Ruby code has run since.
-    pub(super) fn has_seen(&self, path: PathMark) -> bool {
-        self.seen.is_some_and(|(seen, ..)| seen == path)
+    /// Whether the file at `path` is the last one that the search has found. No Ruby code has run since.
+    pub(super) fn is_last_file(&self, path: PathMark) -> bool {
+        self.last_file.is_some_and(|(mark, ..)| mark == path)
     }
 }
 
@@ -53,7 +53,7 @@ impl PathMark {
     }
 }
 
-const IDLE: Search = Search { seen: None, real_path: None, is_settled: false };
+const IDLE: Search = Search { last_file: None, real_path: None, is_settled: false };
 
 thread_local! {
     static PHASE: Cell<Phase> = const { Cell::new(Phase::Idle) };
@@ -66,30 +66,31 @@ pub(super) fn begin() {
     PHASE.set(Phase::Opening);
 }
 
-/// Ends the search, also before Ruby code runs, since such code may change the observed files.
+/// Ends the search. Also called before Ruby code runs, because such code may change the files that the search has
+/// found.
 pub(super) fn end() {
     SEARCH.set(IDLE);
     PHASE.set(Phase::Idle);
 }
 
-/// The file that this thread's search saw last. The file is invalid if the boot has learned of any change since: a
-/// search may wait for another thread to load the feature. In the portable mode, the boot learns of no changes, so
-/// there is no file, unless the waits of a search are seen.
-pub(super) fn seen() -> Option<(PathMark, FoundFile)> {
-    let (mark, file, epoch) = SEARCH.get().seen?;
+/// The last file that this thread's search has found. `None` if the boot has learned of any change since: a search may
+/// wait for another thread to load the feature. In the portable mode, the boot learns of no changes, so there is no
+/// file, unless the waits of a search are observed.
+pub(super) fn last_file() -> Option<(PathMark, FoundFile)> {
+    let (mark, file, epoch) = SEARCH.get().last_file?;
     let counts = |boot: &Boot| boot.answers_search() && boot.files.epoch() == epoch;
     current::boot().is_some_and(counts).then_some((mark, file))
 }
 
-/// Records an observed file at `path`.
-pub(super) fn see(path: PathMark, file: FoundFile) {
+/// Records a file that the search has found at `path`.
+pub(super) fn record_file(path: PathMark, file: FoundFile) {
     let epoch = current::boot().map_or(0, |boot| boot.files.epoch());
-    set(Search { seen: Some((path, file, epoch)), ..current() });
+    set(Search { last_file: Some((path, file, epoch)), ..current() });
 }
 
-/// Forgets the file that the search has seen, because this process may have changed that file since.
-pub(super) fn forget() {
-    set(Search { seen: None, ..current() });
+/// Forgets the last file, because this process may have changed it since.
+pub(super) fn forget_file() {
+    set(Search { last_file: None, ..current() });
 }
 
 /// The progress of this thread's search.

@@ -54,9 +54,9 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     }
     let is_first = current::begin(boot);
     if is_first {
-        current::boot().iter().for_each(|boot| preload::begin(gvl, boot));
+        current::boot().iter().for_each(|boot| preload::begin_notes(gvl, boot));
         install(gvl);
-        preload::watch();
+        preload::observe_calls();
     }
     is_first
 }
@@ -119,7 +119,7 @@ fn identity(gvl: Gvl) -> Vec<u8> {
     identity
 }
 
-/// Returns the address of a constant of libruby's. A function would have that of a stub in this extension.
+/// Returns the address of a constant in libruby. The address of a function could be that of a stub in this extension.
 #[cfg(windows)]
 fn address_in_libruby() -> *const () {
     (&raw const rb_sys::ruby_api_version).cast()
@@ -149,7 +149,7 @@ fn libruby_build() -> String {
 /// Writes everything that was learned, and the report if one was requested.
 fn finish() {
     let Some(boot) = current::own() else { return };
-    preload::learn();
+    preload::write_plan();
     write_pack(boot);
     if boot.options.explain {
         code::note_supplier(boot);

@@ -22,7 +22,7 @@ use crate::ruby::{Gvl, NIL, PinnedObject, RModule, RString, Symbol};
 const METHODS: [(Side, &CStr); 4] =
     [(Side::Own, c"==="), (Side::Own, c"at"), (Side::Instances, c"+"), (Side::Instances, c"-")];
 
-/// The methods of Ruby's own that ActiveSupport keeps under other names.
+/// Ruby's own methods, which ActiveSupport keeps under other names.
 const KEPT: [(Side, &CStr); 3] =
     [(Side::Own, c"at"), (Side::Instances, c"+"), (Side::Instances, c"-")];
 

@@ -1,10 +1,10 @@
 //! `TZInfo::DataSources::ZoneinfoReader#read`: the offsets and transitions of time zones are supplied from the pack.
 //!
 //! Rails reads all zones of the system when it loads an application eagerly. For each zone, TZInfo parses a file, and
-//! computes the transitions of a hundred years. The pack holds their numbers. The objects are made as TZInfo makes
-//! them, and the abbreviations go through its own table of Strings. Nothing is answered or learned while a method
-//! [between](super::dependencies) the call and its result is not the library's own. ActiveSupport replaces
-//! methods of `Time` that TZInfo calls; [their code](super::time_code) is a part of the entry's name.
+//! computes the transitions of a hundred years. The pack stores the numbers in these objects. The objects are created
+//! as TZInfo creates them, and the abbreviations go through TZInfo's own table of Strings. The pack is neither used nor
+//! extended while one of the [methods](super::dependencies) that take part is not the library's own. ActiveSupport
+//! replaces methods of `Time` that TZInfo calls; [their code](super::time_code) is a part of the entry's name.
 
 use rb_sys::VALUE;
 use thruway_boot::zone::{self, Offset, Transition, Zone};
@@ -42,14 +42,14 @@ fn read(ruby: ProtectedCall, reader: VALUE, path: VALUE) -> VALUE {
     let (path, variant) = (path.frozen(gvl), variant.frozen(gvl));
     match boot.zone(path.bytes(), variant.bytes()) {
         CachedDocument::Hit(data) => {
-            let zone = Zone::decode(data).and_then(|zone| classes.objects(gvl, &zone));
+            let zone = Zone::decode(data).and_then(|zone| classes.create_objects(gvl, &zone));
             zone.unwrap_or_else(read_by_library)
         }
         CachedDocument::Uncacheable | CachedDocument::Unavailable => read_by_library(),
         CachedDocument::Miss(stamp) => {
             let objects = read_by_library();
             if variant_now(gvl, boot).is_some_and(|now| is_same(gvl, now, variant.string())) {
-                let data = classes.numbers(gvl, objects);
+                let data = classes.encode(gvl, objects);
                 boot.learn_zone(path.bytes(), variant.bytes(), stamp, data);
             }
             objects
@@ -57,7 +57,7 @@ fn read(ruby: ProtectedCall, reader: VALUE, path: VALUE) -> VALUE {
     }
 }
 
-/// The boot, the classes, the file's path, and all other inputs on which the result depends.
+/// The boot, the classes, the file's path, and the variant: all other inputs on which the result depends.
 fn request(
     gvl: Gvl,
     reader: VALUE,
@@ -86,7 +86,7 @@ fn variant_now(gvl: Gvl, boot: &Boot) -> Option<RString> {
         }
     };
     let version = RString::of(gvl, constant_at(gvl, &[c"TZInfo", c"VERSION"])?)?;
-    // The year up to which TZInfo computes transitions is that of its loading, and a hundred more.
+    // TZInfo computes transitions up to a hundred years after the year in which it was loaded.
     let year = [c"TZInfo", c"DataSources", c"ZoneinfoReader", c"GENERATE_UP_TO"];
     let year = small(constant_at(gvl, &year)?)?;
     Some(RString::new(gvl, &zone::variant(&version.to_text(gvl), year, code)))
@@ -137,8 +137,8 @@ impl ZoneClasses {
         })
     }
 
-    /// The objects of a zone, as TZInfo makes them: an Array of transitions, or one offset.
-    fn objects(&self, gvl: Gvl, zone: &Zone<'_>) -> Option<VALUE> {
+    /// Creates the objects of a zone as TZInfo would: an Array of transitions, or a single offset.
+    fn create_objects(&self, gvl: Gvl, zone: &Zone<'_>) -> Option<VALUE> {
         let offsets = RArray::with_room(gvl, zone.offsets.len());
         for offset in &zone.offsets {
             offsets.push(gvl, self.new_offset(gvl, offset)?);
@@ -160,18 +160,18 @@ impl ZoneClasses {
     fn new_offset(&self, gvl: Gvl, offset: &Offset<'_>) -> Option<VALUE> {
         let text = RString::new(gvl, offset.abbreviation);
         let text = send(gvl, self.deduper, c"dedupe", &[text.value()])?;
-        let is_it = abbreviation(gvl, text)? == offset.abbreviation;
+        let is_same = abbreviation(gvl, text)? == offset.abbreviation;
         let variables = [
             (self.base, from_i64(gvl, offset.base)),
             (self.standard, from_i64(gvl, offset.standard)),
             (self.abbreviation, text),
             (self.observed, from_i64(gvl, offset.base.checked_add(offset.standard)?)),
         ];
-        is_it.then(|| self.offset.allocate(gvl, &variables))
+        is_same.then(|| self.offset.allocate(gvl, &variables))
     }
 
-    /// The numbers of a zone's objects, in bytes; `None` for objects that TZInfo does not make.
-    fn numbers(&self, gvl: Gvl, objects: VALUE) -> Option<Vec<u8>> {
+    /// Encodes the objects of a zone for the pack; `None` if TZInfo does not create such objects.
+    fn encode(&self, gvl: Gvl, objects: VALUE) -> Option<Vec<u8>> {
         let mut found = FoundOffsets::default();
         let mut transitions = Vec::new();
         match RArray::exactly(gvl, objects) {
@@ -181,7 +181,7 @@ impl ZoneClasses {
             Some(list) => {
                 (list.len(gvl) > 0 && !is_frozen(gvl, objects)).then_some(())?;
                 for place in 0..list.len(gvl) {
-                    transitions.push(self.numbers_of(gvl, list.get(gvl, place)?, &mut found)?);
+                    transitions.push(self.transition_of(gvl, list.get(gvl, place)?, &mut found)?);
                 }
             }
         }
@@ -193,7 +193,12 @@ impl ZoneClasses {
         Some(Zone { offsets: offsets.collect(), transitions }.encode())
     }
 
-    fn numbers_of(&self, gvl: Gvl, object: VALUE, found: &mut FoundOffsets) -> Option<Transition> {
+    fn transition_of(
+        &self,
+        gvl: Gvl,
+        object: VALUE,
+        found: &mut FoundOffsets,
+    ) -> Option<Transition> {
         let is_own = is_plain(gvl, object, self.transition.value()) && !is_frozen(gvl, object);
         is_own.then_some(())?;
         Some(Transition {
@@ -212,7 +217,8 @@ struct FoundOffsets {
 }
 
 impl FoundOffsets {
-    /// The place of an offset, which a transition holds.
+    /// Returns the place of an offset among those found so far. A new offset is added at the end. `None` if the object
+    /// is not an offset as TZInfo creates it.
     fn place(&mut self, classes: &ZoneClasses, gvl: Gvl, object: VALUE) -> Option<usize> {
         if let Some(place) = self.objects.iter().position(|known| *known == object) {
             return Some(place);

@@ -31,13 +31,13 @@ impl TextArgument {
     }
 }
 
-/// A stream of C's that the caller of a libc function has passed.
+/// A C stream (`FILE *`) that the caller of a libc function has passed.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct StreamArgument(*mut FILE);
 
-/// A stream of C's. Only templates look at streams, and other systems have none.
+/// A C stream (`FILE *`). Only templates observe streams, and templates exist on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(crate) type StreamArgument = *mut FILE;
 

@@ -32,7 +32,7 @@ use super::errno::{errno, set_errno};
 use super::import::{Import, Replaceable, replace};
 use crate::boot::{answers, outside, writes};
 #[cfg(target_os = "linux")]
-use crate::preload::{noted, notes};
+use crate::preload::{notes, template_calls};
 #[cfg(target_os = "linux")]
 use thruway_preload::boot_queries::Question;
 
@@ -55,7 +55,7 @@ struct Call {
 /// Whether the calls of libruby that the boot needs are interposed.
 static IS_BOOT_OBSERVING: AtomicBool = AtomicBool::new(false);
 
-/// Points the imports of libruby at the replacements that the boot observes.
+/// Points the imports of libruby at the replacements that the boot observes. `libruby` is any address in libruby.
 ///
 /// # Errors
 /// The object of libruby cannot be found, its imports have other names, or its import table cannot be written. Then
@@ -63,7 +63,7 @@ static IS_BOOT_OBSERVING: AtomicBool = AtomicBool::new(false);
 pub(crate) fn interpose_libruby(libruby: *const ()) -> io::Result<()> {
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
     let has = |import: &dyn Replaceable| !object.slots(import.name()).is_empty();
-    // A candidate's descriptor is made up, so every call on it must be answered, too.
+    // When libruby opens a candidate, it gets a fake descriptor, so every call on the descriptor must be answered, too.
     if !has(&OPEN) || !has(&FSTAT) || !has(&CLOSE) {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -81,7 +81,7 @@ pub(crate) fn observe_loaded_objects() {
     use std::collections::HashSet;
     use std::sync::{Mutex, PoisonError};
 
-    /// The addresses at which objects begin whose tables were changed, or are left alone.
+    /// The base addresses of the objects whose import tables were changed before, or must not be changed.
     static KNOWN_OBJECTS: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
 
     let mut known = KNOWN_OBJECTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,44 +189,44 @@ macro_rules! calls {
 calls! {
     // Files that are opened, and descriptors.
     OPEN c"open" open(path: TextArgument, flags: c_int, mode: mode_t) -> c_int {
-        Template before noted::opened(libc::AT_FDCWD, path, flags);
+        Template before template_calls::opened(libc::AT_FDCWD, path, flags);
         Boot answers answers::open(path, flags);
         Boot before answers::note_json(path);
         Boot after |descriptor| answers::opened(path, flags, descriptor);
     }
     OPEN64 c"open64" open64(path: TextArgument, flags: c_int, mode: mode_t) -> c_int {
-        Template before noted::opened(libc::AT_FDCWD, path, flags);
+        Template before template_calls::opened(libc::AT_FDCWD, path, flags);
     }
     OPENAT c"openat" openat(folder: c_int, path: TextArgument, flags: c_int, mode: mode_t) -> c_int {
-        Template before noted::opened(folder, path, flags);
+        Template before template_calls::opened(folder, path, flags);
     }
     OPENAT64 c"openat64" openat64(folder: c_int, path: TextArgument, flags: c_int, mode: mode_t)
         -> c_int {
-        Template before noted::opened(folder, path, flags);
+        Template before template_calls::opened(folder, path, flags);
     }
     FOPEN c"fopen" fopen(path: TextArgument, mode: TextArgument) -> StreamArgument {
-        Template before noted::stream_opened(path, mode);
+        Template before template_calls::stream_opened(path, mode);
     }
     FOPEN64 c"fopen64" fopen64(path: TextArgument, mode: TextArgument) -> StreamArgument {
-        Template before noted::stream_opened(path, mode);
+        Template before template_calls::stream_opened(path, mode);
     }
     FREOPEN c"freopen" freopen(path: TextArgument, mode: TextArgument, stream: StreamArgument)
         -> StreamArgument {
-        Template before noted::stream_reopened(path, mode, stream);
+        Template before template_calls::stream_reopened(path, mode, stream);
     }
     FREOPEN64 c"freopen64" freopen64(path: TextArgument, mode: TextArgument, stream: StreamArgument)
         -> StreamArgument {
-        Template before noted::stream_reopened(path, mode, stream);
+        Template before template_calls::stream_reopened(path, mode, stream);
     }
     CLOSE c"close" close(descriptor: c_int) -> c_int {
         Boot answers answers::close(descriptor);
     }
     DUP2 c"dup2" dup2(old: c_int, new: c_int) -> c_int {
-        Template before noted::replaced(new);
+        Template before template_calls::replaced(new);
         Boot after outside::renewed;
     }
     DUP3 c"dup3" dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-        Template before noted::replaced(new);
+        Template before template_calls::replaced(new);
         Boot after outside::renewed;
     }
 
@@ -238,115 +238,115 @@ calls! {
         Boot after |answer| unsafe { answers::fstat_returned(descriptor, result, answer) };
     }
     STAT c"stat" stat_path(path: TextArgument, result: *mut stat) -> c_int {
-        Template before noted::stat(path, true);
+        Template before template_calls::stat(path, true);
         // SAFETY: callers of stat pass a place for the result.
         Boot answers unsafe { answers::stat_path(path, result) };
     }
     STAT64 c"stat64" stat64(path: TextArgument, result: *mut stat) -> c_int {
-        Template before noted::stat(path, true);
+        Template before template_calls::stat(path, true);
     }
     LSTAT c"lstat" lstat(path: TextArgument, result: *mut stat) -> c_int {
-        Template before noted::stat(path, false);
+        Template before template_calls::stat(path, false);
     }
     LSTAT64 c"lstat64" lstat64(path: TextArgument, result: *mut stat) -> c_int {
-        Template before noted::stat(path, false);
+        Template before template_calls::stat(path, false);
     }
     FSTATAT c"fstatat" fstatat(folder: c_int, path: TextArgument, result: *mut stat, flags: c_int)
         -> c_int {
-        Template before noted::stat_at(folder, path, flags);
+        Template before template_calls::stat_at(folder, path, flags);
     }
     FSTATAT64 c"fstatat64" fstatat64(folder: c_int, path: TextArgument, result: *mut stat, flags: c_int)
         -> c_int {
-        Template before noted::stat_at(folder, path, flags);
+        Template before template_calls::stat_at(folder, path, flags);
     }
     STATX c"statx" statx(folder: c_int, path: TextArgument, flags: c_int, mask: c_uint,
         result: *mut c_void) -> c_int {
-        Template before noted::stat_at(folder, path, flags);
+        Template before template_calls::stat_at(folder, path, flags);
     }
     ACCESS c"access" access(path: TextArgument, mode: c_int) -> c_int {
-        Template before noted::asked(path, Question::Rights);
+        Template before template_calls::asked(path, Question::Rights);
     }
     EACCESS c"eaccess" eaccess(path: TextArgument, mode: c_int) -> c_int {
-        Template before noted::asked(path, Question::Rights);
+        Template before template_calls::asked(path, Question::Rights);
     }
     EUIDACCESS c"euidaccess" euidaccess(path: TextArgument, mode: c_int) -> c_int {
-        Template before noted::asked(path, Question::Rights);
+        Template before template_calls::asked(path, Question::Rights);
     }
     FACCESSAT c"faccessat" faccessat(folder: c_int, path: TextArgument, mode: c_int, flags: c_int)
         -> c_int {
-        Template before noted::asked_at(folder, path, Question::Rights);
+        Template before template_calls::asked_at(folder, path, Question::Rights);
     }
     OPENDIR c"opendir" opendir(path: TextArgument) -> *mut DIR {
-        Template before noted::asked(path, Question::Names);
+        Template before template_calls::asked(path, Question::Names);
     }
     READLINK c"readlink" readlink(path: TextArgument, text: *mut c_char, length: size_t) -> ssize_t {
-        Template before noted::asked(path, Question::LinkStat);
+        Template before template_calls::asked(path, Question::LinkStat);
     }
     READLINKAT c"readlinkat" readlinkat(folder: c_int, path: TextArgument, text: *mut c_char,
         length: size_t) -> ssize_t {
-        Template before noted::asked_at(folder, path, Question::LinkStat);
+        Template before template_calls::asked_at(folder, path, Question::LinkStat);
     }
     REALPATH c"realpath" realpath(path: TextArgument, result: *mut c_char) -> *mut c_char {
-        Template before noted::asked(path, Question::RealPath);
+        Template before template_calls::asked(path, Question::RealPath);
         Boot answers answers::realpath(path, result);
         Boot after |_| answers::realpath_returned(path);
     }
     CHDIR c"chdir" chdir(path: TextArgument) -> c_int {
-        Template before noted::asked(path, Question::Kind);
+        Template before template_calls::asked(path, Question::Kind);
     }
 
     // Changes of files.
     MKDIR c"mkdir" mkdir(path: TextArgument, mode: mode_t) -> c_int {
-        Template before noted::folder_made(path);
+        Template before template_calls::folder_made(path);
         Boot after |result| answers::changed(path, result);
     }
     RMDIR c"rmdir" rmdir(path: TextArgument) -> c_int {
-        Template before noted::written(path);
+        Template before template_calls::written(path);
         Boot after |result| answers::changed(path, result);
     }
     UNLINK c"unlink" unlink(path: TextArgument) -> c_int {
-        Template before noted::written(path);
+        Template before template_calls::written(path);
         Boot after |result| answers::changed(path, result);
     }
     RENAME c"rename" rename(from: TextArgument, to: TextArgument) -> c_int {
-        Template before noted::written(from);
-        Template before noted::written(to);
+        Template before template_calls::written(from);
+        Template before template_calls::written(to);
         Boot after |result| answers::changed(from, result);
         Boot after |result| answers::changed(to, result);
     }
     SYMLINK c"symlink" symlink(target: TextArgument, path: TextArgument) -> c_int {
-        Template before noted::changed(path);
+        Template before template_calls::changed(path);
         Boot after |result| answers::changed(path, result);
     }
     LINK c"link" link(from: TextArgument, to: TextArgument) -> c_int {
-        Template before noted::changed(to);
+        Template before template_calls::changed(to);
         Boot after |result| answers::changed(to, result);
     }
     MKFIFO c"mkfifo" mkfifo(path: TextArgument, mode: mode_t) -> c_int {
-        Template before noted::changed(path);
+        Template before template_calls::changed(path);
         Boot after |result| answers::changed(path, result);
     }
     TRUNCATE c"truncate" truncate(path: TextArgument, length: off_t) -> c_int {
-        Template before noted::changed(path);
+        Template before template_calls::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     CHMOD c"chmod" chmod(path: TextArgument, mode: mode_t) -> c_int {
-        Template before noted::changed(path);
+        Template before template_calls::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     LCHMOD c"lchmod" lchmod(path: TextArgument, mode: mode_t) -> c_int {
-        Template before noted::changed(path);
+        Template before template_calls::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     FCHMOD c"fchmod" fchmod(descriptor: c_int, mode: mode_t) -> c_int {
         Boot after |_| answers::rights_of_descriptor_changed();
     }
     CHOWN c"chown" chown(path: TextArgument, user: uid_t, group: gid_t) -> c_int {
-        Template before noted::changed(path);
+        Template before template_calls::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     LCHOWN c"lchown" lchown(path: TextArgument, user: uid_t, group: gid_t) -> c_int {
-        Template before noted::changed(path);
+        Template before template_calls::changed(path);
         Boot after |result| answers::edited(path, result);
     }
     FCHOWN c"fchown" fchown(descriptor: c_int, user: uid_t, group: gid_t) -> c_int {
@@ -355,23 +355,23 @@ calls! {
 
     // Reading, writing and waiting.
     READ c"read" read(descriptor: c_int, data: *mut c_void, length: size_t) -> ssize_t {
-        Template before noted::read(descriptor);
+        Template before template_calls::read(descriptor);
         Boot after |result| outside::read_returned(descriptor, result);
     }
     WRITE c"write" write(descriptor: c_int, data: *const c_void, length: size_t) -> ssize_t {
         // SAFETY: callers of write pass as many bytes.
-        Template answers unsafe { noted::write(descriptor, data, length) };
+        Template answers unsafe { template_calls::write(descriptor, data, length) };
         Boot before writes::add();
     }
     WRITEV c"writev" writev(descriptor: c_int, parts: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: callers of writev pass as many parts, each with as many bytes as it says.
-        Template answers unsafe { noted::writev(descriptor, parts, count) };
+        Template answers unsafe { template_calls::writev(descriptor, parts, count) };
         Boot before writes::add();
     }
     FWRITE c"fwrite" fwrite(data: *const c_void, size: size_t, count: size_t, stream: StreamArgument)
         -> size_t {
         // SAFETY: callers of fwrite pass as many elements.
-        Template answers unsafe { noted::fwrite(data, size, count, stream) };
+        Template answers unsafe { template_calls::fwrite(data, size, count, stream) };
         Boot before writes::add();
     }
     POLL c"poll" poll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
@@ -405,48 +405,48 @@ calls! {
 
     // Sockets.
     BIND c"bind" bind(socket: c_int, address: *const c_void, length: socklen_t) -> c_int {
-        Template before noted::acted("binds a socket");
+        Template before template_calls::acted("binds a socket");
     }
     CONNECT c"connect" connect(socket: c_int, address: *const c_void, length: socklen_t) -> c_int {
-        Template before noted::acted("connects a socket");
+        Template before template_calls::acted("connects a socket");
     }
     SENDTO c"sendto" sendto(socket: c_int, data: *const c_void, length: size_t, flags: c_int,
         address: *const c_void, address_length: socklen_t) -> ssize_t {
-        Template before noted::acted("sends through a socket");
+        Template before template_calls::acted("sends through a socket");
     }
 
     // Processes.
     FORK c"fork" fork() -> pid_t {
-        Template before noted::forked();
+        Template before template_calls::forked();
         Boot after outside::fork_returned;
     }
     KILL c"kill" kill(process: pid_t, signal: c_int) -> c_int {
-        Template before noted::acted("sends a signal");
+        Template before template_calls::acted("sends a signal");
     }
     EXECV c"execv" execv(path: TextArgument, words: *const *const c_char) -> c_int {
-        Template before noted::started(path);
+        Template before template_calls::started(path);
         Boot before outside::invalidate_pack();
     }
     EXECVE c"execve" execve(path: TextArgument, words: *const *const c_char,
         environment: *const *const c_char) -> c_int {
-        Template before noted::started(path);
+        Template before template_calls::started(path);
         Boot before outside::invalidate_pack();
     }
     POSIX_SPAWN c"posix_spawn" posix_spawn(process: *mut c_void, path: TextArgument,
         actions: *const c_void, attributes: *const c_void, words: *const c_void,
         environment: *const c_void) -> c_int {
-        Template before noted::started(path);
+        Template before template_calls::started(path);
     }
     POSIX_SPAWNP c"posix_spawnp" posix_spawnp(process: *mut c_void, path: TextArgument,
         actions: *const c_void, attributes: *const c_void, words: *const c_void,
         environment: *const c_void) -> c_int {
-        Template before noted::started(path);
+        Template before template_calls::started(path);
     }
     SYSTEM c"system" system(command: TextArgument) -> c_int {
-        Template before noted::started(command);
+        Template before template_calls::started(command);
     }
     POPEN c"popen" popen(command: TextArgument, mode: TextArgument) -> StreamArgument {
-        Template before noted::started(command);
+        Template before template_calls::started(command);
     }
     WAITPID c"waitpid" waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t {
         Boot after outside::waitpid_returned;
@@ -454,10 +454,10 @@ calls! {
 
     // The process's environment, libraries, root, user and groups.
     GETENV c"getenv" getenv(name: TextArgument) -> *mut c_char {
-        Template before noted::variable(name);
+        Template before template_calls::variable(name);
     }
     SECURE_GETENV c"secure_getenv" secure_getenv(name: TextArgument) -> *mut c_char {
-        Template before noted::variable(name);
+        Template before template_calls::variable(name);
     }
     DLOPEN c"dlopen" dlopen(path: TextArgument, flags: c_int) -> *mut c_void {
         Template after |_| observe_loaded_objects();

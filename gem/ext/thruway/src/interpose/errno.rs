@@ -1,4 +1,4 @@
-//! Access to `errno`, which must not change between two calls of Ruby's.
+//! Access to `errno`. An observer must not change the value that Ruby reads after its own call.
 
 use std::ffi::c_int;
 

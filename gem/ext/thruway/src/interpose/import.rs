@@ -1,4 +1,4 @@
-//! A function that a loaded object imports, and the function of ours that replaces it.
+//! A function that a loaded object imports, and its replacement in this extension.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -85,13 +85,14 @@ pub(crate) fn replace<'a>(
 ) -> io::Result<()> {
     for import in imports {
         for slot in object.slots(import.name()) {
-            point(object, slot, import)?;
+            redirect(object, slot, import)?;
         }
     }
     Ok(())
 }
 
-fn point(object: &Object, slot: ImportSlot, import: &dyn Replaceable) -> io::Result<()> {
+/// Points one slot at the replacement. Stores the original function first, if no other slot has done so.
+fn redirect(object: &Object, slot: ImportSlot, import: &dyn Replaceable) -> io::Result<()> {
     let (target, replacement) = (slot.target(), import.replacement_address());
     if target == replacement {
         return Ok(());
@@ -126,7 +127,7 @@ fn look_up(_: &CStr) -> *mut c_void {
 }
 
 /// Points the slots of an object at the original functions again. A slot that cannot be written keeps the
-/// replacement, which goes on handing calls on.
+/// replacement, which continues to call the original.
 #[cfg(unix)]
 pub(crate) fn restore(object: &Object, imports: &[&dyn Replaceable]) {
     for import in imports {

@@ -18,6 +18,7 @@ impl Handle {
         Self(address)
     }
 
+    /// The handle as a number, the form that `thruway_sys` expects.
     pub(crate) fn number(self) -> isize {
         self.0 as isize
     }

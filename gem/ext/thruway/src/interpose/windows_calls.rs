@@ -47,8 +47,8 @@ type WaitForOne = unsafe extern "system" fn(Handle, u32) -> u32;
 type WaitForMany = unsafe extern "system" fn(u32, *const Handle, i32, u32) -> u32;
 type GetProcAddress = unsafe extern "system" fn(*const c_void, ProcedureName) -> *mut c_void;
 
-/// Calls that are not observed although they change files or receive messages. A libruby that imports one of them is
-/// unknown to this module, and is not interposed.
+/// Functions that change files or receive messages, and that have no replacement here. A libruby that imports one of
+/// them is an unknown version, and is not interposed, because the boot would miss changes.
 const UNOBSERVED: [&CStr; 28] = [
     c"CopyFileA",
     c"CopyFileExW",
@@ -80,12 +80,12 @@ const UNOBSERVED: [&CStr; 28] = [
     c"system",
 ];
 
-/// The result of a wait that has ended because the time was over.
+/// The result of a wait whose time limit has passed.
 const WAIT_TIMEOUT: u32 = 258;
 /// `ERROR_FILE_NOT_FOUND`
 const NOT_FOUND: u32 = 2;
 
-/// Points the imports of libruby at the replacements.
+/// Points the imports of libruby at the replacements. `libruby` is any address in libruby.
 ///
 /// # Errors
 /// Ruby's DLL cannot be found, lacks an import to answer, imports a call that would have to be observed, or its
@@ -342,6 +342,8 @@ unsafe extern "system" fn wait_for_many(
     wait(time_ms, |time_ms| unsafe { original(count, objects, all, time_ms) })
 }
 
+/// Waits by `original`, first with a timeout of zero. A wait that does not end at once is reported to the boot, which
+/// then looks for changes by other processes.
 fn wait(time_ms: u32, original: impl Fn(u32) -> u32) -> u32 {
     let result = original(0);
     if result != WAIT_TIMEOUT || time_ms == 0 {

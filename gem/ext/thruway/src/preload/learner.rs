@@ -9,14 +9,14 @@ use thruway_boot::Environment;
 use thruway_preload::plan::{Cut, Folders, LoadStart, Plan, RakeState, Run, Variable};
 use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 
-use super::{post, rake};
+use super::{process_role, rake};
 use crate::ruby::constants::global;
 use crate::ruby::{Gvl, RArray};
 
 /// The observations of a command from which a template is planned, made with the interpreter lock held.
 struct LearnerState {
     /// The files that have begun to load, in order.
-    begun: Mutex<Vec<LoadStart>>,
+    starts: Mutex<Vec<LoadStart>>,
     /// The variables that differed when the first of Rails' files began to load.
     variables: OnceLock<Vec<Variable>>,
     /// The command's arguments at that time.
@@ -30,7 +30,7 @@ struct LearnerState {
 }
 
 static STATE: LearnerState = LearnerState {
-    begun: Mutex::new(Vec::new()),
+    starts: Mutex::new(Vec::new()),
     variables: OnceLock::new(),
     arguments: OnceLock::new(),
     rake: OnceLock::new(),
@@ -40,24 +40,24 @@ static STATE: LearnerState = LearnerState {
 
 /// Records the load path at the start of the boot.
 pub(super) fn begin(gvl: Gvl) {
-    if post::learner().is_some() {
+    if process_role::learner().is_some() {
         STATE.start_load_path.get_or_init(|| strings(gvl, c"$LOAD_PATH"));
     }
 }
 
 /// Records a file that Ruby begins to load.
-pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
-    if post::learner().is_none() {
+pub(crate) fn record_load(gvl: Gvl, path: &[u8]) {
+    if process_role::learner().is_none() {
         return;
     }
     if Cut::of(path) > Cut::Gem {
-        STATE.variables.get_or_init(post::changed_variables);
+        STATE.variables.get_or_init(process_role::changed_variables);
         STATE.arguments.get_or_init(|| strings(gvl, c"$*"));
         STATE.rake.get_or_init(|| rake::state(gvl));
     }
     let complete = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
     let complete = complete.map_or(0, |features| features.len(gvl));
-    let mut all = STATE.begun.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = STATE.starts.lock().unwrap_or_else(PoisonError::into_inner);
     all.push(LoadStart { path: path.to_vec(), complete, folders: folders(gvl) });
 }
 
@@ -76,11 +76,11 @@ fn folders(gvl: Gvl) -> Folders {
 }
 
 /// Writes the plan of a template for such commands, at the end of the command.
-pub(crate) fn learn() {
-    let Some(post) = post::learner() else { return };
+pub(crate) fn write_plan() {
+    let Some(assignment) = process_role::learner() else { return };
     // SAFETY: Ruby holds the lock when it calls the functions of its exit.
     let gvl = unsafe { Gvl::assume() };
-    let starts = std::mem::take(&mut *STATE.begun.lock().unwrap_or_else(PoisonError::into_inner));
+    let starts = std::mem::take(&mut *STATE.starts.lock().unwrap_or_else(PoisonError::into_inner));
     let run = Run {
         starts,
         features: strings(gvl, c"$LOADED_FEATURES"),
@@ -92,14 +92,14 @@ pub(crate) fn learn() {
     let Ok(folder) = std::env::current_dir() else { return };
     let application = environment.application(&folder).folder;
     let plan = run.plan(application.as_os_str().as_bytes());
-    let Ok(place) = TemplateFolder::at(&post.folder) else { return };
-    let known = place.read(post.key, KeyFile::Plan).and_then(|bytes| Plan::decoded(&bytes));
+    let Ok(place) = TemplateFolder::at(&assignment.folder) else { return };
+    let known = place.read(assignment.key, KeyFile::Plan).and_then(|bytes| Plan::decoded(&bytes));
     let plan = match known {
         Some(known) => plan.after(known),
         None => plan,
     };
     // If the plan cannot be written, there is no template, and nothing else is lost.
-    let _ = place.write(post.key, KeyFile::Plan, &plan.encoded());
+    let _ = place.write(assignment.key, KeyFile::Plan, &plan.encoded());
 }
 
 /// The Strings of an Array in a global variable.

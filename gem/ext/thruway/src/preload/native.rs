@@ -18,7 +18,7 @@ use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 use thruway_preload::{terminal, wire};
 use thruway_sys::descriptor;
 
-use super::{acts, guard, notes, post};
+use super::{effects, guard, notes, process_role};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{
     FALSE, Gvl, NIL, ProtectedCall, RArray, RModule, RString, TRUE, boolean, number,
@@ -68,9 +68,9 @@ pub(super) fn define(ruby: ProtectedCall, thruway: RModule) {
     define::singleton_method(gvl, module, c"forked", Method::of_1(forked));
     define::singleton_method(gvl, module, c"failed", Method::of_1(failed));
     define::singleton_method(gvl, module, c"take_over", Method::of_0(take_over));
-    define::singleton_method(gvl, module, c"said", Method::of_0(said));
-    define::singleton_method(gvl, module, c"said_count", Method::of_0(said_count));
-    define::singleton_method(gvl, module, c"take_said", Method::of_1(take_said));
+    define::singleton_method(gvl, module, c"write_output", Method::of_0(write_output));
+    define::singleton_method(gvl, module, c"output_count", Method::of_0(output_count));
+    define::singleton_method(gvl, module, c"take_output", Method::of_1(take_output));
     define::singleton_method(gvl, module, c"read_all_variables", Method::of_0(read_all_variables));
     define::singleton_method(gvl, module, c"volatile", Method::of_0(volatile));
     define::singleton_method(gvl, module, c"guard", Method::of_2(guard));
@@ -80,8 +80,8 @@ pub(super) fn define(ruby: ProtectedCall, thruway: RModule) {
 
 /// The folder and the key of this template; `None` if the folder no longer exists.
 fn place() -> Option<(TemplateFolder, u128)> {
-    let post = post::template()?;
-    Some((TemplateFolder::at(&post.folder).ok()?, post.key))
+    let assignment = process_role::template()?;
+    Some((TemplateFolder::at(&assignment.folder).ok()?, assignment.key))
 }
 
 /// `[[[path, folders, folders], …], [[name, value or nil], …], arguments, [[name, marshalled value], …]]`. The two
@@ -126,17 +126,17 @@ fn text(ruby: ProtectedCall, text: Option<String>) -> VALUE {
     text.map_or(NIL, |text| RString::new(ruby.gvl(), text.as_bytes()).value())
 }
 
-/// `refuse(reason)`: records why there is no template.
+/// `refuse(reason)`: stores the reason why there is no template.
 fn refuse(ruby: ProtectedCall, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
-    acts::refuse(&reason.to_vec(ruby.gvl()));
+    effects::refuse(&reason.to_vec(ruby.gvl()));
     NIL
 }
 
 /// `loads(file)`: a file is loaded that must not act; nil: no such file any more.
 fn loads(ruby: ProtectedCall, _: VALUE, file: VALUE) -> VALUE {
     let file = (file != NIL).then(|| RString::from_argument(ruby, file).to_vec(ruby.gvl()));
-    acts::load(file);
+    effects::load(file);
     NIL
 }
 
@@ -159,13 +159,13 @@ fn script(ruby: ProtectedCall, _: VALUE, path: VALUE) -> VALUE {
 /// `of_words?`: whether commands with other arguments are not forked from this template, since its boot reads its
 /// arguments.
 fn is_of_words(_: ProtectedCall, _: VALUE) -> VALUE {
-    boolean(post::is_of_words())
+    boolean(process_role::is_of_words())
 }
 
 /// `role_of_words`: the variable that makes this process, when started again, a template for its own arguments alone.
 fn role_of_words(ruby: ProtectedCall, _: VALUE) -> VALUE {
-    let Some(post) = post::template() else { return NIL };
-    let value = Role::TemplateOfWords(post.clone()).value();
+    let Some(assignment) = process_role::template() else { return NIL };
+    let value = Role::TemplateOfWords(assignment.clone()).value();
     let pair = [role::VARIABLE.as_bytes().to_vec(), value.into_encoded_bytes()];
     strings(ruby.gvl(), &pair)
 }
@@ -186,26 +186,28 @@ fn listen(ruby: ProtectedCall, _: VALUE, application: VALUE, features: VALUE) ->
 }
 
 fn begin(application: &OsStr, features: usize) -> io::Result<()> {
-    let post = post::template().ok_or(io::ErrorKind::NotFound)?;
-    let place = TemplateFolder::at(&post.folder)?;
+    let assignment = process_role::template().ok_or(io::ErrorKind::NotFound)?;
+    let place = TemplateFolder::at(&assignment.folder)?;
     // `thruway preload stop` during the boot has removed the template's key.
-    place.read(post.key, KeyFile::Key).ok_or(io::ErrorKind::NotFound)?;
-    let words = place.read(post.key, KeyFile::Command).and_then(|bytes| wire::decoded(&bytes));
+    place.read(assignment.key, KeyFile::Key).ok_or(io::ErrorKind::NotFound)?;
+    let words =
+        place.read(assignment.key, KeyFile::Command).and_then(|bytes| wire::decoded(&bytes));
     let words = words.unwrap_or_default();
     let said: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
     let read = notes::read_variables().into_iter();
-    let read = read.map(|name| (name.as_bytes().to_vec(), post::given(name))).collect();
+    let read = read.map(|name| (name.as_bytes().to_vec(), process_role::given(name))).collect();
     let description = Description {
         read,
         bare: lock(&STATE.bare).clone(),
         application: application.to_string_lossy().into_owned(),
         command: said.join(" "),
         words,
-        same_words: (!post::is_of_words()).then(|| STATE.same_words.load(Ordering::Relaxed)),
+        same_words: (!process_role::is_of_words())
+            .then(|| STATE.same_words.load(Ordering::Relaxed)),
         features,
     };
     let observed = notes::end();
-    let template = Template::listen(place, post.key, post.lock, observed, description)?;
+    let template = Template::listen(place, assignment.key, assignment.lock, observed, description)?;
     // Each child gets the terminal of its client.
     terminal::detach()?;
     *lock(&STATE.template) = Some(template);
@@ -224,7 +226,7 @@ fn next_request(_: ProtectedCall, _: VALUE) -> VALUE {
     }
 }
 
-/// `forked(process)`
+/// `forked(process)`: in the template, records the child that runs the command of the current request.
 fn forked(ruby: ProtectedCall, _: VALUE, process: VALUE) -> VALUE {
     let process = integer(ruby, process);
     if let (Some(template), Some(request)) =
@@ -235,7 +237,7 @@ fn forked(ruby: ProtectedCall, _: VALUE, process: VALUE) -> VALUE {
     NIL
 }
 
-/// `failed(reason)`
+/// `failed(reason)`: refuses the current request, for which no child could be forked.
 fn failed(ruby: ProtectedCall, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     if let (Some(template), Some(request)) =
@@ -276,9 +278,9 @@ fn keep_report(environment: &mut [Vec<u8>]) {
     }
 }
 
-/// In the child: writes the output of the template's boot.
-fn said(_: ProtectedCall, _: VALUE) -> VALUE {
-    for (number, bytes) in notes::said() {
+/// `write_output`: in the child, writes the output of the template's boot.
+fn write_output(_: ProtectedCall, _: VALUE) -> VALUE {
+    for (number, bytes) in notes::output() {
         let write = |stream: BorrowedFd<'_>| -> io::Result<()> {
             use std::io::Write;
             std::fs::File::from(stream.try_clone_to_owned()?).write_all(&bytes)
@@ -289,14 +291,14 @@ fn said(_: ProtectedCall, _: VALUE) -> VALUE {
     NIL
 }
 
-/// `said_count`: the number of writes of the boot to its standard streams.
-fn said_count(ruby: ProtectedCall, _: VALUE) -> VALUE {
-    number::from_u64(ruby.gvl(), notes::said().len() as u64)
+/// `output_count`: the number of writes of the boot to its standard streams.
+fn output_count(ruby: ProtectedCall, _: VALUE) -> VALUE {
+    number::from_u64(ruby.gvl(), notes::output().len() as u64)
 }
 
-/// `take_said(count)`: removes and returns the output after that number of writes, which children then do not write.
-fn take_said(ruby: ProtectedCall, _: VALUE, count: VALUE) -> VALUE {
-    RString::new(ruby.gvl(), &notes::take_said(number::small_count(count))).value()
+/// `take_output(count)`: removes and returns the output after that number of writes, which children then do not write.
+fn take_output(ruby: ProtectedCall, _: VALUE, count: VALUE) -> VALUE {
+    RString::new(ruby.gvl(), &notes::take_output(number::small_count(count))).value()
 }
 
 /// `read_all_variables`: records that the boot has read every variable.
@@ -310,7 +312,7 @@ fn volatile(ruby: ProtectedCall, _: VALUE) -> VALUE {
     strings(ruby.gvl(), &VOLATILE.map(|name| name.as_bytes().to_vec()))
 }
 
-/// `guard(paths, proc)`
+/// `guard(paths, proc)`: arms the guard of a child. Before one of the files is required, `proc` compares variables.
 fn guard(ruby: ProtectedCall, _: VALUE, paths: VALUE, compare: VALUE) -> VALUE {
     guard::arm(ruby.gvl(), bytes_of(ruby, paths), compare);
     NIL

@@ -7,12 +7,12 @@ use crate::ruby::{Gvl, ProtectedCall, RModule};
 
 pub(crate) fn define(_: ProtectedCall, _: RModule) {}
 
-pub(crate) fn begin(_: Gvl, _: &Boot) {}
+pub(crate) fn begin_notes(_: Gvl, _: &Boot) {}
 
-pub(crate) fn watch() {}
+pub(crate) fn observe_calls() {}
 
-pub(crate) fn begun(_: Gvl, _: &[u8]) {}
+pub(crate) fn record_load(_: Gvl, _: &[u8]) {}
 
 pub(crate) fn check_guard(_: ProtectedCall, _: VALUE) {}
 
-pub(crate) fn learn() {}
+pub(crate) fn write_plan() {}

@@ -18,7 +18,7 @@ use thruway_sys::imports::Object;
 
 use crate::interpose::arguments::TextArgument;
 
-/// Files that libc itself reads for any program.
+/// Files that libc itself reads on behalf of a program, by calls that are not observed.
 const OF_LIBC: [&str; 7] = [
     "/etc/localtime",
     "/etc/timezone",
@@ -42,7 +42,7 @@ struct Notebook {
     notes: Mutex<Option<QueryLog>>,
     /// The reason why this boot cannot become a template.
     objection: Mutex<Option<String>>,
-    /// The variables that the boot has read, of those that differ between commands.
+    /// The environment variables that the boot has read, among those whose values differ between commands.
     read_variables: Mutex<BTreeSet<&'static str>>,
     /// The output of the boot: the descriptor and the bytes of each write.
     output: Mutex<Vec<(c_int, Vec<u8>)>>,
@@ -121,16 +121,16 @@ pub(super) fn objection() -> Option<String> {
     lock(&NOTEBOOK.objection).clone()
 }
 
-/// The output of the boot, which each child writes again.
-pub(super) fn said() -> Vec<(c_int, Vec<u8>)> {
+/// The output of the boot: the descriptor and the bytes of each write. Each child writes this output again.
+pub(super) fn output() -> Vec<(c_int, Vec<u8>)> {
     lock(&NOTEBOOK.output).clone()
 }
 
 /// Removes and returns the output after the first `count` writes.
-pub(super) fn take_said(count: usize) -> Vec<u8> {
-    let mut said = lock(&NOTEBOOK.output);
-    let count = count.min(said.len());
-    said.split_off(count).into_iter().flat_map(|(_, bytes)| bytes).collect()
+pub(super) fn take_output(count: usize) -> Vec<u8> {
+    let mut output = lock(&NOTEBOOK.output);
+    let count = count.min(output.len());
+    output.split_off(count).into_iter().flat_map(|(_, bytes)| bytes).collect()
 }
 
 pub(super) fn say(descriptor: c_int, bytes: &[u8]) {
@@ -197,7 +197,7 @@ pub(super) fn read_variable(name: &[u8]) {
     }
 }
 
-/// The variables that the boot has read, of those that differ between commands.
+/// The environment variables that the boot has read, among those whose values differ between commands.
 pub(super) fn read_variables() -> Vec<&'static str> {
     lock(&NOTEBOOK.read_variables).iter().copied().collect()
 }

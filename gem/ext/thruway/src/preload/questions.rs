@@ -1,4 +1,5 @@
-//! The purpose of a question to the kernel, as far as the running Ruby method tells.
+//! The purpose of a question to the kernel, which the running Ruby method tells: `file?` depends only on the kind of a
+//! file, `readable?` also on the rights to it, and other methods on the whole stat.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -54,14 +55,15 @@ const RIGHTS: [&CStr; 13] = [
     c"sticky?",
 ];
 
-/// Files of code that compare a file's time with its time later, and use it for nothing else.
+/// Source files of Rails whose code compares the modification times of files to detect changes, and uses the times for
+/// nothing else.
 const WATCHERS: [&[u8]; 2] =
     [b"/active_support/file_update_checker.rb", b"/active_support/evented_file_update_checker.rb"];
 
-/// The IDs of the names of those methods.
+/// The IDs of the names in [`KIND`] and [`RIGHTS`].
 static IDS: OnceLock<[Vec<ID>; 2]> = OnceLock::new();
 
-/// Looks up the IDs of the methods' names.
+/// Looks up the IDs of the names in [`KIND`] and [`RIGHTS`].
 pub(super) fn prepare() {
     fn ids(names: &[&CStr]) -> Vec<ID> {
         // SAFETY: each name ends in NUL; the interpreter lock is held at the start of the boot.

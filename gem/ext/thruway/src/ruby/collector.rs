@@ -8,7 +8,7 @@ use super::immediate::is_true;
 /// Whether [`without_collection`] runs.
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 
-/// Whether the collector must stay disabled for now.
+/// Whether [`without_collection`] runs, so that the collector must not be enabled.
 pub(crate) fn is_held() -> bool {
     IS_HELD.load(Ordering::Relaxed)
 }

@@ -10,7 +10,7 @@ use super::value::Object;
 
 /// A value that a Ruby object owns.
 pub(crate) trait ObjectData {
-    /// Marks the objects that the value holds. The collector calls this method within any allocation of Ruby's.
+    /// Marks the objects that the value holds. The collector may call this method in any allocation by Ruby.
     fn mark(&self, marker: Marker);
 }
 

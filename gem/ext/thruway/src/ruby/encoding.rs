@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::gvl::{Gvl, ProtectedCall};
 use super::string::RString;
 
-/// An encoding of Ruby's.
+/// A Ruby encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Encoding(c_int);
 

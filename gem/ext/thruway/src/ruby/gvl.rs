@@ -95,7 +95,7 @@ impl Gvl {
     /// Lets other Ruby threads run while `wait` blocks. `unblock` ends the wait early, from another thread. If an
     /// interrupt is pending for this thread, `wait` may not run at all.
     ///
-    /// `wait` is `Send`, so it cannot hold a proof of the lock, and touches nothing of Ruby's.
+    /// `wait` is `Send`, so it cannot hold a proof of the lock, and uses no Ruby object.
     pub(crate) fn release<W: FnMut() + Send, U: Fn() + Sync>(self, mut wait: W, unblock: U) {
         unsafe extern "C" fn enter<W: FnMut()>(wait: *mut c_void) -> *mut c_void {
             // SAFETY: `release` passes a pointer to its closure, which outlives the call.

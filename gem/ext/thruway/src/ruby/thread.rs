@@ -1,4 +1,4 @@
-//! Threads of Ruby's.
+//! Ruby threads.
 
 use rb_sys::VALUE;
 

@@ -15,7 +15,7 @@ use crate::ruby::event::{self, TracePoint};
 use crate::ruby::{Gvl, Symbol, call, number};
 
 /// Whether Ruby reports pauses without creating objects more slowly.
-pub(super) const ARE_TOLD: bool =
+pub(super) const REPORTS_PAUSES: bool =
     rb_sys::RUBY_API_VERSION_MAJOR > 3 || rb_sys::RUBY_API_VERSION_MINOR >= 3;
 
 /// The data of the events: the metrics that count pauses, and the beginning of the current pause.

@@ -32,7 +32,7 @@ pub(super) struct Context {
     pub(super) corks: Cell<bool>,
     /// Whether the application may upgrade the connection.
     pub(super) upgrades: Cell<bool>,
-    /// Whether the application has marked the request as one that waits.
+    /// Whether the application has marked the request as waiting for another service.
     pub(super) is_marked: Cell<bool>,
     /// The request's route, if it runs in a fiber.
     pub(super) route: Cell<Option<Route>>,
@@ -111,6 +111,7 @@ impl Context {
         }
     }
 
+    /// Begins a request: nothing is sent yet.
     pub(super) fn begin(&self, env: VALUE, ticket: Ticket, constraints: ResponseConstraints) {
         self.forget();
         self.env.set(env);

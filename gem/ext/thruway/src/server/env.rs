@@ -92,7 +92,7 @@ impl Environments {
     /// Creates environments from `template`, which holds the values that all requests share.
     pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, template: RHash) -> Self {
         let keys = Keys::new(gvl, roots);
-        // An entry for each value, so that setting a value later only replaces it.
+        // The template has an entry for each key that every environment has, so that a request only replaces values.
         let mut env = NewHash::copy_of(gvl, template);
         for key in keys.in_every_environment() {
             if env.get(gvl, key) == NIL {

@@ -309,7 +309,7 @@ impl RackEngine {
         }
         self.leave_application(gvl, me, entered_us);
         if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
-            // The leader may be waiting for events, and this request came without one.
+            // No event announces this work, so a leader that waits for events has to be woken.
             self.engine.wake();
         }
         context.end();

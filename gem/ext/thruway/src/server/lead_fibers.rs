@@ -614,7 +614,7 @@ impl RackEngine {
         let took_us = monotonic_us().saturating_sub(began_us);
         self.leadership.roles().load.observer().note_call(took_us);
         if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
-            // The leader may be waiting for events, and this request came without one.
+            // No event announces this work, so a leader that waits for events has to be woken.
             self.engine.wake();
         }
         context.end();

@@ -165,9 +165,10 @@ impl Options {
         let engine = Engine::new(self.settings(gvl)?, self.listeners(gvl)?, worker)
             .map_err(|error| error.to_string())?;
         let metrics = engine.handle().metrics;
-        let if_told = |told| metrics.as_ref().filter(|_| collections::ARE_TOLD == told);
-        let pauses = if_told(true).map(|metrics| collections::measure(gvl, metrics));
-        let collections = if_told(false).map(|metrics| Totals::new(gvl, metrics));
+        let if_reported =
+            |reported| metrics.as_ref().filter(|_| collections::REPORTS_PAUSES == reported);
+        let pauses = if_reported(true).map(|metrics| collections::measure(gvl, metrics));
+        let collections = if_reported(false).map(|metrics| Totals::new(gvl, metrics));
         let limits = self.limits;
         let figures = Figures::new(limits.threads(), board, metrics);
         figures.set_threads(limits.threads_max);

@@ -98,10 +98,10 @@ impl<'a> Request<'a> {
         self.context.input.set(self.engine.callbacks.input(ruby, env, bytes, file));
     }
 
-    /// Returns a File for reading and writing that owns a descriptor.
-    fn open_file(self, ruby: ProtectedCall, number: VALUE) -> VALUE {
+    /// Returns a File for reading and writing that owns the descriptor.
+    fn open_file(self, ruby: ProtectedCall, descriptor: VALUE) -> VALUE {
         let mode = RString::binary(self.gvl, b"r+b").value();
-        call(ruby, RModule::file().value(), self.engine.names.for_fd, &[number, mode])
+        call(ruby, RModule::file().value(), self.engine.names.for_fd, &[descriptor, mode])
     }
 
     /// Responds with an error if nothing was sent yet; otherwise ends the connection.

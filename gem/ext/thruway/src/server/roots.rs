@@ -12,7 +12,7 @@ use crate::ruby::{Gvl, NIL, Object, RString};
 /// that does not hold the interpreter lock.
 #[derive(Default)]
 pub(super) struct Roots {
-    /// Used with the interpreter lock held. Ruby's collector reads the values at any allocation of Ruby's, so no
+    /// Used with the interpreter lock held. Ruby's collector reads the values in any allocation by Ruby, so no
     /// borrow lasts over an allocation.
     values: RefCell<Vec<VALUE>>,
     free: RefCell<Vec<usize>>,

@@ -54,13 +54,13 @@ pub(crate) fn define(ruby: ProtectedCall, thruway: RModule) {
 /// `Engine.create(server, options)`: see `Thruway::Server` for the options.
 fn create(ruby: ProtectedCall, class: VALUE, server: VALUE, options: VALUE) -> VALUE {
     let options = Options::read(ruby, options);
-    let this = make(ruby.gvl(), class, server, &options)
+    let this = new_engine(ruby.gvl(), class, server, &options)
         .unwrap_or_else(|message| raise::runtime_error(ruby, message));
     TYPE.get(ruby, &this).this.set(this);
     this
 }
 
-fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALUE, RString> {
+fn new_engine(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALUE, RString> {
     let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is not a class"))?;
     // The collector finds the objects that an engine keeps only once a Ruby object owns the engine.
     let engine = without_collection(gvl, || {

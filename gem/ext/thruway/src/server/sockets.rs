@@ -47,7 +47,7 @@ impl RackEngine {
     pub(super) fn end_event(&self, me: usize, ticket: Ticket) {
         let has_work = self.engine.lock().socket(ticket).done();
         if has_work && !self.leadership.leads(me) {
-            // The leader may be waiting for events, and this event came without any.
+            // No event of the kernel announces this one, so a leader that waits for events has to be woken.
             self.engine.wake();
         }
     }

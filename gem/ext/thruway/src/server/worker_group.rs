@@ -143,7 +143,7 @@ fn report_certificates_of(ruby: ProtectedCall, this: VALUE, uri: VALUE) -> VALUE
     NIL
 }
 
-/// The limits of a cache of so many bytes; `None` without one.
+/// The limits of a cache of that size in bytes; `None` if the server has no cache.
 pub(super) fn cache_limits(bytes_max: usize, item_bytes_max: usize) -> Option<CacheLimits> {
     (bytes_max > 0).then_some(CacheLimits { bytes_max, item_bytes_max })
 }

@@ -125,7 +125,7 @@ pub(crate) fn is_searching() -> bool {
 /// Ends the walk and forgets the seen file, because the thread is about to wait for another thread, which may change
 /// files.
 pub(crate) fn waits() {
-    search::forget();
+    search::forget_file();
     stop();
 }
 
@@ -170,13 +170,13 @@ pub(crate) fn attributes(path: WideArgument) -> Option<u32> {
     }
     stop();
     let mark = PathMark::of(path);
-    let look = match search::seen() {
+    let look = match search::last_file() {
         Some((seen, file)) if seen == mark => Lookup::File(file),
         _ => boot.files.look_up(path),
     };
     match look {
         Lookup::File(file) => {
-            search::see(mark, file);
+            search::record_file(mark, file);
             let real = boot.files.real_path_below(path, true);
             WALK.set(Walk::new(units, real.is_some_and(|real| real == path)));
             answered(NORMAL)

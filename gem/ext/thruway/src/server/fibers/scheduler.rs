@@ -137,7 +137,7 @@ impl FiberScheduler {
         if let AwaitedEvent::Io { descriptor, .. } = awaited {
             self.watch(descriptor);
         }
-        self.leave(ruby, task)
+        self.transfer_to_root(ruby, task)
     }
 
     /// Lets the other ready tasks run first.
@@ -147,7 +147,7 @@ impl FiberScheduler {
         if let Some(task) = task
             && self.table.borrow_mut().pass(fiber, monotonic_us())
         {
-            self.leave(ruby, task);
+            self.transfer_to_root(ruby, task);
         }
     }
 
@@ -276,8 +276,8 @@ impl FiberScheduler {
         }
     }
 
-    /// Asks the kernel for the awaited events of a descriptor. One that cannot be watched counts as ready, so that the
-    /// next call reports its error.
+    /// Asks the kernel for the awaited events of a descriptor. A descriptor that the kernel cannot watch is treated as
+    /// ready, so that the next call on the descriptor reports the error.
     fn watch(&self, descriptor: i32) {
         let events = self.table.borrow().awaited_io(descriptor);
         if self.waiter.watch(descriptor, events).is_err() {
@@ -285,10 +285,11 @@ impl FiberScheduler {
         }
     }
 
-    /// Gives the thread back to its root, until the suspended `task` goes on.
-    fn leave(&self, ruby: ProtectedCall, task: TaskId) -> Wake<VALUE> {
+    /// Suspends the running fiber, whose task is `task`, and transfers to the thread's root fiber. Returns when the
+    /// task is resumed, with the event that has woken it.
+    fn transfer_to_root(&self, ruby: ProtectedCall, task: TaskId) -> Wake<VALUE> {
         let ended = ruby.gvl().catch(|ruby| fiber::transfer(ruby, self.root));
-        // `Fiber#raise` switches to the fiber that it names, past the table.
+        // `Fiber#raise` transfers to its fiber directly, so the table may name another task as the running one.
         self.table.borrow_mut().preempt(task, monotonic_us());
         if let Err(raised) = ended {
             raised.resume(ruby);

@@ -44,7 +44,7 @@ pub(super) fn is_template() -> bool {
 /// The assignment of this template; `None` in other processes.
 pub(super) fn template() -> Option<&'static Assignment> {
     match role()? {
-        Role::Template(post) | Role::TemplateOfWords(post) => Some(post),
+        Role::Template(assignment) | Role::TemplateOfWords(assignment) => Some(assignment),
         Role::Learner(_) => None,
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn is_of_words() -> bool {
 /// The assignment of a command from which a template is planned; `None` in its children and in other processes.
 pub(super) fn learner() -> Option<&'static Assignment> {
     match role()? {
-        Role::Learner(post) if post.process == std::process::id() => Some(post),
+        Role::Learner(assignment) if assignment.process == std::process::id() => Some(assignment),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use thruway_preload::template_folder::{KeyFile, TemplateFolder};
 use thruway_sys::descriptor;
 
-use super::{notes, post};
+use super::{notes, process_role};
 use crate::interpose::arguments::TextArgument;
 
 /// The gem's file that is loading, and the process that loads the file.
@@ -23,20 +23,20 @@ pub(super) fn load(file: Option<Vec<u8>>) {
     *loaded() = file.map(|file| (file, std::process::id()));
 }
 
-/// Stores the reason why there is no template, for the command that asks for one.
+/// Stores the reason why there is no template, which the next command reports.
 pub(super) fn refuse(reason: &[u8]) {
-    let Some(post) = post::template() else { return };
-    if let Ok(folder) = TemplateFolder::at(&post.folder) {
-        let _ = folder.write(post.key, KeyFile::Refusal, reason);
+    let Some(assignment) = process_role::template() else { return };
+    if let Ok(folder) = TemplateFolder::at(&assignment.folder) {
+        let _ = folder.write(assignment.key, KeyFile::Refusal, reason);
     }
     // From here on, this process does not become a template.
-    if post.lock >= 0 {
-        descriptor::close(post.lock);
+    if assignment.lock >= 0 {
+        descriptor::close(assignment.lock);
     }
 }
 
-/// Ends the process if a gem's file is loading. `deed` describes the effect that would follow.
-pub(super) fn act(deed: impl FnOnce() -> String) {
+/// Called before an effect, which `deed` describes. Ends the process if a gem's file is loading.
+pub(super) fn forbid(deed: impl FnOnce() -> String) {
     if !notes::is_noting() {
         return;
     }
@@ -52,20 +52,20 @@ pub(super) fn act(deed: impl FnOnce() -> String) {
     unsafe { libc::_exit(1) };
 }
 
-/// Calls [`act`] for an act on `path`, which `verb` names, unless the path is a device or in a folder for caches: each
-/// boot may write caches anew.
-pub(super) fn act_at(verb: &str, path: TextArgument) {
+/// Calls [`forbid`] for a change at `path`, which `verb` names, unless the path is a device or in a folder for caches:
+/// each boot may write caches anew.
+pub(super) fn forbid_at(verb: &str, path: TextArgument) {
     let path = path.bytes();
     let is_cache = |part: &OsStr| part == "cache" || part == ".cache";
     if !path.starts_with(b"/dev/") && !Path::new(OsStr::from_bytes(path)).iter().any(is_cache) {
-        act(|| format!("{verb} {}", String::from_utf8_lossy(path)));
+        forbid(|| format!("{verb} {}", String::from_utf8_lossy(path)));
     }
 }
 
-/// Calls [`act`] for a write to standard output. Warnings on standard error are exempt.
-pub(super) fn write_to(descriptor: c_int) {
+/// Calls [`forbid`] for a write to standard output. Warnings on standard error are exempt.
+pub(super) fn forbid_output(descriptor: c_int) {
     if descriptor == libc::STDOUT_FILENO {
-        act(|| "writes to its standard output".to_owned());
+        forbid(|| "writes to its standard output".to_owned());
     }
 }
 

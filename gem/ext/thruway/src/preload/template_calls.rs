@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, size_t, ssize_t};
 use thruway_preload::boot_queries::Question;
 
-use super::acts;
+use super::effects;
 use super::notes::{self, note_path, note_path_at, note_written};
 use super::questions;
 use crate::interpose::arguments::{StreamArgument, TextArgument};
@@ -36,14 +36,14 @@ pub(crate) fn asked_at(folder: c_int, path: TextArgument, question: Question) {
 
 /// Notes a file that the boot itself writes or removes.
 pub(crate) fn written(path: TextArgument) {
-    acts::act_at("writes", path);
+    effects::forbid_at("writes", path);
     note_written(libc::AT_FDCWD, path);
 }
 
 /// Notes a file that is opened, for its content, its names, or to be written.
 pub(crate) fn opened(folder: c_int, path: TextArgument, flags: c_int) {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
-        acts::act_at("writes", path);
+        effects::forbid_at("writes", path);
         return note_written(folder, path);
     }
     let is_folder = flags & libc::O_DIRECTORY != 0;
@@ -82,31 +82,31 @@ pub(crate) fn read(descriptor: c_int) {
 
 /// Objects to a boot that forks.
 pub(crate) fn forked() {
-    acts::act(|| "starts another process".to_owned());
+    effects::forbid(|| "starts another process".to_owned());
     notes::object(|| "it starts another process".to_owned());
 }
 
 /// Objects to a boot that starts a program.
 pub(crate) fn started(program: TextArgument) {
     let deed = || format!("starts {}", String::from_utf8_lossy(program.bytes()));
-    acts::act(deed);
+    effects::forbid(deed);
     notes::object(|| format!("it {}", deed()));
 }
 
-/// Notes a folder that the boot makes, unless it is there.
+/// Notes that the boot creates a folder, if the folder does not exist.
 pub(crate) fn folder_made(path: TextArgument) {
     asked(path, Question::Kind);
-    acts::act_at("writes", path);
+    effects::forbid_at("writes", path);
 }
 
-/// Ends a template whose gem's file is about to link or truncate a file, or to change its rights or owner.
+/// Ends a template in which a gem's file is about to link or truncate a file, or to change the file's rights or owner.
 pub(crate) fn changed(path: TextArgument) {
-    acts::act_at("changes", path);
+    effects::forbid_at("changes", path);
 }
 
-/// Ends a template whose gem's file is about to do `deed`.
+/// Ends a template in which a gem's file is about to have the effect `deed`.
 pub(crate) fn acted(deed: &str) {
-    acts::act(|| deed.to_owned());
+    effects::forbid(|| deed.to_owned());
 }
 
 /// Notes a variable that is read.
@@ -140,7 +140,7 @@ pub(crate) unsafe fn writev(
     if !is_output(descriptor) {
         return None;
     }
-    acts::write_to(descriptor);
+    effects::forbid_output(descriptor);
     // SAFETY: this function's own contract.
     let parts = unsafe { std::slice::from_raw_parts(parts, count.unsigned_abs() as usize) };
     for part in parts {
@@ -177,7 +177,7 @@ unsafe fn keep(descriptor: c_int, data: *const c_void, length: size_t) -> bool {
     if !is_output(descriptor) {
         return false;
     }
-    acts::write_to(descriptor);
+    effects::forbid_output(descriptor);
     // SAFETY: this function's own contract.
     let bytes = unsafe { std::slice::from_raw_parts(data.cast(), length) };
     notes::say(descriptor, bytes);
