@@ -33,7 +33,7 @@ module Thruway
       Compression.new(app, all: which == :all)
     end
 
-    # Lets clients cache assets with digests in their names forever.
+    # Lets clients cache assets forever, if the name of the asset contains a digest.
     def cache_assets(app, folder)
       require_relative "immutable_assets"
       ImmutableAssets.new(app, folder)

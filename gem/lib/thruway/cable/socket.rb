@@ -49,7 +49,8 @@ module Thruway
         @connection.on_message(data) if @alive
       end
 
-      # Tells the client to reconnect. Rails' client does so after a random delay.
+      # Called when the server is about to stop. Tells the client to reconnect, which Rails' client
+      # does after a random delay.
       def on_shutdown(client)
         types, reasons = ActionCable::INTERNAL.values_at(:message_types, :disconnect_reasons)
         message = { type: types[:disconnect], reason: reasons[:server_restart], reconnect: true }

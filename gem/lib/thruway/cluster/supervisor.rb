@@ -211,7 +211,7 @@ module Thruway
     def restart_hot
       notifier.reloading
       say("hot restart: trying the command")
-      @trial = @launcher.restart.try(self)
+      @trial = @launcher.restart.start_trial(self)
       @trial_ends_at = now + @launcher.restart.trial_seconds(configuration)
       finish("hot restart", "the command does not start") unless @trial
     end

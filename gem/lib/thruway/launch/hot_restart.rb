@@ -50,11 +50,12 @@ module Thruway
       @folder = folder
     end
 
-    # Starts the trial of a successor to `server`. Returns its process number, or nil on failure.
-    def try(server)
+    # Starts a trial of the server that is to succeed `server`. Returns the number of the trial's
+    # process, or nil on failure.
+    def start_trial(server)
       variables = @variables.merge(TRIAL => server.class.name)
       trial = spawn(variables, *command, chdir: @folder, unsetenv_others: true, in: "/dev/null")
-      trial.tap { give_way(trial) }
+      trial.tap { lower_priority(trial) }
     rescue SystemCallError => e
       Signals.say(Failure.text("cannot start ", @words.first, ": ", e.message))
       nil
@@ -80,7 +81,8 @@ module Thruway
 
     private
 
-    def give_way(trial)
+    # Lowers the trial's priority, so that the trial does not slow down the serving process.
+    def lower_priority(trial)
       nice = Process.getpriority(Process::PRIO_PROCESS, 0) + TRIAL_NICENESS
       Process.setpriority(Process::PRIO_PROCESS, trial, nice)
     rescue SystemCallError

@@ -19,7 +19,7 @@ module Thruway
     end
 
     # Returns the variable and the descriptors to keep open. The value begins with the number of
-    # this process, so that programs started by the process do not take the inheritance for theirs.
+    # this process. A program that this process starts has another number, and ignores the variable.
     def self.leave(**data)
       data = { version: VERSION, **data }
       text = [Marshal.dump(data)].pack("m0")
@@ -61,7 +61,7 @@ module Thruway
     # The worker table's part; see `WorkerTable#handover`.
     def handover = @data[:handover]
 
-    # The pipe whose end means for workers that their supervisor has gone.
+    # The pipe that workers watch: it is closed when their supervisor has ended.
     def alive
       @data.fetch(:alive).zip(%w[r w]).map do |number, mode|
         IO.for_fd(number, mode).tap { |io| io.close_on_exec = true }

@@ -48,7 +48,7 @@ module Thruway
       take_early_signals
       prepare
       trial = ENV.delete(HotRestart::TRIAL)
-      return try(trial) if trial
+      return run_trial(trial) if trial
 
       listen
       @configuration.offer(:metrics_listener, @listeners.metrics_from)
@@ -78,7 +78,8 @@ module Thruway
       @runner&.stop
     end
 
-    # Tells balancers that the server is about to stop. May be called from a trap.
+    # Tells load balancers, by the agent check, that the server is about to stop. May be called from
+    # a trap.
     def announce_end = @agent_check&.announce_end
 
     # Returns the application anew, to be loaded from the current release.
@@ -154,9 +155,9 @@ module Thruway
       @application.check
     end
 
-    # Checks before a hot restart that this server has the same class as the previous one, and that
-    # the application boots.
-    def try(server_name)
+    # Runs the trial of a hot restart, in a process of its own: checks that the next server has the
+    # same class as the serving one, and that the application boots.
+    def run_trial(server_name)
       if server_name != server_class.name
         raise Failure.new("a restart cannot change between workers and a single process",
                           hint: "stop the server, and start it again")

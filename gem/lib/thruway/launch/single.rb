@@ -132,14 +132,15 @@ module Thruway
 
       @launcher.notifier.reloading
       say("hot restart: trying the command")
-      return unless try
+      return unless trial_succeeds?
 
       @next = true
       @server.retire(configuration.drain_seconds)
     end
 
-    def try
-      @trial_pid = @launcher.restart.try(self)
+    # Runs a trial of the next server. Returns whether this server may give up its place.
+    def trial_succeeds?
+      @trial_pid = @launcher.restart.start_trial(self)
       limit = now + @launcher.restart.trial_seconds(configuration)
       status = wait_for(@trial_pid, limit) if @trial_pid
       return !@stopping if status&.success? || @stopping

@@ -84,8 +84,8 @@ module Thruway
       start(Fiber.new(**options, blocking: false) { run_scheduled(block) })
     end
 
-    # Raises `error` in the block after `seconds` in all. A block that computes is interrupted only
-    # at its next wait.
+    # Raises `error` in the block once the block has taken `seconds`, whether it waits or computes.
+    # A block that computes is interrupted only at its next wait.
     def timeout_after(seconds, *error)
       return yield(seconds) unless seconds&.positive?
 
