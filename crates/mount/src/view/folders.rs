@@ -177,7 +177,8 @@ impl Folders {
         folder.is_watched
     }
 
-    /// Gives a folder the number of its lowest part, which stays when the folder is copied to the upper source.
+    /// Sets the inode number of a merged folder to that of its part in the lowest source. So the number stays the same
+    /// when the folder is copied to the upper source.
     fn keep_number(&self, folder: &Folder, stat: &mut Statx) {
         let Some(merged) = folder.merged() else { return };
         let (Some(last), Ok(sources)) = (merged.parts.last(), self.merged_sources()) else {

@@ -19,12 +19,12 @@ pub(super) struct Moves {
     /// The number of active moves. It is mostly zero, and then no lock is taken.
     count: AtomicUsize,
     ended: Condvar,
-    /// Held by changes of names, and alone by a move while it changes names.
+    /// Shared by requests that change names; exclusive while a move changes names.
     names: RwLock<()>,
     /// Inodes whose file has moved while the kernel moved the data of an open.
     gone: Mutex<HashSet<InodeId>>,
     gone_count: AtomicUsize,
-    /// Held by writes through the daemon, and alone by a move that makes room for one.
+    /// Locks by inode: shared by writes through the daemon; exclusive for a move that makes room for a write.
     writing: Box<[RwLock<()>]>,
 }
 

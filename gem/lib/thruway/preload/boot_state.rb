@@ -2,10 +2,10 @@
 
 # The state of Ruby itself that a boot may change: encodings, streams, the seed of random numbers,
 # `$0`, the compiler's options. A child begins with the state of a fresh Ruby, and gets the changes
-# when it asks for the feature that made them. It is loaded into the module of its user (`load` with
-# a module).
+# when it asks for the feature that made them. `preload_template.rb` loads this file into its own
+# anonymous module.
 module BootState
-  # Larger seeds come from Ruby, which chooses 128 bits. Programs set smaller ones.
+  # A greater seed comes from Ruby, which chooses 128 bits. Any other seed was set by the program.
   OWN_SEED_MAX = 2**64
   # The number of words that a generator may have produced. More take too long to repeat.
   WORDS_MAX = 100_000

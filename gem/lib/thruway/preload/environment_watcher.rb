@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # Reports when a boot reads its whole environment: Ruby does so without a system call or a call of
-# the C library that could be interposed. It is loaded into the module of its user (`load` with a
-# module).
+# the C library that could be interposed. `preload_template.rb` loads this file into its own
+# anonymous module.
 class EnvironmentWatcher
   NAMES = %i[assoc clone delete_if dup each each_key each_pair each_value except filter filter!
              has_value? inspect invert keep_if key keys rassoc reject reject! select select! to_a

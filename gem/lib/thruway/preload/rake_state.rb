@@ -3,8 +3,8 @@
 # The state of Rake's application, on which a boot may depend: Rails before 7.1 and dotenv-rails
 # choose the environment by the tasks that Rake is to run. While a template boots, the application
 # has the state that it had in the command, and reads of the state are noted: a child whose Rake has
-# another state by then cannot use what was booted. It is loaded into the module of its user (`load`
-# with a module).
+# another state by then cannot use what was booted. `preload_template.rb` loads this file into its
+# own anonymous module.
 class RakeState
   ATTRIBUTES = %i[name rakefile top_level_tasks].freeze
   METHODS = [*ATTRIBUTES, :options].freeze
@@ -55,7 +55,8 @@ class RakeState
 
   private
 
-  # An application that the block makes has the state with which each application starts.
+  # Runs the block when Rake has no application yet. An application that the block creates starts in
+  # Rake's initial state, so there is no earlier state to compare.
   def without_application
     yield
     application = RakeState.application

@@ -73,7 +73,8 @@ struct Memo {
     kept: Option<KeptEnvironment>,
 }
 
-/// An environment with fields, and those fields again.
+/// An environment with the fields of a request, and a list of these fields. A copy of the environment gets its own
+/// String for each field, since applications may change the Strings.
 struct KeptEnvironment {
     env: Root<RHash>,
     fields: Vec<(Root<RString>, Root<RString>)>,
@@ -318,7 +319,7 @@ impl Environments {
 }
 
 impl KeptEnvironment {
-    /// Copies the environment with Strings of its own.
+    /// Copies the environment, with a copy of each field's value.
     fn copy(&self, gvl: Gvl) -> NewHash {
         let mut env = NewHash::copy_of(gvl, self.env.get());
         for (key, value) in &self.fields {

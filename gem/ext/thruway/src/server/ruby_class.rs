@@ -125,7 +125,7 @@ fn wait_for_order(ruby: ProtectedCall, this: VALUE) -> VALUE {
     boolean(TYPE.get(ruby, &this).leadership.wait_for_order(ruby.gvl()))
 }
 
-/// `engine.arrive(is_started)`: the thread that was ordered is started, or cannot be.
+/// `engine.arrive(is_started)`: tells whether Ruby has started the thread that the engine ordered.
 fn arrive(ruby: ProtectedCall, this: VALUE, is_started: VALUE) -> VALUE {
     let leadership = &TYPE.get(ruby, &this).leadership;
     if is_true(is_started) {

@@ -114,8 +114,9 @@ fn run(ruby: ProtectedCall, this: VALUE, transfer: Transfer, direction: Directio
     }
 }
 
-/// Whether a transfer that cannot go on waits in the hook. Without a length, Ruby waits itself; but not all of its
-/// methods do for a descriptor without O_NONBLOCK. A time limit of the IO's is Ruby's to keep.
+/// Whether the hook waits when the descriptor is not ready, instead of returning EAGAIN to Ruby. The hook has to wait
+/// until the requested length is transferred. Beyond that Ruby waits, but some of Ruby's methods do not wait for a
+/// descriptor without O_NONBLOCK. For those the hook waits, unless the IO has a time limit, which only Ruby can keep.
 fn waits_here(ruby: ProtectedCall, transfer: Transfer, done: usize, descriptor: c_int) -> bool {
     if done < transfer.length {
         return true;
