@@ -41,12 +41,12 @@ pub(super) fn write(root: &Path) -> Result<(), String> {
 }
 
 /// The path of a picture from the page.
-fn shown(plot: &Plot) -> String {
+fn picture_path(plot: &Plot) -> String {
     format!("pictures/{}", plot.file)
 }
 
 fn section(plots: &[Plot]) -> String {
-    let lines = plots.iter().map(|plot| format!("![{}]({})", plot.title, shown(plot)));
+    let lines = plots.iter().map(|plot| format!("![{}]({})", plot.title, picture_path(plot)));
     lines.collect::<Vec<_>>().join("\n\n")
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let page = fs::read_to_string(page).map_err(|error| error.to_string())?;
         for plot in plots(&published::read(root)?, LINES)? {
             let path = root.join(FOLDER).join(&plot.file);
-            let is_shown = page.contains(&format!("({})", shown(&plot)));
+            let is_shown = page.contains(&format!("({})", picture_path(&plot)));
             if is_shown && fs::read_to_string(&path).ok().as_deref() != Some(plot.text.as_str()) {
                 return Err(format!(
                     "{FOLDER}/{} is not that of its table: run cargo x bench --summary",

@@ -55,7 +55,7 @@ fn next(number: u32, last: u32, require: &str) -> String {
 pub(super) fn synthetic(context: &BenchContext) -> Result<Vec<Program>, String> {
     let program = |(name, title, features, requires, shape)| {
         let folder =
-            made(context, name, |folder| features_below(folder, features, requires, shape))?;
+            make_folder(context, name, |folder| features_below(folder, features, requires, shape))?;
         let (words, with_spring, environment) = (vec!["ruby", "main.rb"], Vec::new(), Vec::new());
         Ok(Program { name, title, folder, words, with_spring, environment })
     };
@@ -123,7 +123,7 @@ fn application(context: &BenchContext) -> Result<PathBuf, String> {
     let original = context.root.join("examples/rails_app");
     let boot = context.root.join("benches/boot/config_boot.rb");
     let tests = context.root.join("benches/boot/rails_test");
-    made(context, "application", |folder| {
+    make_folder(context, "application", |folder| {
         copy(&original, folder)?;
         copy(&tests, &folder.join("test"))?;
         fs::create_dir_all(folder.join("tmp"))?;
@@ -136,7 +136,7 @@ pub(super) fn rails(context: &BenchContext) -> Result<Program, String> {
     Ok(Program {
         name: "rails",
         title: "Rails: all of it, loaded at once, in production",
-        folder: made(context, "rails", |folder| copy(&original, folder))?,
+        folder: make_folder(context, "rails", |folder| copy(&original, folder))?,
         words: vec!["ruby", "main.rb"],
         with_spring: Vec::new(),
         environment: Vec::new(),
@@ -150,8 +150,9 @@ pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String>
         return Ok(None);
     }
     let start = context.root.join("benches/boot/redmine.rb");
-    let script =
-        made(context, "redmine", |folder| fs::copy(&start, folder.join("main.rb")).map(|_| ()))?;
+    let script = make_folder(context, "redmine", |folder| {
+        fs::copy(&start, folder.join("main.rb")).map(|_| ())
+    })?;
     Ok(Some(Program {
         name: "redmine",
         title: "Redmine, in production",
@@ -166,7 +167,7 @@ pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String>
 }
 
 /// Creates a folder with the files of `make`, and nothing else.
-fn made(
+fn make_folder(
     context: &BenchContext,
     name: &str,
     make: impl FnOnce(&Path) -> io::Result<()>,

@@ -124,14 +124,14 @@ fn resolve_in(
     let full_name = [name, suffix].concat();
     match folders.probe(base, &full_name) {
         Probe::Absent => None,
-        Probe::File => Some(found(folders, base, &full_name)),
+        Probe::File => Some(feature_in(folders, base, &full_name)),
         Probe::Present | Probe::Unknown => Some(Resolution::Unknown),
     }
 }
 
 /// Returns the feature's path. Ruby builds it from the base's path, which was resolved when the load path was
 /// expanded.
-fn found(folders: &Folders, base: FolderId, name: &[u8]) -> Resolution {
+fn feature_in(folders: &Folders, base: FolderId, name: &[u8]) -> Resolution {
     match folders.path(base) {
         path if path.is_ascii() => Resolution::Found(path::join(path, name)),
         _ => Resolution::Unknown,

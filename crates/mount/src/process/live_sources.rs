@@ -74,7 +74,7 @@ impl LiveSources {
     }
 
     /// Returns the descriptors of the sources that are not followed.
-    pub(crate) fn held(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn unfollowed(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.held.iter().map(AsFd::as_fd)
     }
 

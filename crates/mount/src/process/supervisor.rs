@@ -407,7 +407,7 @@ impl<'a> MountState<'a> {
         });
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.memory.as_fd()];
         descriptors.extend(self.status_socket.as_ref().map(AsFd::as_fd));
-        descriptors.extend(self.sources.held());
+        descriptors.extend(self.sources.unfollowed());
         descriptors.extend(locks.values().map(AsFd::as_fd));
         descriptors.extend(self.devices.iter().map(AsFd::as_fd));
         channel.send(&command, &descriptors)

@@ -66,8 +66,8 @@ impl ReaderSlot {
         &self.activity
     }
 
-    /// Waits until there is a backlog, after `served` requests since the last wait. Returns at once for the leader,
-    /// whose read blocks.
+    /// Waits until there is a backlog: requests that the preceding reader leaves unread. `served` is the number of
+    /// requests that this reader has served since its last wait. Returns at once for the leader, whose read blocks.
     pub(crate) fn wait_for_backlog(
         &mut self,
         device: impl AsFd,

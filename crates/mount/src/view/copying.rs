@@ -52,7 +52,7 @@ impl NewFile {
     }
 
     /// Takes a file that an interrupted move has left, with all its names.
-    pub(super) fn left(fd: OwnedFd) -> Self {
+    pub(super) fn of_interrupted_move(fd: OwnedFd) -> Self {
         Self { fd, temporary: None, is_finished: Cell::new(false) }
     }
 

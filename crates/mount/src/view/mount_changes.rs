@@ -85,7 +85,7 @@ impl SourcePlaces {
 
 impl Root {
     /// Creates the root of a source that is not followed.
-    fn held(fd: OwnedFd) -> Self {
+    fn unfollowed(fd: OwnedFd) -> Self {
         let table = MountTable::read().unwrap_or_default();
         let is_whole = is_whole(&fd, &table);
         Self { fd: Arc::new(fd), place: None, is_whole }
@@ -152,7 +152,7 @@ impl MountChanges {
         let mut held = held.into_iter();
         let mut held_root = |place: &Option<Place>| match place {
             Some(_) => Err(Absence::Unmounted),
-            None => held.next().map(Root::held).ok_or(Absence::Failed(Errno::STALE)),
+            None => held.next().map(Root::unfollowed).ok_or(Absence::Failed(Errno::STALE)),
         };
         let held: Vec<_> = {
             let entries = sources.table.entries.iter();

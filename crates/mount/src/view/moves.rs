@@ -12,7 +12,7 @@ use crate::inodes::{InodeId, lock};
 /// The number of locks for writers. With more locks than CPUs, threads rarely contend.
 const STRIPES: usize = 64;
 
-/// The moves of a view.
+/// The moves of files between the sources of a view.
 #[derive(Debug)]
 pub(super) struct Moves {
     active: Mutex<HashMap<InodeId, Arc<AtomicBool>>>,

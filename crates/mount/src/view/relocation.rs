@@ -189,7 +189,7 @@ impl Relocation<'_> {
     ) -> Result<NewFile, Errno> {
         for (folder, name) in folders {
             if let Some(left) = open_same(folder, name, file, stat)? {
-                return Ok(NewFile::left(left));
+                return Ok(NewFile::of_interrupted_move(left));
             }
         }
         let made = new_file(&folders[0].0, Mode::RUSR | Mode::WUSR)?;

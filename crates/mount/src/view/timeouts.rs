@@ -70,13 +70,13 @@ pub(super) struct CacheTimeouts {
 impl CacheTimeouts {
     /// Returns the timeout of a name in the folder, or of its absence.
     pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
-        let longest = self.kept(folder.is_watched).entry;
+        let longest = self.timeouts_in(folder.is_watched).entry;
         // Other names may be hidden later, and older kernels cannot be notified.
         if self.cannot_invalidate_hidden { longest.min(UNCERTAIN_TIMEOUT) } else { longest }
     }
 
     /// Returns the timeouts in a folder according to the option `--changes`.
-    fn kept(&self, is_watched: bool) -> Timeouts {
+    fn timeouts_in(&self, is_watched: bool) -> Timeouts {
         let longest = self.longest;
         let holds = match self.changes {
             _ if self.is_frozen => true,
@@ -101,7 +101,7 @@ impl CacheTimeouts {
         stat: &Statx,
         changed_by: ChangedBy,
     ) -> Timeouts {
-        let mut timeouts = self.kept(is_watched);
+        let mut timeouts = self.timeouts_in(is_watched);
         if self.is_frozen {
             return timeouts;
         }

@@ -36,7 +36,7 @@ use ruby::{ProtectedCall, RModule, define, raise};
 pub extern "C" fn Init_thruway() {
     // SAFETY: `require` calls the function with the lock held, and catches exceptions.
     let ruby = unsafe { ProtectedCall::assume() };
-    require_own_version(ruby);
+    require_matching_ruby(ruby);
     let Some(thruway) = RModule::of(ruby.gvl(), define::module(ruby, c"Thruway")) else { return };
     preload::define(ruby, thruway);
     boot::define(ruby, thruway);
@@ -47,7 +47,7 @@ pub extern "C" fn Init_thruway() {
 
 /// Raises LoadError in a version of Ruby for which this extension was not built. Nothing else prevents such a load,
 /// and the layout of objects differs between versions.
-fn require_own_version(ruby: ProtectedCall) {
+fn require_matching_ruby(ruby: ProtectedCall) {
     let built_for = [rb_sys::RUBY_API_VERSION_MAJOR, rb_sys::RUBY_API_VERSION_MINOR];
     // SAFETY: the value is a constant of libruby's.
     let [major, minor, _] = unsafe { rb_sys::ruby_api_version };

@@ -75,13 +75,13 @@ class EntryScript
     command, name, *rest = @arguments
     return if command != "exec"
 
-    path = found(name)
+    path = find_command(name)
     return "the command of bundle exec is not found" unless path
 
     EntryScript.new(path, rest, @features).objection
   end
 
-  def found(name)
+  def find_command(name)
     return if name.nil? || name.start_with?("-")
     return name if name.include?("/")
 

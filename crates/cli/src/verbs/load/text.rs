@@ -36,8 +36,8 @@ pub(super) fn report(page: &mut Page, urls: &[Url], report: &Report, parts: Part
     let total = &report.total;
     let plural = if total.connections == 1 { "" } else { "s" };
     let (connections, seconds) = (thousands(total.connections), report.seconds);
-    let asked = asked(urls);
-    page.plain(&format!("{asked}: {connections} connection{plural}, {seconds:.2} s"));
+    let target = target(urls);
+    page.plain(&format!("{target}: {connections} connection{plural}, {seconds:.2} s"));
     page.plain("");
     page.items("requests", &requests(total));
     page.items("latency", &percentiles(&report.histogram, parts.percentiles));
@@ -236,7 +236,7 @@ fn histogram(page: &mut Page, histogram: &Histogram) {
 }
 
 /// Returns the target of the run: a URL, or the number of URLs and their server.
-fn asked(urls: &[Url]) -> String {
+fn target(urls: &[Url]) -> String {
     match urls {
         [only] => only.to_string(),
         _ => format!("{}, {} URLs", urls[0].origin(), thousands(urls.len() as u64)),

@@ -43,7 +43,7 @@ pub(super) fn run(trace: &Trace) -> Answer {
     let mut failures = sinks.failures(trace);
     failures.extend(trace.write_page(&sinks.analysis, &report).err());
     if trace.is_shown() {
-        print_error(&trace.written(&report, &io::stderr()));
+        print_error(&trace.report_text(&report, &io::stderr()));
     }
     failures.extend(trace.write_json(&report, against.as_ref()).err());
     failures.iter().for_each(Failure::show);

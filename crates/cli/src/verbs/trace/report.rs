@@ -52,7 +52,7 @@ impl Trace {
         let outcome = reader.run(&mut sinks).map_err(failure)?;
         let report = sinks.analysis.report(&outcome, &LocalDisk::default());
         if self.is_shown() {
-            print(&self.written(&report, &io::stdout()))?;
+            print(&self.report_text(&report, &io::stdout()))?;
         }
         self.write_json(&report, against.as_ref())?;
         self.write_page(&sinks.analysis, &report)?;
@@ -134,7 +134,11 @@ impl Trace {
     }
 
     /// Formats the report for a stream.
-    pub(super) fn written(&self, report: &Report, stream: &(impl IsTerminal + AsFd)) -> Vec<u8> {
+    pub(super) fn report_text(
+        &self,
+        report: &Report,
+        stream: &(impl IsTerminal + AsFd),
+    ) -> Vec<u8> {
         terminal::report(report, &Canvas::of(stream), self.all).into_bytes()
     }
 

@@ -83,7 +83,7 @@ impl Page<'_> {
         }
     }
 
-    fn shown(&self, usual: usize) -> usize {
+    fn rows_max(&self, usual: usize) -> usize {
         if self.all { ALL_SHOWN } else { usual }
     }
 
@@ -174,7 +174,7 @@ impl Page<'_> {
         };
         let searches = self.report.searches.iter();
         let worth: Vec<_> = searches.filter(|search| self.all || is_worth(search)).collect();
-        for (index, search) in worth.into_iter().take(self.shown(SEARCHES_SHOWN)).enumerate() {
+        for (index, search) in worth.into_iter().take(self.rows_max(SEARCHES_SHOWN)).enumerate() {
             self.search(search, if index == 0 { FOLDERS_SHOWN } else { FOLDERS_SHOWN - 2 });
         }
     }
@@ -189,7 +189,7 @@ impl Page<'_> {
         let is_found = search.kind.is_satisfied_by_checks();
         self.heading(&title, if is_found { "misses       found" } else { "misses      opened" });
         let most = search.folders.first().map_or(0, |folder| folder.missed);
-        for folder in search.folders.iter().take(self.shown(usual)) {
+        for folder in search.folders.iter().take(self.rows_max(usual)) {
             let count = if is_found { folder.found } else { folder.opened };
             let last = if folder.is_used { thousands(count) } else { "nothing".to_owned() };
             let ink = if folder.is_used { Ink::Faint } else { Ink::Waste };
@@ -226,7 +226,7 @@ impl Page<'_> {
     fn repeated(&mut self) {
         let repeated = &self.report.repeated;
         let worth = repeated.iter().filter(|one| self.all || one.asked >= 20);
-        let shown: Vec<_> = worth.take(self.shown(REPEATED_SHOWN)).collect();
+        let shown: Vec<_> = worth.take(self.rows_max(REPEATED_SHOWN)).collect();
         let Some(most) = shown.first().map(|one| one.asked) else { return };
         self.heading("ASKED MOST OFTEN", "times   not there");
         for one in shown {
@@ -242,7 +242,7 @@ impl Page<'_> {
         let Some(most) = stacks.first().map(|stack| stack.asked) else { return };
         self.heading("WHO ASKS", "times   not there");
         let room = self.canvas.width.saturating_sub(6);
-        for stack in stacks.iter().take(self.shown(STACKS_SHOWN)) {
+        for stack in stacks.iter().take(self.rows_max(STACKS_SHOWN)) {
             let missed = if stack.missed > 0 { thousands(stack.missed) } else { "–".to_owned() };
             let frames = asking_frames(stack);
             let first = frames.first().map_or("?".to_owned(), frame_text);
@@ -321,7 +321,7 @@ impl Page<'_> {
         }
         self.heading("WHAT WOULD FIX IT", "saves, up to");
         let room = self.canvas.width.saturating_sub(6 + 12);
-        for (index, one) in advice.iter().take(self.shown(ADVICE_SHOWN)).enumerate() {
+        for (index, one) in advice.iter().take(self.rows_max(ADVICE_SHOWN)).enumerate() {
             let mut lines = self.canvas.wrapped(&one.title, room - 2).into_iter();
             let title = self.canvas.fit(&lines.next().unwrap_or_default(), room);
             self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
@@ -390,7 +390,7 @@ fn notes(totals: &Totals) -> Vec<String> {
     let mut notes = vec![format!(
         "{calls} calls of strace's class %file, {failed} of them failed · {processes}{threads}"
     )];
-    notes.push(noted(totals));
+    notes.push(backend_note(totals));
     if !totals.without_rights.is_empty() {
         let programs = totals.without_rights.join(", ");
         notes.push(format!(
@@ -428,7 +428,7 @@ fn absent_commands(absent: &[AbsentCommand]) -> Option<String> {
         .then(|| format!("in no folder of PATH: {names}{others}, with {missed} look-ups"))
 }
 
-fn noted(totals: &Totals) -> String {
+fn backend_note(totals: &Totals) -> String {
     let stops = counted(totals.stops, "stop", "stops");
     match totals.backend {
         thruway_trace::Backend::Stub => {

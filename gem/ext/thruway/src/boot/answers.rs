@@ -104,7 +104,7 @@ pub(crate) unsafe fn fstat_returned(descriptor: c_int, result: *const stat, answ
     if answer == 0 {
         // SAFETY: this function's own contract.
         let mode = unsafe { (*result).st_mode };
-        outside::seen(descriptor, mode & libc::S_IFMT == libc::S_IFREG);
+        outside::note_kind(descriptor, mode & libc::S_IFMT == libc::S_IFREG);
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn renewed(descriptor: c_int) {
 }
 
 /// Called after `fstat`, which tells the kind of the descriptor.
-pub(super) fn seen(descriptor: c_int, is_file: bool) {
+pub(super) fn note_kind(descriptor: c_int, is_file: bool) {
     note(descriptor, if is_file { FILE } else { NO_FILE });
 }
 
@@ -117,7 +117,7 @@ fn ask(descriptor: c_int) -> bool {
     let answer = unsafe { fstat(descriptor, &raw mut result) };
     set_errno(errno);
     let is_file = answer == 0 && result.st_mode & libc::S_IFMT == libc::S_IFREG;
-    seen(descriptor, is_file);
+    note_kind(descriptor, is_file);
     is_file
 }
 

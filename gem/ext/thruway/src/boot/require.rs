@@ -142,7 +142,7 @@ fn path_of(ruby: ProtectedCall, name: RString) -> RString {
 pub(super) fn path_in_load_path(gvl: Gvl, name: RString) -> RString {
     let Some(boot) = searched(gvl, name) else { return name };
     let mut path = [0; PATH_BYTES_MAX];
-    match found(gvl, boot, name, &mut path) {
+    match find(gvl, boot, name, &mut path) {
         Some(length) => RString::like(gvl, name, &path[..length]),
         None => name,
     }
@@ -163,7 +163,7 @@ fn settle(is_settled: bool) {
 }
 
 /// Finds the feature's file, checks that the file can be loaded, and writes its path to `path`.
-fn found(gvl: Gvl, boot: &Boot, name: RString, path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
+fn find(gvl: Gvl, boot: &Boot, name: RString, path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
     let resolve = |load_path: &_| name.read(gvl, |name| boot.files.resolve(load_path, name));
     // SAFETY: the closure does not call Ruby.
     let resolution = unsafe { load_path::current(gvl, boot, resolve) };
