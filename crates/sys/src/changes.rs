@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_entry_is_told_by_its_name() {
+    fn a_new_entry_is_reported_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let mut changes = watch(folder.path());
         assert_eq!(changes.take().unwrap(), None);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_is_not_told() {
+    fn changes_in_a_subfolder_are_not_reported() {
         let folder = tempfile::tempdir().unwrap();
         let sub = folder.path().join("sub");
         std::fs::create_dir(&sub).unwrap();

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_runs_and_its_exit_code_is_told() {
+    fn a_program_runs_and_its_exit_code_is_returned() {
         let cmd = cmd();
         let process = create(&cmd, "cmd /d /c exit 7").start().unwrap();
         assert!(process.id() != 0);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn a_missing_program_is_an_error() {
         let none = wide(r"C:\none.exe");
         let error = create(&none, "none").start().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(2));

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_told_from_other_objects() {
+    fn a_file_is_distinguished_from_other_objects() {
         let file = tempfile::tempfile().unwrap();
         assert!(is_on_disk(file.as_raw_handle() as isize));
         assert!(!is_on_disk(crate::event::create().unwrap().as_raw_handle() as isize));

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_uuid_has_none() {
+    fn damaged_commands_and_32_bit_images_have_no_uuid() {
         let header = bytes(&[0xfeed_face, 0, 0, 0, 0, 8, 0, 0]);
         assert_eq!(commands_bytes(header.first_chunk().unwrap()), None, "it is of 32 bits");
         assert_eq!(uuid(&bytes(&[0x19, 8])), None);

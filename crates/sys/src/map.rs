@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_is_read_again() {
+    fn released_pages_are_read_again() {
         let mut file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
         file.write_all(&bytes).unwrap();

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_no_folder_has_its_status() {
+    fn a_missing_path_and_a_file_have_a_status_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();

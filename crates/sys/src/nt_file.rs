@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_missing() {
+    fn a_path_without_a_file_is_missing() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("file"), "").unwrap();
         let error = state_of(&nt(&folder.path().join("none")), Access::Attributes).unwrap_err();

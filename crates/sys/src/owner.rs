@@ -1,4 +1,4 @@
-//! Who may change a file on Windows: its owner, and whom its access list lets write.
+//! The users who may change a file on Windows: its owner, and those whom its access list lets write.
 
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
@@ -150,7 +150,7 @@ impl CurrentUser {
 struct Security {
     owner: PSID,
     list: *mut ACL,
-    /// The memory of both.
+    /// The security descriptor, which is the memory of the owner and the list.
     descriptor: *mut c_void,
 }
 
@@ -190,7 +190,7 @@ impl Security {
         if self.list.is_null() {
             return Ok(None);
         }
-        // SAFETY: the list comes from the system, and is valid while the descriptor is.
+        // SAFETY: the list comes from the system, and is valid while the security descriptor is.
         let count = unsafe { (*self.list).AceCount };
         let mut entries = Vec::new();
         for place in 0..u32::from(count) {
@@ -221,7 +221,7 @@ impl Security {
 
 impl Drop for Security {
     fn drop(&mut self) {
-        // SAFETY: the system allocated the descriptor, and nothing uses it any more.
+        // SAFETY: the system allocated this security descriptor, and nothing uses it any more.
         unsafe { LocalFree(self.descriptor) };
     }
 }

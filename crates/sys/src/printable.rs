@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_escaped_as_ls_does() {
+    fn control_characters_are_escaped_as_ls_does() {
         let vectors: [(&[u8], &str); 8] = [
             (b"/nope/\x1b]0;title\x07\rx", r"/nope/\033]0;title\a\rx"),
             (b"a\nb\tc", r"a\nb\tc"),

@@ -30,7 +30,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn what_the_peer_has_not_taken_is_counted() {
+    fn bytes_that_the_peer_has_not_received_are_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();

@@ -83,11 +83,14 @@ fn make_process(plan: &mut Plan<'_, '_, '_>) -> io::Result<(i32, OwnedFd)> {
     Ok((pid, opened.inspect_err(|_| reap(pid))?))
 }
 
-/// Clones this process to run the plan. The descriptor is `Some` if `more` contains `CLONE_PIDFD`.
-fn clone_for(plan: &mut Plan<'_, '_, '_>, more: c_int) -> io::Result<(i32, Option<OwnedFd>)> {
+/// Clones this process to run the plan. The descriptor is `Some` if `extra_flags` contains `CLONE_PIDFD`.
+fn clone_for(
+    plan: &mut Plan<'_, '_, '_>,
+    extra_flags: c_int,
+) -> io::Result<(i32, Option<OwnedFd>)> {
     let mut stack = Stack::new();
     let mut descriptor: c_int = -1;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | more;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | extra_flags;
     // SAFETY: the stack, the plan and the descriptor outlive the call, which returns only after the new process has
     // left this memory by execve or _exit (CLONE_VFORK).
     let pid = unsafe {
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_candidates_error_is_told() {
+    fn every_candidates_error_is_reported() {
         let parts = Parts::new(&["/none/x", "/etc/passwd", "/etc/passwd/x", "/bin/true"], &["x"]);
         match parts.spawn(&parts.start()) {
             Err(Failure::Candidates(errors)) => {
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_told_as_such() {
+    fn a_missing_folder_is_reported_as_the_folder() {
         let parts = Parts::new(&["/bin/true"], &["true"]);
         match parts.spawn(&Start { folder: Some(c"/none"), ..parts.start() }) {
             Err(Failure::Step(Step::Folder, error)) => {

@@ -56,9 +56,9 @@ impl Attachment {
         });
         let tracer = tracer.map_err(failed)?;
         let mut end = [0; 8];
-        let is_told = attached.read_exact(&mut end).is_ok();
+        let has_reported = attached.read_exact(&mut end).is_ok();
         let (process, errno) = refusal(end);
-        if !is_told || errno != 0 {
+        if !has_reported || errno != 0 {
             signals.release();
             let name = name_of(&[process]);
             let error = io::Error::from_raw_os_error(errno);

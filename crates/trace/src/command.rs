@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_not_be_run_is_passed_over_and_told_where_there_is_no_other() {
+    fn a_file_that_may_not_be_run_is_skipped_and_reported_if_there_is_no_other() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("sh"), "").unwrap();
         let path = folder.path().display();

@@ -1,9 +1,8 @@
 //! Keeps traced programs running after the tracer has died.
 //!
-//! The seccomp filter of a program outlives the tracer, and a call that stops without a tracer fails with
-//! `ENOSYS`. The recorder therefore attaches in the tracer's place, within much less than a millisecond. Only
-//! calls outside the stub during that time can fail. Afterwards the command runs to its end without being
-//! recorded.
+//! The seccomp filter of a program outlives the tracer. A call that the filter stops fails with `ENOSYS` if there is no
+//! tracer. The recorder therefore takes over as the tracer, within much less than a millisecond. Only calls that do not
+//! go through the stub can fail during that time. Afterwards the command runs to its end without being recorded.
 
 use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::ptrace::{self, Resume, event};

@@ -15,15 +15,16 @@ use windows_sys::Win32::System::Memory::{PAGE_READWRITE, VirtualProtect};
 
 use crate::loaded_module;
 
-/// The place of the offset of the PE header, in the DOS header.
+/// The offset in the DOS header at which the offset of the PE header is stored.
 const PE_HEADER_AT: usize = 0x3C;
-/// The place of the directory of imports: behind the signature (4 bytes), the file header (20), the optional header up
-/// to its directories (112), and the directory of exports (8).
+/// The offset in the PE header of the directory of imports: behind the signature (4 bytes), the file header (20), the
+/// optional header up to its directories (112), and the directory of exports (8).
 const IMPORT_DIRECTORY_AT: usize = 4 + 20 + 112 + 8;
-/// The place of the number of directories, which includes that of exports.
+/// The offset in the PE header of the number of directories.
 const DIRECTORIES_AT: usize = 4 + 20 + 108;
-/// The place of the magic number of the optional header, and its value in 64-bit files.
+/// The offset in the PE header of the magic number of the optional header.
 const MAGIC_AT: usize = 4 + 20;
+/// The magic number of 64-bit files.
 const MAGIC_64_BITS: u16 = 0x20B;
 /// The flag of a function that is imported by its number.
 const BY_NUMBER: u64 = 1 << 63;

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_bytes_are_read_back() {
         let memory = Memfd::new(c"test", 512).unwrap();
         memory.write(8, b"ten bytes.");
         let mut bytes = Vec::new();

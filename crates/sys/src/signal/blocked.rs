@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_blocked_before_stays_blocked() {
+    fn signals_that_were_blocked_before_stay_blocked() {
         let outer = BlockedSignals::new(&[Signal::URG]).unwrap();
         drop(BlockedSignals::new(&[Signal::URG]).unwrap());
         // SAFETY: as above.

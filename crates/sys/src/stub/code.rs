@@ -91,7 +91,7 @@ pub fn unreadable() -> u64 {
 
 /// Returns the offset in the stub just behind its `syscall` instruction, which makes the recorded call.
 #[must_use]
-pub fn called() -> u64 {
+pub fn after_syscall() -> u64 {
     distance(&raw const thruway_stub, &raw const thruway_stub_called)
 }
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn the_code_fits_before_its_data() {
         assert!(code().len() <= layout::COOKIE, "{}", code().len());
-        assert!(loads().is_sorted() && loads()[1] < unreadable() && unreadable() < called());
+        assert!(loads().is_sorted() && loads()[1] < unreadable() && unreadable() < after_syscall());
     }
 
     #[test]

@@ -12,7 +12,7 @@
 #[cfg(target_arch = "x86_64")]
 mod code;
 #[cfg(target_arch = "x86_64")]
-pub use code::{Start, called, code, loads, unreadable};
+pub use code::{Start, after_syscall, code, loads, unreadable};
 
 /// Byte offsets and sizes within the area.
 pub mod layout {

@@ -26,9 +26,9 @@ pub trait Disk {
     /// Whether a program has the set-group-ID bit, or has the set-user-ID bit and belongs to another user than `user`.
     fn has_rights(&self, program: &[u8], user: u32) -> bool;
 
-    /// Whether this is the command's own disk right after its end, so that missing files were there during
-    /// the run.
-    fn is_of_command(&self) -> bool {
+    /// Whether the recorded command has just ended on this disk. Then files that the command found and that are missing
+    /// now have been removed; otherwise they may show that the recording comes from another machine.
+    fn is_recorded_disk(&self) -> bool {
         false
     }
 
@@ -52,7 +52,7 @@ pub enum Listing {
 pub struct LocalDisk {
     /// The number of names that may still be read.
     names_left: Cell<usize>,
-    is_of_command: bool,
+    is_recorded_disk: bool,
 }
 
 /// The most names that a report reads, some 50 ms of listing. `/usr/bin` has about 2,000.
@@ -62,15 +62,15 @@ const PROGRAM_BYTES_MAX: u64 = 1 << 26;
 
 impl Default for LocalDisk {
     fn default() -> Self {
-        Self { names_left: Cell::new(NAMES_MAX), is_of_command: false }
+        Self { names_left: Cell::new(NAMES_MAX), is_recorded_disk: false }
     }
 }
 
 impl LocalDisk {
-    /// Creates the disk of a command that has just run on this machine.
+    /// Creates the disk of a command that was just recorded on this machine.
     #[must_use]
-    pub fn of_command() -> Self {
-        Self { is_of_command: true, ..Self::default() }
+    pub fn after_recording() -> Self {
+        Self { is_recorded_disk: true, ..Self::default() }
     }
 }
 
@@ -118,8 +118,8 @@ impl Disk for LocalDisk {
         })
     }
 
-    fn is_of_command(&self) -> bool {
-        self.is_of_command
+    fn is_recorded_disk(&self) -> bool {
+        self.is_recorded_disk
     }
 
     fn run_path(&self, program: &[u8]) -> Option<Vec<u8>> {

@@ -111,11 +111,11 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Enters an absolute path. Returns the name and `true`, or the name of the nearest folder and `false` if
+    /// Interns an absolute path. Returns the name and `true`, or the name of the nearest folder and `false` if
     /// the tree is full.
-    pub(super) fn enter(&mut self, path: &[u8]) -> (Name, bool) {
+    pub(super) fn intern(&mut self, path: &[u8]) -> (Name, bool) {
         let Some((folder, component)) = split(path) else { return (Name::ROOT, true) };
-        let (folder, is_exact) = self.enter_folder(folder);
+        let (folder, is_exact) = self.intern_folder(folder);
         if !is_exact {
             return (folder, false);
         }
@@ -130,14 +130,14 @@ impl Names {
         (self.insert(hash, folder, component), true)
     }
 
-    fn enter_folder(&mut self, path: &[u8]) -> (Name, bool) {
+    fn intern_folder(&mut self, path: &[u8]) -> (Name, bool) {
         // Any bits of the hash will do.
         let place = self.hasher.hash_one(path) as usize % RECENT_FOLDERS;
         let (text, name) = &self.recent[place];
         if text == path {
             return (*name, true);
         }
-        let (name, is_exact) = self.enter(path);
+        let (name, is_exact) = self.intern(path);
         if is_exact {
             let (text, recent) = &mut self.recent[place];
             text.clear();
@@ -157,14 +157,14 @@ impl Names {
         name
     }
 
-    /// Returns the name of a path, if it was entered.
+    /// Returns the name of a path, if the path was interned.
     #[must_use]
     pub fn find(&self, path: &[u8]) -> Option<Name> {
         let Some((folder, component)) = split(path) else { return Some(Name::ROOT) };
         self.find_in(self.find(folder)?, component)
     }
 
-    /// Returns the name of a component in a folder, if it was entered.
+    /// Returns the name of a component in a folder, if that path was interned.
     pub(super) fn find_in(&self, folder: Name, component: &[u8]) -> Option<Name> {
         self.child(self.hash(folder, component), folder, component)
     }
@@ -270,11 +270,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_entered_once_with_all_its_folders() {
+    fn a_path_is_interned_once_with_all_its_folders() {
         let mut names = Names::default();
-        let (name, is_exact) = names.enter(b"/usr/lib/ruby.rb");
+        let (name, is_exact) = names.intern(b"/usr/lib/ruby.rb");
         assert!(is_exact);
-        assert_eq!(names.enter(b"/usr/lib/ruby.rb"), (name, true));
+        assert_eq!(names.intern(b"/usr/lib/ruby.rb"), (name, true));
         assert_eq!(names.path(name), b"/usr/lib/ruby.rb");
         assert_eq!(names.component(name), b"ruby.rb");
         let folders: Vec<_> = names.folders(name).map(|folder| names.path(folder)).collect();
@@ -286,7 +286,7 @@ mod tests {
     fn similar_paths_are_different_names() {
         let mut names = Names::default();
         let paths: [&[u8]; 6] = [b"/a/b", b"/a", b"/ab", b"/a/bb", b"/b", b"/a/b/c"];
-        let entered = paths.map(|path| names.enter(path).0);
+        let entered = paths.map(|path| names.intern(path).0);
         for (path, name) in paths.iter().zip(entered) {
             assert_eq!(names.find(path), Some(name));
             assert_eq!(names.path(name), *path);
@@ -300,7 +300,7 @@ mod tests {
         let mut names = Names::default();
         let paths: Vec<_> = (0..5_000).map(|n| format!("/d{}/n{n}", n % 50)).collect();
         for path in &paths {
-            names.enter(path.as_bytes());
+            names.intern(path.as_bytes());
         }
         for path in &paths {
             let name = names.find(path.as_bytes()).unwrap();
@@ -311,17 +311,17 @@ mod tests {
     #[test]
     fn beyond_the_limit_the_folder_stands_for_its_names() {
         let mut names = Names::default();
-        let (folder, _) = names.enter(b"/f");
+        let (folder, _) = names.intern(b"/f");
         for n in 0..NAMES_MAX {
-            names.enter(format!("/f/{n}").as_bytes());
+            names.intern(format!("/f/{n}").as_bytes());
         }
         assert!(names.is_full());
-        assert_eq!(names.enter(b"/f/new"), (folder, false));
-        assert!(names.enter(b"/f/17").1);
+        assert_eq!(names.intern(b"/f/new"), (folder, false));
+        assert!(names.intern(b"/f/17").1);
     }
 
     #[test]
-    fn what_was_asked_before_is_wasted_and_opening_is_not() {
+    fn a_repeated_query_is_wasted_and_an_open_is_not() {
         let counts = Counts { asked: 9, missed: 2, unlinked: 1, checked: 3, opened: 3, refused: 0 };
         assert_eq!((counts.wasted(), counts.again()), (5, 8));
     }

@@ -202,7 +202,7 @@ mod tests {
             (Names::default(), Bases::default(), Search::default());
         for (candidates, ends_well) in searches {
             for (index, candidate) in candidates.iter().enumerate() {
-                let (name, _) = names.enter(candidate.as_bytes());
+                let (name, _) = names.intern(candidate.as_bytes());
                 let (folder, component) = (names.parent(name), names.component(name).to_vec());
                 let ended = if *ends_well && index + 1 == candidates.len() {
                     search.found(folder, &component)
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn other_names_between_end_no_search_and_many_do() {
         let (mut search, mut names) = (Search::default(), Names::default());
-        let folders = ["/a", "/b", "/c"].map(|path| names.enter(path.as_bytes()).0);
+        let folders = ["/a", "/b", "/c"].map(|path| names.intern(path.as_bytes()).0);
         assert!(search.missed(&names, folders[0], b"a.rb", SearchKind::Ruby).is_none());
         for _ in 0..GAP_MAX {
             assert!(search.found(folders[1], b"other").is_none());
@@ -282,7 +282,7 @@ mod tests {
     fn each_folder_of_a_long_search_counts_once() {
         let mut names = Names::default();
         let all: Vec<_> = (0..2 * SCANNED_MAX)
-            .map(|number| names.enter(format!("/{number}").as_bytes()).0)
+            .map(|number| names.intern(format!("/{number}").as_bytes()).0)
             .collect();
         let mut folders = Folders::default();
         for folder in all.iter().chain(all.iter().rev()) {

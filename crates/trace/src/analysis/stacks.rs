@@ -1,4 +1,4 @@
-//! Counts look-ups by the stacks that they come from.
+//! Counts look-ups by the call stacks from which they were made.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::maps::HashMap;
 use super::text::text;
 use crate::stack::{Frame, Stack};
 
-/// A stack that look-ups come from.
+/// A call stack, with the counts of the look-ups that were made from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StackCount {
     /// The number of look-ups.
@@ -15,7 +15,7 @@ pub struct StackCount {
     pub missed: u64,
     /// Opens of files.
     pub opened: u64,
-    /// One of the names.
+    /// One of the names that were looked up.
     pub name: String,
     /// The frames, from the one that made the call outwards.
     pub frames: Vec<Frame>,

@@ -203,7 +203,7 @@ impl Analysis {
     fn looked_up(&mut self, event: &Event<'_>, syscall: &Syscall<'_>) {
         let path = syscall.names[0];
         let answer = Answer::of(syscall);
-        let (name, is_exact) = self.names.enter(path);
+        let (name, is_exact) = self.names.intern(path);
         self.count(name, is_exact, syscall, answer);
         let program = self.processes.get(&event.process).copied().unwrap_or(0);
         self.programs[program].lookups += 1;

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_a_changed_root_are_told_with_it() {
+    fn names_in_a_changed_root_include_the_root() {
         let mut player = Player::new();
         player.calls(1, "chroot", [0; 4], &["/jail/"], 0);
         assert_eq!(player.here(1, "/etc"), "/jail/etc");

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_the_parser() {
+    fn unusual_lines_are_left_to_the_parser() {
         let [line, ..] = LINES;
         for (from, to) in [
             ("/a b", "/a\\u0020b"),

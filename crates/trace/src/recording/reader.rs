@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_events_are_read_back() {
         let expected: Vec<_> = events().iter().map(|event| format!("{event:?}")).collect();
         assert_eq!(read(&written()), Ok((expected, outcome())));
     }

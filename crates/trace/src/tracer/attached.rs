@@ -79,7 +79,7 @@ impl<'a> AttachedTracer<'a> {
         if id != process {
             let shared = flag::SHARES_MEMORY | flag::SHARES_FOLDER | flag::SHARES_DESCRIPTORS;
             let arguments = [id.unsigned_abs(), shared | flag::IS_THREAD];
-            self.note(&Record::notice(Notice::Fork, process, ticks(), arguments));
+            self.append(&Record::notice(Notice::Fork, process, ticks(), arguments));
         }
         self.threads.insert(id, None);
     }
@@ -107,7 +107,7 @@ impl<'a> AttachedTracer<'a> {
         self.early_children.remove(&id);
         self.forget_stacks(id);
         if self.threads.remove(&id).is_some() {
-            self.note(&Record::notice(Notice::Exit, id, ticks(), [0; 2]));
+            self.append(&Record::notice(Notice::Exit, id, ticks(), [0; 2]));
         }
     }
 
@@ -139,7 +139,7 @@ impl<'a> AttachedTracer<'a> {
     fn child(&mut self, id: i32, event: i32) -> io::Result<()> {
         let child = ptrace::message(id)?;
         let arguments = [child.unsigned_abs(), clone_flags(id, event)];
-        self.note(&Record::notice(Notice::Fork, id, ticks(), arguments));
+        self.append(&Record::notice(Notice::Fork, id, ticks(), arguments));
         self.threads.insert(child, None);
         if self.early_children.remove(&child) {
             ptrace::resume(child, Resume::UntilSyscall, 0)?;
@@ -155,14 +155,14 @@ impl<'a> AttachedTracer<'a> {
             self.end(id);
         }
         if let Some(pending) = pending {
-            pending.records(before, now, 0).iter().for_each(|record| self.note(record));
+            pending.records(before, now, 0).iter().for_each(|record| self.append(record));
         }
         self.forget_stacks(before);
         self.forget_stacks(id);
         // One tick later, so that the notice sorts after the call.
         let mut notice = Record::notice(Notice::Program, id, now + 1, [before.unsigned_abs(), 0]);
         notice.names[0] = thread::arguments(id);
-        self.note(&notice);
+        self.append(&notice);
         self.threads.insert(id, None);
         Ok(())
     }
@@ -182,7 +182,7 @@ impl<'a> AttachedTracer<'a> {
             }
             Phase::Exit { result } => {
                 let records = pending.take().map(|pending| pending.records(id, ticks(), result));
-                records.iter().flatten().for_each(|record| self.note(record));
+                records.iter().flatten().for_each(|record| self.append(record));
             }
             Phase::None => {}
         }
@@ -197,7 +197,7 @@ impl<'a> AttachedTracer<'a> {
             return;
         }
         let Some(mut stacks) = self.stacks.take() else { return };
-        let stack = stacks.capture(id, &mut |record| self.note(record));
+        let stack = stacks.capture(id, &mut |record| self.append(record));
         self.stacks = Some(stacks);
         if let Some(Some(pending)) = self.threads.get_mut(&id) {
             pending.stack = stack;
@@ -205,7 +205,7 @@ impl<'a> AttachedTracer<'a> {
     }
 
     /// Appends a record, waiting for room if necessary.
-    fn note(&self, record: &Record) {
+    fn append(&self, record: &Record) {
         while !self.rings.append(record) {
             self.doorbell.ring();
             std::thread::sleep(Duration::from_micros(200));

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_its_place_is_told() {
+    fn instructions_that_depend_on_their_address_are_not_movable() {
         let is_movable = |code: &[u8]| Instruction::read(code).unwrap().is_movable;
         assert!(is_movable(&[0x48, 0x89, 0xdf]) && is_movable(&[0x8b, 0x7c, 0x24, 8]));
         for fixed in [

@@ -125,7 +125,7 @@ mod tests {
     const CODE: &str = "1000-3000 r-xp 00026000 fe:00 77 /lib/libc.so.6";
 
     #[test]
-    fn code_is_told_from_data() {
+    fn code_is_distinguished_from_data() {
         let object = Object::parse(CODE).unwrap();
         assert_eq!((object.start, object.end), (0x1000, 0x3000));
         assert_eq!(&*object.file, "r-xp 00026000 fe:00 77 /lib/libc.so.6");

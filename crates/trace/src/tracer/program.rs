@@ -77,8 +77,8 @@ impl Injector {
         })
     }
 
-    /// Makes a thread that has just executed a program map the rings first. If that is impossible, the tracer
-    /// records all its calls. Returns the entry point of the program itself.
+    /// Makes a thread that has just executed a program map the rings before the program's own code runs. Returns the
+    /// program's entry point; `None` if the rings cannot be mapped, so that the tracer has to record every call.
     pub(super) fn start(&self, id: i32, slot: Slot) -> Option<u64> {
         // Mapping the rings could exhaust a limited address space.
         let is_unlimited = address_space_limit(id).is_ok_and(|limit| limit.is_none());
@@ -108,7 +108,7 @@ impl Injector {
 
     /// Returns the origin of a call that ended at `back`, with the rings at `base`.
     pub(super) fn origin(base: u64, back: u64) -> CallOrigin {
-        if back == base + stub::called() {
+        if back == base + stub::after_syscall() {
             CallOrigin::Restart
         } else if (base..base + layout::PRIVATE_BYTES as u64).contains(&back) {
             CallOrigin::Stub
@@ -267,7 +267,7 @@ impl Injector {
             ptrace::set_registers(id, &registers)?;
             return Ok(true);
         }
-        if at == base + stub::called() && is_restart(&registers) {
+        if at == base + stub::after_syscall() && is_restart(&registers) {
             // Without the cookie the filter stops the call when it is restarted.
             registers.set_sixth_argument(0);
             ptrace::set_registers(id, &registers)?;
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn a_call_comes_from_the_program_or_the_stub() {
         let base = 0x7000_0000;
-        assert_eq!(Injector::origin(base, base + stub::called()), CallOrigin::Restart);
+        assert_eq!(Injector::origin(base, base + stub::after_syscall()), CallOrigin::Restart);
         assert_eq!(Injector::origin(base, base + 2), CallOrigin::Stub);
         assert_eq!(Injector::origin(base, base - 2), CallOrigin::Program);
     }

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_moved_or_is_jumped_into_is_left_alone() {
+    fn code_that_cannot_be_moved_or_is_a_jump_target_is_not_patched() {
         // lea rdi, [rip + 9]; syscall
         assert_eq!(found(&[0x48, 0x8d, 0x3d, 9, 0, 0, 0, 0x0f, 0x05]), []);
         // je to the second move; mov rsi, rdx; mov rdi, rbx; syscall

@@ -54,9 +54,9 @@ impl Site {
         let is_other_number =
             site.number().is_some_and(|fixed| number.is_some_and(|made| made != fixed));
         let is_whole = code.get(at..at + SYSCALL.len())? == SYSCALL;
-        // At a site that has not run, a move to another register proves nothing.
-        let is_told = number.is_some() || is_load || site.number().is_some();
-        (is_whole && is_told && (is_move && !is_other_number || is_load)).then_some(site)
+        // At a site that has not run, a move to another register than the number's proves nothing.
+        let is_certain = number.is_some() || is_load || site.number().is_some();
+        (is_whole && is_certain && (is_move && !is_other_number || is_load)).then_some(site)
     }
 
     /// The instructions that make room for the jump.

@@ -38,7 +38,7 @@ pub(super) fn run(trace: &Trace) -> Answer {
     } else {
         trace.record_processes(&processes)?
     };
-    let report = sinks.analysis.report(&outcome, &LocalDisk::of_command());
+    let report = sinks.analysis.report(&outcome, &LocalDisk::after_recording());
     // Failures from here on are reported, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
     failures.extend(trace.write_page(&sinks.analysis, &report).err());

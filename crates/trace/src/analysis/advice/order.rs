@@ -92,11 +92,11 @@ fn candidates<'a>(context: &Context<'a>) -> Option<(Vec<Entry<'a>>, Vec<bool>)> 
     Some((entries, is_candidate))
 }
 
-/// Whether another order of `PATH` could save look-ups, but the recording is of another disk.
+/// Whether another order of `PATH` could save look-ups, but the recording comes from another machine's disk.
 pub(super) fn is_elsewhere(context: &Context<'_>) -> bool {
     let is_searched = search(context.report, SearchKind::Commands).is_some();
     let is_other = || candidates(context).is_some_and(|(entries, _)| lacks_found(&entries));
-    is_searched && !context.disk.is_of_command() && is_other()
+    is_searched && !context.disk.is_recorded_disk() && is_other()
 }
 
 /// Whether the disk lacks a folder, or most names that the command found. A few files may have been removed

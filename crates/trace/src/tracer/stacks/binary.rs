@@ -177,7 +177,7 @@ fn describe(path: &Path) -> Option<Description> {
     };
     let ruby = address("ruby_current_vm_ptr")
         .zip(address("ruby_version"))
-        .map(|(machine, version)| ruby::Interpreter { machine, version });
+        .map(|(vm, version)| ruby::Interpreter { vm, version });
     Some(Description { segments, sections, debug_file, ruby })
 }
 

@@ -17,7 +17,7 @@ const TEXT_MAX: u64 = 4096;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interpreter {
     /// The address of `ruby_current_vm_ptr`.
-    pub(super) machine: u64,
+    pub(super) vm: u64,
     /// The address of `ruby_version`.
     pub(super) version: u64,
 }
@@ -25,17 +25,17 @@ pub(super) struct Interpreter {
 impl Interpreter {
     /// Returns the places in a process, from those in the interpreter's file.
     pub(super) fn moved(self, bias: u64) -> Self {
-        let Self { machine, version } = self;
-        Self { machine: machine.wrapping_add(bias), version: version.wrapping_add(bias) }
+        let Self { vm, version } = self;
+        Self { vm: vm.wrapping_add(bias), version: version.wrapping_add(bias) }
     }
 }
 
 /// Offsets in the structures of Ruby 3.1.
 mod offset {
-    pub(super) const MAIN_RACTOR_OF_MACHINE: u64 = 32;
-    pub(super) const RACTORS_OF_MACHINE: u64 = 24;
+    pub(super) const MAIN_RACTOR_OF_VM: u64 = 32;
+    pub(super) const RACTORS_OF_VM: u64 = 24;
     pub(super) const THREADS_OF_RACTOR: u64 = 304;
-    pub(super) const MACHINE_OF_THREAD: u64 = 32;
+    pub(super) const VM_OF_THREAD: u64 = 32;
     pub(super) const CONTEXT_OF_THREAD: u64 = 40;
     pub(super) const NATIVE_ID_OF_THREAD: u64 = 80;
     pub(super) const STACK_SIZE_OF_CONTEXT: u64 = 8;
@@ -63,12 +63,12 @@ pub(super) fn frames(
     if !memory.text(interpreter.version, 16)?.starts_with(KNOWN_VERSION) {
         return None;
     }
-    let machine = memory.word(interpreter.machine).filter(|machine| *machine != 0)?;
+    let vm = memory.word(interpreter.vm).filter(|vm| *vm != 0)?;
     // Threads of further ractors are in other lists.
-    if memory.half(machine + offset::RACTORS_OF_MACHINE)? != 1 {
+    if memory.half(vm + offset::RACTORS_OF_VM)? != 1 {
         return None;
     }
-    let thread = thread(memory, machine, native_thread)?;
+    let thread = thread(memory, vm, native_thread)?;
     let context = memory.word(thread + offset::CONTEXT_OF_THREAD)?;
     let is_whole = memory.word(context + offset::THREAD_OF_CONTEXT)? == thread;
     let start = memory.word(context)?;
@@ -91,10 +91,11 @@ pub(super) fn frames(
     (!frames.is_empty()).then_some(frames)
 }
 
-/// Finds the thread of the interpreter whose native thread has this ID.
-fn thread(memory: &mut Memory, machine: u64, native: u64) -> Option<u64> {
+/// Returns the address of the thread (`rb_thread_t`) of the interpreter at `vm` (`rb_vm_t`) whose native thread has the
+/// ID `native`.
+fn thread(memory: &mut Memory, vm: u64, native: u64) -> Option<u64> {
     const THREADS_MAX: usize = 1 << 12;
-    let ractor = memory.word(machine + offset::MAIN_RACTOR_OF_MACHINE)?;
+    let ractor = memory.word(vm + offset::MAIN_RACTOR_OF_VM)?;
     let list = ractor + offset::THREADS_OF_RACTOR;
     // A thread begins with its place in the list.
     let mut thread = memory.word(list)?;
@@ -102,8 +103,8 @@ fn thread(memory: &mut Memory, machine: u64, native: u64) -> Option<u64> {
         if thread == list {
             return None;
         }
-        let is_of_machine = memory.word(thread + offset::MACHINE_OF_THREAD)? == machine;
-        if !is_of_machine {
+        let is_of_vm = memory.word(thread + offset::VM_OF_THREAD)? == vm;
+        if !is_of_vm {
             return None;
         }
         if memory.word(thread + offset::NATIVE_ID_OF_THREAD)? == native {
