@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_end_cannot_be_sent() {
+    fn a_range_behind_the_end_cannot_be_sent() {
         assert_eq!(of_ten("bytes=10-"), RequestedRange::Nothing);
         assert_eq!(of_ten("bytes=10-20,30-40"), RequestedRange::Nothing);
         assert_eq!(of_ten("bytes=-0"), RequestedRange::Nothing);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_asks_for_everything() {
+    fn a_malformed_range_requests_everything() {
         for field in [
             "bytes=",
             "bytes",

@@ -95,7 +95,7 @@ impl Engine {
     fn refuse_late(&mut self) {
         for _ in 0..TURNS_MAX {
             let Some(slot) = admission::find_late(&mut self.store) else { return };
-            self.store.take_out(slot);
+            self.store.withdraw(slot);
             if let Some((id, _)) = self.store.begin_turn(slot) {
                 self.serve(id, &mut Late);
                 self.store.settle(id);

@@ -204,7 +204,7 @@ fn a_large_body_goes_to_a_file() {
 }
 
 #[test]
-fn a_client_that_waits_for_the_word_is_told_to_go_on() {
+fn a_client_that_expects_100_continue_gets_it() {
     let mut rig = Rig::new(echo);
     let mut client = rig.connect();
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
@@ -227,7 +227,7 @@ fn a_body_beyond_its_limit_is_refused_before_it_comes() {
 }
 
 #[test]
-fn what_takes_too_long_is_ended() {
+fn connections_that_exceed_a_timeout_are_closed() {
     type Case = (&'static [u8], fn(&Entry) -> bool, &'static str);
     let timeouts = Timeouts {
         first_byte_ms: 50,
@@ -485,7 +485,7 @@ fn begin_stream(rig: &mut Rig) -> (TcpStream, Ticket, usize) {
 }
 
 #[test]
-fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
+fn the_part_of_a_stream_that_a_client_does_not_receive_goes_to_a_file() {
     let settings = Settings { response_memory_bytes_max: 256 << 10, ..Settings::default() };
     let mut rig = Rig::with(later, settings);
     let (mut client, ticket, head_bytes) = begin_stream(&mut rig);
@@ -514,7 +514,7 @@ fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
 }
 
 #[test]
-fn what_many_clients_do_not_take_is_bounded_in_memory() {
+fn responses_that_many_clients_do_not_receive_are_bounded_in_memory() {
     let settings = Settings { worker_memory_bytes_max: 8 << 20, ..Settings::default() };
     let mut rig = Rig::with(
         |_, exchange, _| {

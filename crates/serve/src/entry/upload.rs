@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_is_kept_nowhere() {
+    fn a_discarded_body_is_stored_nowhere() {
         let mut spool = Spool::Discard;
         spool.write(&[0; 1000]).unwrap();
         assert_eq!(spool.finish().unwrap().length_bytes(), 0);

@@ -45,7 +45,7 @@ pub(crate) fn has_turn(entry: &mut EntryMut<'_>) -> bool {
     let client = match entry.turn.position {
         QueuePosition::First(client) => client,
         QueuePosition::Parked(_) => return false,
-        QueuePosition::Unknown | QueuePosition::Known(_) | QueuePosition::TakenOut => return true,
+        QueuePosition::Unknown | QueuePosition::Known(_) | QueuePosition::Withdrawn => return true,
     };
     // Another worker may have served the client in the meantime.
     let key_us = clients.key_us(client, entry.turn.key_us, ready_us);

@@ -434,7 +434,8 @@ impl Stream {
     }
 }
 
-/// Appends a short response of plain text to `out`. Returns the response's plan, and the end of its head.
+/// Appends a short response of plain text to `out`. Returns the plan of the body, and the length of `out` after the
+/// head.
 fn text_response(
     out: &mut Vec<u8>,
     constraints: ResponseConstraints,

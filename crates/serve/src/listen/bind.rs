@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn malformed_binds_are_refused() {
         for wrong in [
             "80",
             ":80",

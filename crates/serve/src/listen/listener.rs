@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_local_listener_accepts_is_not_paced() {
+    fn connections_of_a_local_listener_are_not_paced() {
         use rustix::net::sockopt::{tcp_congestion, tcp_nodelay};
         let listener = Listener::new(&local()).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_chooses_a_port_and_a_second_listener_is_told_so() {
+    fn the_system_chooses_a_port_and_a_second_listener_on_it_is_refused() {
         let listener = Listener::new(&local()).unwrap();
         let error = Listener::new(&listener.address().clone().into()).unwrap_err();
         assert!(error.is_in_use());

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_got_is_seen_for_a_window_and_then_forgotten() {
+    fn a_client_is_counted_for_a_window_and_then_forgotten() {
         let words = words();
         note_of(&words, 1, 8, "192.0.2.1", [30, 5]);
         note_of(&words, WINDOW_US, 8, "192.0.2.1", [10, 0]);

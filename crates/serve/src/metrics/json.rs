@@ -191,7 +191,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn what_clients_send_is_escaped() {
+    fn texts_from_clients_are_escaped() {
         let mut out = String::new();
         text(&mut out, "a\"\\\n<b>\u{2028}é").unwrap();
         assert_eq!(out, r#""a\"\\\u000a\u003cb\u003e\u2028é""#);

@@ -109,7 +109,7 @@ impl Snapshot {
     fn add(&mut self, index: usize, row: Counts<'_>, present: Present) {
         let pid = row.pid();
         let is_alive = present.is_serving || present.is_draining;
-        let is_told = self.workers.iter().any(|worker| worker.pid == pid);
+        let is_listed = self.workers.iter().any(|worker| worker.pid == pid);
         self.workers.push(WorkerFigures {
             index,
             present,
@@ -122,7 +122,7 @@ impl Snapshot {
             requests: row.requests(),
             statuses: row.statuses(),
             aborted: row.aborted(),
-            memory_bytes: if is_alive && !is_told { memory_bytes(pid) } else { None },
+            memory_bytes: if is_alive && !is_listed { memory_bytes(pid) } else { None },
         });
         for time in Time::ALL {
             self.times[time as usize].add(row.histogram(time));

@@ -225,6 +225,7 @@ impl<'a> Counts<'a> {
         self.at(STARTS)
     }
 
+    /// Returns when the current process entered, in seconds since 1970.
     pub(super) fn started_at(self) -> u64 {
         self.at(STARTED_AT)
     }

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spooled_leaves_in_its_order() {
+    fn spooled_parts_are_sent_in_order() {
         let (server, mut client) = pair();
         let mut output = Output::default();
         output.push(Part::Bytes(b"head ".to_vec()));

@@ -77,7 +77,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn what_is_appended_stands_where_it_is_said_to() {
+    fn appended_bytes_are_at_the_returned_offset() {
         let mut spool = None;
         let (first, start) = SpoolFile::append(&mut spool, b"one").unwrap();
         assert_eq!(start, 0);

@@ -55,8 +55,8 @@ struct End {
     is_writable: bool,
     /// Whether the peer sends nothing more.
     is_ended: bool,
-    /// Whether the peer was told that nothing more follows.
-    is_told: bool,
+    /// Whether the end of the bytes was sent to the peer.
+    has_sent_end: bool,
 }
 
 /// The work that is left for a tunnel.
@@ -190,11 +190,11 @@ impl Tunnel {
         Rest::Some
     }
 
-    /// Whether the tunnel is over: the client was sent the application's end, and the application was told of the
-    /// client's end or has closed.
+    /// Whether the tunnel is over: the application's end was sent to the client, and the client's end to the
+    /// application, unless the application has closed.
     fn is_over(&self) -> bool {
-        let is_sent = self.client.is_told && !self.session.has_unsent();
-        is_sent && (self.application.is_told || self.application.is_closed())
+        let is_sent = self.client.has_sent_end && !self.session.has_unsent();
+        is_sent && (self.application.has_sent_end || self.application.is_closed())
     }
 
     /// Makes one read and one write in each direction; returns whether any byte moved.
@@ -208,7 +208,7 @@ impl Tunnel {
     fn pass_opened(&mut self) -> Result<bool, Errno> {
         let end = &mut self.application;
         if self.opened.is_empty() {
-            return Ok(self.client.is_ended && end.tell()?);
+            return Ok(self.client.is_ended && end.send_end()?);
         }
         let flags = SendFlags::NOSIGNAL;
         let sent = if end.is_writable { send(&end.socket, &self.opened, flags) } else { Ok(0) };
@@ -238,11 +238,11 @@ impl Tunnel {
     fn pass_sealed(&mut self) -> Result<bool, Errno> {
         let end = &mut self.client;
         if !self.session.has_unsent() {
-            if !self.application.is_ended || end.is_told {
+            if !self.application.is_ended || end.has_sent_end {
                 return Ok(false);
             }
             self.session.close();
-            end.is_told = true;
+            end.has_sent_end = true;
         }
         if !end.is_writable {
             return Ok(false);
@@ -269,7 +269,7 @@ impl Tunnel {
 
 impl End {
     fn new(socket: OwnedFd) -> Self {
-        Self { socket, is_readable: true, is_writable: true, is_ended: false, is_told: false }
+        Self { socket, is_readable: true, is_writable: true, is_ended: false, has_sent_end: false }
     }
 
     /// Reads; none if no bytes are there, zero at the end.
@@ -310,12 +310,12 @@ impl End {
         polled.is_ok() && asked[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Tells the peer, once, that nothing more follows.
-    fn tell(&mut self) -> Result<bool, Errno> {
-        if self.is_told {
+    /// Sends the end of the bytes to the peer, once.
+    fn send_end(&mut self) -> Result<bool, Errno> {
+        if self.has_sent_end {
             return Ok(false);
         }
-        self.is_told = true;
+        self.has_sent_end = true;
         shutdown(&self.socket, Shutdown::Write).map(|()| true)
     }
 }

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_passed_over_and_nothing_is_kept() {
+    fn requests_that_are_gone_are_skipped_and_nothing_is_kept() {
         let mut queues = queues();
         let client = queues.client(b"one");
         let entered = (0..10).filter(|slot| queues.enter(client, id(*slot), 0).is_some());

@@ -15,5 +15,5 @@ pub(crate) enum QueuePosition {
     /// The request waits behind the client's first, outside the run queue.
     Parked(Client),
     /// The request will not be served by a handler: the server itself responds.
-    TakenOut,
+    Withdrawn,
 }

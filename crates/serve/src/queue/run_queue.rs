@@ -46,14 +46,14 @@ impl RunQueue {
     /// Takes out the slot with the lowest key.
     pub(crate) fn next(&mut self) -> Option<(u32, u64)> {
         let oldest = *self.heap.first()?;
-        self.take_out(0);
+        self.remove_at(0);
         Some((oldest.slot, oldest.key_us))
     }
 
     /// Removes `slot`, if it waits.
     pub(crate) fn remove(&mut self, slot: u32) {
         if let Some(at) = self.position(slot) {
-            self.take_out(at);
+            self.remove_at(at);
         }
     }
 
@@ -112,7 +112,7 @@ impl RunQueue {
         self.sift_up(self.heap.len() - 1);
     }
 
-    fn take_out(&mut self, at: usize) {
+    fn remove_at(&mut self, at: usize) {
         let removed = self.heap.swap_remove(at);
         self.positions[removed.slot as usize] = NONE;
         if at < self.heap.len() {

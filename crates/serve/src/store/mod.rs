@@ -255,11 +255,12 @@ impl Store {
         }
     }
 
-    /// Removes a request from the queues, even from behind its client's other requests. The request is not served.
-    pub(crate) fn take_out(&mut self, slot: u32) {
+    /// Removes a request from the queues, even from behind its client's other requests. No handler serves the request.
+    pub(crate) fn withdraw(&mut self, slot: u32) {
         self.turns.remove(slot);
         let id = self.slab.occupant(slot);
-        let standing = std::mem::replace(&mut self.slab[id].turn.position, QueuePosition::TakenOut);
+        let standing =
+            std::mem::replace(&mut self.slab[id].turn.position, QueuePosition::Withdrawn);
         self.leave_client(standing);
     }
 

@@ -85,7 +85,7 @@ fn attend(rig: &mut Rig, client: &mut TcpStream) -> String {
 }
 
 #[test]
-fn what_has_waited_too_long_gets_503_while_no_thread_can_serve_it() {
+fn a_request_that_has_waited_too_long_gets_503_while_no_thread_can_serve_it() {
     let settings = Settings { queue_ms: Some(20), ..Settings::default() };
     let mut rig = Rig::with(|_, _, _| panic!("nothing is handled"), settings);
     let mut clients = [rig.connect(), rig.connect()];
@@ -161,7 +161,7 @@ fn the_wait_at_a_proxy_counts_while_no_thread_can_serve_it() {
 }
 
 #[test]
-fn what_a_client_says_of_its_wait_fails_no_health_check() {
+fn a_request_start_sent_by_a_client_fails_no_health_check() {
     let mut rig = Rig::with(
         |_, _, _| panic!("nothing is handled"),
         Settings { queue_ms: Some(60_000), ..Settings::default() },
@@ -214,7 +214,7 @@ fn the_longest_wait_is_late_first_whatever_client_has_the_next_turn() {
     rig.engine.turn(&mut rig.handler);
     let next = rig.engine.store.turns.find_oldest(|_| true).map(|(slot, _)| slot);
     assert_eq!((next, late(&mut rig)), (Some(3), Some(2)), "the next turn is the other client's");
-    rig.engine.store.take_out(2);
+    rig.engine.store.withdraw(2);
     rig.engine.attend(&mut Events::new());
     assert_eq!(late(&mut rig), Some(3));
 }

@@ -158,7 +158,7 @@ fn a_worker_that_retires_leaves_its_connections_and_those_that_wait_to_the_other
 }
 
 #[test]
-fn a_worker_that_has_retired_takes_nothing_back_when_it_is_told_again() {
+fn a_retired_worker_takes_nothing_back_if_it_is_retired_again() {
     for again in [ShutdownMode::HandOver, ShutdownMode::Drain { closes_for_all: false }] {
         let (mut first, mut second) = pair();
         let mut client = first.connect();

@@ -183,7 +183,7 @@ fn a_request_on_its_way_from_another_worker_goes_before_a_younger_one() {
 }
 
 #[test]
-fn what_was_asked_for_is_awaited_until_it_should_have_come() {
+fn an_announced_message_is_awaited_until_it_should_have_arrived() {
     let clock = StoppedClock::new();
     let [mut giver, mut taker] = workers();
     let _older = asks(&mut giver, 'o');

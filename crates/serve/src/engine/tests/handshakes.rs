@@ -36,7 +36,7 @@ fn of_too_many_handshakes_that_wait_for_their_clients_the_oldest_ends() {
 }
 
 #[test]
-fn a_client_of_plain_http_is_told_which_kind_of_port_this_is() {
+fn a_client_of_plain_http_gets_a_response_that_names_https() {
     let mut rig = Rig::with_tls(|_, _, _| {}, Settings::default());
     let mut client = rig.connect();
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();

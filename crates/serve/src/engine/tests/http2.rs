@@ -265,7 +265,7 @@ fn a_body_that_is_too_large_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn what_is_wrong_with_a_head_ends_its_stream_alone() {
+fn an_error_in_a_head_ends_its_stream_alone() {
     let mut rig = Rig::new(mirror);
     let mut client = Client::new(&rig, &[]);
     let bad = [head("GET", "/"), field("host", "b")].concat();
@@ -479,7 +479,7 @@ fn streams_of_a_connection_take_turns_with_other_connections() {
 
 /// An immediate close would reset the connection, and discard the frames that were sent to the client.
 #[test]
-fn what_a_client_sends_behind_its_goodbye_resets_nothing() {
+fn frames_after_a_clients_goaway_do_not_reset_the_connection() {
     let mut rig = Rig::new(hello);
     let mut client = Client::new(&rig, &[]);
     client.send(&frame(GOAWAY, 0, 0, &[0; 8]));
@@ -515,7 +515,7 @@ fn a_drain_tells_the_client_and_serves_what_it_has_asked_for() {
 }
 
 #[test]
-fn an_idle_client_is_told_before_it_is_closed() {
+fn an_idle_client_gets_goaway_before_the_close() {
     let mut settings = Settings::default();
     settings.timeouts.keep_alive_ms = 100;
     let mut rig = Rig::with(hello, settings);

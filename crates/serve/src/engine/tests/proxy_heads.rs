@@ -68,7 +68,7 @@ fn a_head_before_a_handshake_names_the_client() {
 }
 
 #[test]
-fn what_is_no_head_before_a_handshake_is_refused() {
+fn bytes_other_than_a_proxy_head_before_a_handshake_are_refused() {
     let endless = [b"PROXY ".as_slice(), &[b'x'; 200]].concat();
     let long = [&BINARY[..14], &[0xff, 0xff], &[0; 12]].concat();
     for (version, wrong) in [

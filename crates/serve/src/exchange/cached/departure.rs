@@ -125,7 +125,7 @@ fn stale(response: StoredResponse, directives: RequestDirectives, now_ms: u64) -
 /// go first.
 pub(crate) fn wait(entry: EntryMut<'_>, tag: u64) {
     let (store, id) = entry.into_parts();
-    store.take_out(id.slot());
+    store.withdraw(id.slot());
     let entry = &mut store.slab[id];
     let upload = match std::mem::replace(&mut entry.state, State::Waiting) {
         State::Receiving(upload) => Some(upload),

@@ -121,7 +121,7 @@ fn takes_more(store: &Store, parent: EntryId) -> bool {
 
 /// Lets a stream send when its turn comes.
 pub(crate) fn begin_sending(stream: &mut EntryMut<'_>) {
-    let Some((parent, priority)) = place_of(stream) else { return };
+    let Some((parent, priority)) = connection_and_priority(stream) else { return };
     let id = stream.id();
     if let Some(multiplexer) = stream.store.find_multiplexer(parent) {
         multiplexer.begin_sending(priority, id);
@@ -130,13 +130,13 @@ pub(crate) fn begin_sending(stream: &mut EntryMut<'_>) {
 
 /// Whether another stream of the connection must send first.
 fn is_outranked(stream: &EntryMut<'_>) -> bool {
-    let Some((parent, priority)) = place_of(stream) else { return false };
+    let Some((parent, priority)) = connection_and_priority(stream) else { return false };
     let multiplexer = stream.store.slab.get(parent).and_then(Entry::multiplexer);
     multiplexer.is_some_and(|multiplexer| multiplexer.is_outranked(priority))
 }
 
 /// Returns the connection of a stream, and the stream's priority.
-fn place_of(stream: &Entry) -> Option<(EntryId, Priority)> {
+fn connection_and_priority(stream: &Entry) -> Option<(EntryId, Priority)> {
     stream.carrier.stream().map(|link| (link.parent, link.stream.priority()))
 }
 
