@@ -56,7 +56,7 @@ impl Check {
                 match receiver.recv_timeout(run.screen.silence_left()) {
                     Ok((number, StepEvent::Line(line))) => run.line(number, line),
                     Ok((number, StepEvent::End(end))) => run.end_of_step(number, end),
-                    Err(RecvTimeoutError::Timeout) => run.tell_that_it_runs(),
+                    Err(RecvTimeoutError::Timeout) => run.show_progress(),
                     Err(RecvTimeoutError::Disconnected) => return run.end(),
                 }
             }
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
     }
 
     /// Shows how far the check is: in the line of progress on a terminal, in a line of its own elsewhere.
-    fn tell_that_it_runs(&mut self) {
+    fn show_progress(&mut self) {
         if self.screen.has_progress() {
             return self.draw_progress();
         }

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_header_is_told_before_anything_is_built() {
+    fn a_missing_header_is_reported_before_anything_is_built() {
         let headers = tempfile::tempdir().unwrap();
         assert!(missing_to_build(headers.path()).is_some_and(|why| why.contains("libacl1-dev")));
         fs::create_dir(headers.path().join("sys")).unwrap();

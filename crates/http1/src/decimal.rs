@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_parsed(number in any::<u64>()) {
+        fn written_numbers_are_parsed(number in any::<u64>()) {
             let mut out = b"x".to_vec();
             write(&mut out, number);
             prop_assert_eq!(String::from_utf8_lossy(&out), format!("x{number}"));

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_mean_another_host_is_none() {
+    fn an_ambiguous_host_is_refused() {
         let others = [
             "", ":80", "a..b", ".a", "a b", "a/b", "a@b", "a\\b", "[::1", "::1]", "[]", "a:80:90",
             "a:8x", "a:123456", "a\0", "a?b", "a#b", "ä", "[::1]x", "[::1/]",

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_request_or_answers_us_is_not_counted() {
+    fn frames_of_requests_and_acknowledgements_are_not_counted() {
         let mut counter = counter();
         let frames = [
             frame(PING, ACK, &[0; 8]),

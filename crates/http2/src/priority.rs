@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_shares_with_others_of_the_usual_urgency() {
+    fn a_request_without_a_priority_shares_at_the_default_urgency() {
         let priority = Priority::of(&HeaderMap::new(), 5);
         assert_eq!((priority.urgency, priority.shares), (3, true));
     }

@@ -258,7 +258,7 @@ mod tests {
     const ALL: u8 = END_HEADERS | END_STREAM;
 
     #[test]
-    fn what_is_well_formed_passes_as_it_came() {
+    fn well_formed_frames_pass_unchanged() {
         let parts = [
             frame(4, 0, 0, &[]),
             frame(HEADERS, END_STREAM, 1, &[0x82, 0x86]),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_leaves_no_trace() {
+    fn cleared_values_leave_no_trace() {
         let mut cleared = histogram([5, 1000, u64::MAX]);
         cleared.clear();
         cleared.record(7);

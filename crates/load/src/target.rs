@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_spoken_is_refused() {
+    fn unsupported_urls_are_refused() {
         for text in [
             "ftp://localhost/",
             "http://",

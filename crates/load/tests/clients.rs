@@ -179,7 +179,7 @@ fn a_stall_counts_for_all_requests_that_would_have_waited() {
 }
 
 #[test]
-fn what_was_due_and_never_asked_is_pending() {
+fn requests_that_were_due_and_never_sent_are_pending() {
     let server = HttpServer::new(|_, _| Next::Hang);
     let class = Class::new(EVERY_10_MS, 2);
     let report = ran(&Plan {

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pack_is_not_replaced() {
+    fn a_file_that_is_not_a_pack_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.txt");
         std::fs::write(&path, "mine").unwrap();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_left_is_removed_and_nothing_else() {
+    fn only_the_partial_file_of_a_killed_writer_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pack");
         let is_there = || std::fs::metadata(partial(&path)).is_ok();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_its_key_is_listed() {
+    fn a_written_file_is_read_and_its_key_is_listed() {
         let above = tempfile::tempdir().unwrap();
         let place = TemplateFolder::at(&above.path().join("a/b")).unwrap();
         place.write(7, KeyFile::Plan, b"plan").unwrap();

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wtf_8_is_replaced() {
+    fn bytes_that_are_not_wtf_8_are_replaced() {
         assert_eq!(to_wide(b"a\xFFb\xC3"), [0x61, 0xFFFD, 0x62, 0xFFFD]);
     }
 

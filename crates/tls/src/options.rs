@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_puma_says_of_clients_is_understood() {
+    fn pumas_words_for_the_verification_of_clients_are_understood() {
         let base = [("cert", "a"), ("ca", "b")];
         for (word, verify) in
             [("none", Verify::None), ("peer", Verify::Peer), ("force_peer", Verify::ForcePeer)]
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_cannot_be_had_is_refused() {
+    fn missing_and_unsupported_parameters_are_refused() {
         for wrong in [
             &[][..],
             &[("key", "a")],

@@ -102,7 +102,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn what_is_compressed_comes_back(bytes in proptest::collection::vec(0_u8..8, 0..30_000)) {
+        fn compressed_bytes_are_restored(bytes in proptest::collection::vec(0_u8..8, 0..30_000)) {
             let mut deflater = Deflater::default();
             let compressed = deflater.deflate(&bytes).unwrap();
             prop_assert_eq!(deflater.inflate(&compressed, MANY), Ok(bytes.clone()));

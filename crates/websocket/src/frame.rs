@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_masked_at_any_offset_is_unmasked() {
+    fn a_mask_is_removed_at_any_offset() {
         let plain: Vec<u8> = (0..=255).collect();
         let mask = [7, 99, 200, 1];
         for cut in 0..20 {

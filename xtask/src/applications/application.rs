@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_application_is_named_with_its_cure() {
+    fn a_folder_without_an_application_is_named_with_its_cure() {
         let folder = tempfile::tempdir().unwrap();
         let around = folder.path().join("target/applications");
         let named = |path: &Path| Source::named(path, &around).map(|source| source.name);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_more_often_is_named() {
+    fn lines_that_only_one_state_has_are_named() {
         let (one, two) = (state("feature a\nfeature b"), state("feature a\nfeature a\nroute c"));
         let said = one.difference(&two, false).unwrap();
         assert!(said.starts_with("3 lines differ: "), "{said}");

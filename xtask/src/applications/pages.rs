@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_under_puma_may_change_under_thruway() {
+    fn words_that_change_under_puma_may_change_under_thruway() {
         let page = |cookie: &str, etag: &str| {
             let fields =
                 [("set-cookie", cookie), ("etag", etag), ("date", cookie), ("content-length", "2")];

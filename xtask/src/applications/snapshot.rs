@@ -1,4 +1,5 @@
-//! The state of a prepared copy, with which each command starts: databases and uploads.
+//! The databases and uploads of a prepared copy, which are restored before each command, so that every command starts
+//! with the same state.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -44,7 +44,9 @@ pub(super) fn compare(application: &Application, report: &mut Report) -> Result<
             unstable = Some(plain.differences(&run()?));
         }
         let names = |line: &String| {
-            unstable.as_ref().is_some_and(|all| all.iter().any(|one| test(one) == test(line)))
+            unstable
+                .as_ref()
+                .is_some_and(|all| all.iter().any(|one| test_name(one) == test_name(line)))
         };
         let (own, others): (Vec<_>, Vec<_>) = differing.into_iter().partition(names);
         own.iter().for_each(|line| {
@@ -63,7 +65,7 @@ pub(super) fn compare(application: &Application, report: &mut Report) -> Result<
 }
 
 /// Returns the name of the test in a line of differences.
-fn test(line: &str) -> &str {
+fn test_name(line: &str) -> &str {
     line.split(": ").next().unwrap_or_default()
 }
 

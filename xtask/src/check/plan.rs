@@ -62,7 +62,8 @@ pub(super) fn steps(root: &Path) -> Vec<Step> {
         step(BUILD, Compiles, &[], task, &["gem", "--tests"]),
         Step { lints: true, ..step("tests", Tests, &[BUILD], cargo, &["test", "--workspace"]) },
         step("optimised build", Compiles, &[BUILD], task, &["instructions", "--build"]),
-        // The longest of the tests, which thus overlaps with most of the compilations.
+        // The longest step of the tests is listed before the compilations that follow, so that most of them run beside
+        // it.
         step("gem tests", Tests, &[BUILD, "tests"], task, &["gem-tests"]),
         step("packages", Compiles, &[BUILD], task, &["packages"]),
         step("windows", Compiles, &[BUILD], task, &["windows"]),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_half_way_leaves_the_file_as_it_was() {
+    fn a_failure_half_way_leaves_the_file_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let builder = builder(folder.path());
         for arguments in [

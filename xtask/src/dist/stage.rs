@@ -89,7 +89,8 @@ fn without_tests(text: &str) -> Result<String, String> {
     Ok(manifest.to_string())
 }
 
-/// The versions of the checkout, without those of unneeded crates.
+/// Copies Cargo.lock, and removes from the copy the crates that the staged packages do not need. The versions of the
+/// others stay those of the checkout.
 fn lock(builder: &Builder, folder: &Path) -> Result<(), String> {
     copy(&builder.root.join("Cargo.lock"), &folder.join("Cargo.lock"), 0o644)?;
     let mut cargo = Command::new(crate::command::cargo());

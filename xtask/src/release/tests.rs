@@ -66,7 +66,7 @@ fn a_release_names_its_version_everywhere_and_is_tagged() {
 }
 
 #[test]
-fn what_is_not_committed_is_not_released() {
+fn uncommitted_changes_are_not_released() {
     let folder = checkout();
     fs::write(folder.path().join("new"), "").unwrap();
     let refused = release("0.2.0").run(folder.path()).unwrap_err();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_passed_on_is_no_import_unless_it_is_used_too() {
+    fn a_reexport_is_an_import_only_if_it_is_used_too() {
         let passing = |paths| {
             let parent = source(&["a"], &[(&["b", "B"], true)], paths);
             imports(&[parent, source(&["a", "b"], &[(&["super", "C"], false)], &[])])

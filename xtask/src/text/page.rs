@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_built_is_not_read() {
+    fn built_files_are_not_read() {
         let folder = tempfile::tempdir().expect("a folder");
         for file in ["a.rs", "target/b.rs", "tmp/c.rb", ".git/d.md", "docs/e.md", "docs/f.pack"] {
             let path = folder.path().join(file);

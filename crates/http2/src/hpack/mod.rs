@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_damaged() {
+    fn malformed_blocks_are_refused() {
         for block in ["80", "be", "40", "0001", "000161", "3fe21f", "00 82ff ff 00", "ffffffffff"] {
             assert_eq!(
                 Decoder::new().fields(&bytes(block), 1 << 16),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_refused() {
+    fn malformed_blocks_are_refused() {
         for block in [
             &b"\x80"[..],
             b"\xbe",
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_fields_are_read_back() {
         let long = "9".repeat(300);
         let mut block = Vec::new();
         write(&mut block, "x", &long);

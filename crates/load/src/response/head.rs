@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_trusted_is_refused() {
+    fn malformed_heads_are_refused() {
         for text in [
             "HTTP/2 200\r\n\r\n",
             "HTTP/1.1 20\r\n\r\n",

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_may_send_is_refused() {
+    fn frames_that_no_server_may_send_are_refused() {
         for bytes in [
             &b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"[..],
             b"\xc1\x00",

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_hands_to_a_shell_or_refuses_is_left_to_it() {
+    fn files_without_an_interpreter_line_are_left_to_the_system() {
         assert_eq!(missing_of(&[("/a", b"echo")]), None);
         assert_eq!(missing_of(&[("/a", b"#!\n/no")]), None);
         assert_eq!(missing_of(&[("/a", b"#!   ")]), None);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_run_is_passed_over_and_remembered() {
+    fn files_that_may_not_be_run_are_skipped_and_remembered() {
         let folder = tempfile::tempdir().unwrap();
         let path = |sub: &str| folder.path().join(sub);
         for sub in ["a", "b/x", "c", "d"] {
