@@ -46,7 +46,7 @@ def memory_mb(pid)
   [workers.sum { |worker| pss_mb(worker) }, [pid, *children].sum { |process| pss_mb(process) }]
 end
 
-# Seconds of processor time that these have used.
+# The processor time that the processes have used, in seconds.
 def cpu_seconds(pids)
   ticks = pids.sum { |pid| File.read("/proc/#{pid}/stat")[/\).*/].split[12, 2].sum(&:to_i) }
   ticks.to_f / Etc.sysconf(Etc::SC_CLK_TCK)

@@ -154,7 +154,7 @@ fn text(views: &[View], columns: &[Vec<Option<Series>>]) -> String {
         if !views.iter().any(|view| view.way == way) {
             continue;
         }
-        // The target of 8 µs holds where native takes 1.6 µs.
+        // The target of 8 µs was set on a machine on which a native open takes 1.6 µs.
         let open = ratio(of(way, OPEN), of(Way::Native, OPEN));
         let what = format!("{}, open, close ≤ 5 × native (8 µs where that is 1.6)", way.name());
         table.target(&what, at_most(open, 5.0));

@@ -55,7 +55,7 @@ fn most_resident_mb(command: &mut Command) -> Result<f64, String> {
     Ok(most)
 }
 
-/// The high-water mark so far; `None` once the program has ended.
+/// The maximum resident memory of the program so far, in MB; `None` once the program has ended.
 fn resident_mb(child: &Child) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

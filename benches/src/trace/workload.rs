@@ -48,7 +48,7 @@ fn rails() -> Workload {
     }
 }
 
-/// One file whose last header is in the hundredth folder.
+/// gcc compiles one file. The file's last header is in the hundredth folder of the search path.
 fn gcc(folder: &Path) -> Result<Workload, String> {
     const FOLDERS: usize = 100;
     let write = |name: &str, text: &str| {

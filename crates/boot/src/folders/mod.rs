@@ -270,7 +270,7 @@ impl Folders {
         }
     }
 
-    /// Checks the folder, unless its last check still counts.
+    /// Checks the folder, unless its last check is still valid.
     fn check(&mut self, id: FolderId) {
         let Self { table, pack, validity, lookups, observer } = self;
         Walk { table, pack, validity, lookups, observer: *observer }.check(id, 0);

@@ -156,7 +156,7 @@ pub(crate) fn keeps_no_pack() -> bool {
     std::env::current_dir().is_ok_and(|folder| environment.keeps_no_pack(&folder))
 }
 
-/// A command that may change its folder still means the same file.
+/// Makes a path absolute, because the command may change its working directory before the path is used.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::new(format_args!("cannot find the current folder: {error}")))

@@ -1,4 +1,5 @@
-//! The seconds of a run as comma-separated values (RFC 4180), with units in the names.
+//! The figures of each second of a run as comma-separated values (RFC 4180). The names of the columns contain the
+//! units.
 
 use std::fmt::Write;
 

@@ -339,10 +339,10 @@ impl<'a> CreatePolicies<'a> {
         function.inspect(|&function| self.policies[function] = Some(policy)).is_some()
     }
 
-    /// Returns the argument that makes the policy that was recorded, if any.
+    /// Returns the argument `--create` with the meaning of the recorded policies; `None` if no policy was recorded.
     ///
     /// # Errors
-    /// There is no such policy, or the functions have different ones. The text is the advice.
+    /// No argument has that meaning, or the functions have different policies. The text is the advice.
     pub(super) fn argument(&self) -> Result<Option<OsString>, String> {
         let mut given = self.policies.iter().flatten();
         let Some(policy) = given.next() else { return Ok(None) };

@@ -49,7 +49,7 @@ impl Canvas {
         Self { width, is_colourful: colourful(stream), is_ascii: screen::is_ascii() }
     }
 
-    /// Returns the text in the colour of its meaning.
+    /// Returns the text in the colour of `ink`, if the stream shows colours.
     pub(super) fn paint(&self, ink: Ink, text: &str) -> String {
         let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
         let style = match ink {

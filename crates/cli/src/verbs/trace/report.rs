@@ -215,7 +215,7 @@ fn write_whole(file: &Path, text: &[u8]) -> Result<(), Failure> {
         |error| Failure::new(format_args!("cannot write {}: {error}", printable::path(&file)));
     let mut output = File::create(file).map_err(cannot)?;
     output.write_all(text).map_err(|error| {
-        // The start of a page could be mistaken for the page. A device is not removed.
+        // An incomplete page could be mistaken for a whole one, and is removed, unless the output is a device.
         if output.metadata().is_ok_and(|metadata| metadata.is_file()) {
             let _ = fs::remove_file(file);
         }

@@ -19,7 +19,7 @@ impl Leadership {
         Self { state: thruway_roles::Leadership::default(), roles }
     }
 
-    /// The part of it that is used without the interpreter lock, too.
+    /// The roles of the server's threads. They are also used without the interpreter lock.
     pub(super) fn roles(&self) -> &Roles {
         &self.roles
     }

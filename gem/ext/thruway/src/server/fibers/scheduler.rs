@@ -151,7 +151,7 @@ impl FiberScheduler {
         }
     }
 
-    /// Starts a task of its own in `fiber`, at once. The calling task goes on when that one waits or ends.
+    /// Starts a new task in `fiber` at once. The calling task continues when the new task waits or ends.
     pub(super) fn start(&self, ruby: ProtectedCall, fiber: VALUE) {
         let (caller, task) = (fiber::current(ruby.gvl()), self.table.borrow().current());
         if task.is_none() {
@@ -200,7 +200,7 @@ impl FiberScheduler {
         self.expirations.borrow_mut().clear();
     }
 
-    /// Wakes a blocked fiber. It may be called by any thread.
+    /// Wakes a blocked fiber. Any thread may call this method.
     pub(super) fn unblock(&self, fiber: VALUE) {
         let is_ready = self.table.borrow_mut().unblock(fiber, monotonic_us());
         self.ring_if_waiting(is_ready);
