@@ -88,7 +88,7 @@ fn trace(
     let mut root = [0; 4];
     let traced = hello.read_exact(&mut root).and_then(|()| {
         tracer.attach(i32::from_ne_bytes(root))?;
-        rings.hold_open()?;
+        rings.become_recorder()?;
         process::die_with_parent(false);
         go.write_all(&[1])?;
         drop((hello, go));

@@ -23,7 +23,7 @@ pub(crate) fn guard(rings: &SharedRings, command: i32) -> Option<Change> {
         match change {
             Change::Stopped { signal, event } => {
                 // A failure means that the thread was killed in the meantime.
-                let _ = pass(thread, signal, event);
+                let _ = resume(thread, signal, event);
             }
             Change::Continued => {}
             _ if thread == command => end = Some(change),
@@ -33,7 +33,7 @@ pub(crate) fn guard(rings: &SharedRings, command: i32) -> Option<Change> {
     end
 }
 
-fn pass(thread: i32, signal: i32, event: i32) -> std::io::Result<()> {
+fn resume(thread: i32, signal: i32, event: i32) -> std::io::Result<()> {
     match event {
         event::STOP if signal != ptrace::TRAP => ptrace::resume(thread, Resume::Listen, 0),
         0 if signal != ptrace::SYSCALL_STOP => ptrace::resume(thread, Resume::Run, signal),

@@ -223,7 +223,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the names of a call, each with its argument.
+    /// Returns the names of a call, each with the argument that holds it.
     pub(crate) fn names_of(
         &self,
         call: &'static Call,

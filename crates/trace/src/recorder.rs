@@ -39,8 +39,7 @@ pub struct RecorderOptions {
 
 /// The interval at which busy rings are read. A busy ring takes six times as long to fill.
 const PAUSE_SHORTEST: Duration = Duration::from_millis(2);
-/// The interval at which idle rings are read. Still shorter than the time that a newly busy thread needs to
-/// fill its ring.
+/// The interval at which idle rings are read. A newly busy thread needs more time than this to fill its ring.
 const PAUSE_LONGEST: Duration = Duration::from_millis(8);
 
 impl Recorder {
@@ -125,7 +124,7 @@ impl Recorder {
                 let error = std::io::Error::from_raw_os_error(i32::from(errno));
                 Err(Error::system(TRACE, b"the command", error))
             }
-            _ if !self.rings.was_opened() => {
+            _ if !self.rings.had_recorder() => {
                 let error = std::io::Error::other("the tracer was killed before it could start");
                 Err(Error::system(TRACE, b"the command", error))
             }

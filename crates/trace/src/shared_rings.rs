@@ -119,13 +119,13 @@ impl SharedRings {
 
     /// Makes the calling thread the recorder. When this thread ends, for whatever reason, the stubs stop
     /// recording.
-    pub(crate) fn hold_open(&self) -> io::Result<()> {
+    pub(crate) fn become_recorder(&self) -> io::Result<()> {
         self.memory.word32(layout::STATE).store(gettid().as_raw_pid().unsigned_abs(), Release);
         self.memory.mark_at_my_end(layout::STATE)
     }
 
-    /// Whether there has been a recorder. No command runs before.
-    pub(crate) fn was_opened(&self) -> bool {
+    /// Whether a thread has ever become the recorder. The command starts only afterwards.
+    pub(crate) fn had_recorder(&self) -> bool {
         self.memory.word32(layout::STATE).load(Acquire) != 0
     }
 
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_end_of_the_recorder_closes_the_area() {
         let rings = rings();
-        assert!(!rings.is_closed() && !rings.was_opened());
+        assert!(!rings.is_closed() && !rings.had_recorder());
         rings.close();
         assert!(rings.is_closed());
     }

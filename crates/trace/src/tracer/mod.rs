@@ -400,7 +400,7 @@ impl<'a> Tracer<'a> {
     fn signal(&mut self, id: i32, signal: i32) -> io::Result<()> {
         #[cfg(target_arch = "x86_64")]
         if let Some(thread) = self.threads.get(&id)
-            && Injector::repair(id, thread, signal)?
+            && Injector::handle_signal(id, thread, signal)?
         {
             return self.go_on(id, 0);
         }

@@ -258,7 +258,7 @@ impl Injector {
 
     /// Handles the arrival of a signal in the stub. Returns `true` if the stub itself caused the signal by
     /// reading a bad address, in which case the program must not see it.
-    pub(super) fn repair(id: i32, thread: &Thread, signal: i32) -> io::Result<bool> {
+    pub(super) fn handle_signal(id: i32, thread: &Thread, signal: i32) -> io::Result<bool> {
         let Some(base) = thread.program.borrow().known_base() else { return Ok(false) };
         let mut registers = ptrace::registers(id)?;
         let at = registers.instruction_pointer();
