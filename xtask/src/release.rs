@@ -46,7 +46,7 @@ impl Release {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let manifest = read(root, "Cargo.toml")?;
         let current = current_version(&manifest)?;
-        is_next(&current, &self.version)?;
+        check_next(&current, &self.version)?;
         self.look(root)?;
         let mut texts = Vec::new();
         for (file, edit) in EDITS {
@@ -110,7 +110,7 @@ fn current_version(manifest: &str) -> Result<String, String> {
 }
 
 /// Checks that the next version has three numbers and is greater than the current one.
-fn is_next(current: &str, next: &str) -> Result<(), String> {
+fn check_next(current: &str, next: &str) -> Result<(), String> {
     let numbers = |version: &str| {
         let numbers: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
         numbers.filter(|numbers| numbers.len() == 3)

@@ -27,7 +27,7 @@ struct Failure {
 }
 
 impl Report {
-    /// Collects a line that is of use at the end.
+    /// Keeps the parts of a line that the end of the check repeats: durations, failed tests, skips and summaries.
     pub(super) fn line(&mut self, step: usize, line: &str) {
         if let Some(program) = runners::program_of_tests(line) {
             self.programs.insert(step, program.trim_start_matches("../").to_owned());

@@ -21,7 +21,7 @@ pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, Strin
     let tree = builder.work("archive").join(&name);
     files::empty(&tree)?;
     let program = builder.static_program()?;
-    is_small(&program)?;
+    check_size(&program)?;
     copy(&program, &tree.join("bin/thruway"), 0o755)?;
     let library = tree.join("lib/thruway");
     copy_tree(&builder.root.join("gem/lib"), &library, &|_| true)?;
@@ -60,7 +60,7 @@ pub(super) fn windows(builder: &Builder) -> Result<Option<PathBuf>, String> {
     let copied = tree.join("thruway.exe");
     copy(&program, &copied, 0o755)?;
     crate::command::succeed(Command::new("x86_64-w64-mingw32-strip").arg(&copied))?;
-    is_small(&copied)?;
+    check_size(&copied)?;
     documents(builder, &tree)?;
     let made = output::finish(builder, &format!("{name}.zip"), |path| {
         let mut zip = Command::new("python3");
@@ -98,7 +98,7 @@ pub(super) fn checksums(builder: &Builder) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-fn is_small(program: &Path) -> Result<(), String> {
+fn check_size(program: &Path) -> Result<(), String> {
     let bytes = named(program, program.metadata())?.len();
     if bytes <= PROGRAM_BYTES_MAX {
         return Ok(());

@@ -96,7 +96,7 @@ fn versions_go_up() {
         ("0.0.9", "0.0.9 is not greater than 0.1.0"),
         ("1.0", "\"1.0\" is not a version such as 0.2.0"),
     ] {
-        assert_eq!(is_next("0.1.0", version), Err(message.to_owned()));
+        assert_eq!(check_next("0.1.0", version), Err(message.to_owned()));
     }
-    assert_eq!(is_next("0.9.0", "0.10.0"), Ok(()));
+    assert_eq!(check_next("0.9.0", "0.10.0"), Ok(()));
 }

@@ -39,11 +39,11 @@ const LOOKS_MAX: usize = 60;
 pub(super) fn compare(suite: &Suite) -> Result<(), String> {
     let plain = Findings::of(suite, "plain", &[])?;
     let packed = Findings::of(suite, "pack", &["run"])?;
-    plain.must_be(&packed)?;
+    plain.check_equal(&packed)?;
     let mut forks = 0;
     for _ in 0..LOOKS_MAX {
         let found = Findings::of(suite, "preload", &["run", "--preload", "--explain"])?;
-        plain.must_be(&found)?;
+        plain.check_equal(&found)?;
         forks += usize::from(found.was_forked);
         if forks == FORKS {
             stop(suite)?;
@@ -95,7 +95,7 @@ impl Findings {
         })
     }
 
-    fn must_be(&self, other: &Self) -> Result<(), String> {
+    fn check_equal(&self, other: &Self) -> Result<(), String> {
         if self.examples == other.examples && self.failed == other.failed {
             return Ok(());
         }

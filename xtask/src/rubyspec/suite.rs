@@ -60,7 +60,7 @@ impl Suite {
         learn("-w")?;
         learn("-W:deprecated")?;
         let again = learn("-W:deprecated")?;
-        let left: BTreeSet<_> = left(&again).map(str::to_owned).collect();
+        let left: BTreeSet<_> = compiled_paths(&again).map(str::to_owned).collect();
         let fixtures = String::from_utf8_lossy(&again.stdout);
         let fixtures: BTreeSet<_> = fixtures.lines().map(str::to_owned).collect();
         let missing: Vec<_> = fixtures.intersection(&left).map(String::as_str).collect();
@@ -88,7 +88,8 @@ impl Suite {
         fixtures: &BTreeSet<String>,
         output: &Output,
     ) -> Result<(), String> {
-        let compiled: Vec<_> = left(output).filter(|path| fixtures.contains(*path)).collect();
+        let compiled: Vec<_> =
+            compiled_paths(output).filter(|path| fixtures.contains(*path)).collect();
         let errors = String::from_utf8_lossy(&output.stderr);
         let counts = errors.lines().rfind(|line| line.contains("features from the pack"));
         println!("{:13} {}", "", counts.unwrap_or_default());
@@ -100,7 +101,7 @@ impl Suite {
 }
 
 /// The paths that Ruby compiled itself, according to `--explain`.
-fn left(output: &Output) -> impl Iterator<Item = &str> {
+fn compiled_paths(output: &Output) -> impl Iterator<Item = &str> {
     let report = std::str::from_utf8(&output.stderr).unwrap_or_default();
     let lines = report.lines().filter_map(|line| line.strip_prefix("thruway: "));
     lines.filter_map(|line| line.split_once(": ").map(|(_, path)| path))

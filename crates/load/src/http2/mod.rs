@@ -254,7 +254,7 @@ impl Http2 {
         let body = head.length.checked_sub(padding).ok_or(FailureKind::Malformed)?;
         self.acknowledge(head)?;
         let Some(stream) = self.streams.find(head.stream) else {
-            return self.is_known(head).map(|()| Event::Partial);
+            return self.check_stream(head).map(|()| Event::Partial);
         };
         if stream.fields.status.is_none() {
             return Err(FailureKind::Malformed);
@@ -305,7 +305,7 @@ impl Http2 {
         let fields = fields::read(&block).map_err(|_| FailureKind::Malformed)?;
         let is_end = first.has(frames::END_STREAM);
         let Some(stream) = self.streams.find(first.stream) else {
-            return self.is_known(first).map(|()| Event::Partial);
+            return self.check_stream(first).map(|()| Event::Partial);
         };
         match (stream.fields.status, fields.status) {
             (None, Some(100..=199)) if !is_end => {}
@@ -333,7 +333,7 @@ impl Http2 {
 
     fn reset(&mut self, head: FrameHead) -> Result<Event, FailureKind> {
         let code = number(self.frames.payload()).ok_or(FailureKind::Malformed)?;
-        self.is_known(head)?;
+        self.check_stream(head)?;
         if code == REFUSED_STREAM {
             let refused = self.streams.close(head.stream);
             refused.into_iter().for_each(|placed| self.queue.push_front(placed));
@@ -392,7 +392,7 @@ impl Http2 {
     }
 
     /// Checks that a frame belongs to a stream that has begun. The stream may have ended.
-    fn is_known(&self, head: FrameHead) -> Result<(), FailureKind> {
+    fn check_stream(&self, head: FrameHead) -> Result<(), FailureKind> {
         let is_known = head.stream % 2 == 1 && head.stream < self.next_id;
         is_known.then_some(()).ok_or(FailureKind::Malformed)
     }

@@ -62,7 +62,7 @@ impl Posix {
         self.lookups += 1;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(failure)?;
-        is_runnable(&file)
+        check_runnable(&file)
     }
 
     /// Finds a file that this process may execute.
@@ -146,7 +146,7 @@ pub(super) const KEEP_STAMPS: [i64; 11] = [
 
 /// Checks, through the descriptor rather than the name, that a file may be executed by this process.
 #[cfg(target_os = "linux")]
-pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), LookupFailure> {
+pub(super) fn check_runnable(file: &OwnedFd) -> Result<(), LookupFailure> {
     let stat = fs::fstat(file).map_err(failure)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(LookupFailure::Denied);

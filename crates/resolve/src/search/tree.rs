@@ -9,7 +9,7 @@ use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::interpreter::{self, Programs};
-use super::posix::{failure, is_runnable};
+use super::posix::{check_runnable, failure};
 use super::{Hits, Lister, LookupFailure, Obstacle, Query};
 use crate::expand::{Flavour, expand};
 use crate::fold::fold;
@@ -45,7 +45,7 @@ impl Tree {
             let name = [query.stem(), suffix].concat();
             let path = expand(Flavour::Posix, &name, base);
             match self.open(&path[1..], OFlags::PATH) {
-                Ok(file) => is_runnable(&file).map(|()| hits.add(place))?,
+                Ok(file) => check_runnable(&file).map(|()| hits.add(place))?,
                 Err(errno) if failure(errno) == LookupFailure::Missing => {}
                 Err(errno) => return Err(failure(errno)),
             }
@@ -163,7 +163,7 @@ impl Below<'_> {
 
 impl Programs for Below<'_> {
     fn check(&mut self, path: &[u8]) -> Result<(), LookupFailure> {
-        is_runnable(&self.open(path, OFlags::PATH).map_err(failure)?)
+        check_runnable(&self.open(path, OFlags::PATH).map_err(failure)?)
     }
 
     fn read(&mut self, path: &[u8]) -> Option<File> {
