@@ -211,12 +211,12 @@ impl Migration {
         match self.worker.decide(store.clock.now_ms) {
             Move::Stay => {}
             Move::SendLeastServed(target) => {
-                let least = resting(store).min_by_key(|(_, connection)| connection.share.turns);
+                let least = movable(store).min_by_key(|(_, connection)| connection.share.turns);
                 let id = least.map(|(id, _)| id);
                 self.send(store, id, target);
             }
             Move::SendMostServed(target) => {
-                let most = resting(store).max_by_key(|(_, connection)| connection.share.turns);
+                let most = movable(store).max_by_key(|(_, connection)| connection.share.turns);
                 let id = most.map(|(id, _)| id);
                 self.send(store, id, target);
             }
@@ -276,7 +276,7 @@ pub(crate) fn keep(connection: Entry, store: &mut Store) {
 }
 
 /// Returns the connections that were served recently and can move to another worker.
-fn resting(store: &Store) -> impl Iterator<Item = (EntryId, &Entry)> {
+fn movable(store: &Store) -> impl Iterator<Item = (EntryId, &Entry)> {
     let ids = store.slab.ids().take(CANDIDATES_MAX);
     let found = ids.filter_map(|id| Some((id, store.slab.get(id)?)));
     found.filter(|(_, connection)| {

@@ -290,8 +290,8 @@ impl Engine {
         SocketWriter::new(&mut self.store, ticket)
     }
 
-    /// Ends connections whose deadlines have expired. A thread that waits for a client calls this method, because no
-    /// thread may be left to [`poll`](Self::poll).
+    /// Ends connections whose deadlines have expired. A thread that waits for a client calls this method, since there
+    /// may be no other thread that calls [`poll`](Self::poll).
     pub fn tick(&mut self) {
         closing::tick(&mut self.store);
     }

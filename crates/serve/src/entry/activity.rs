@@ -5,7 +5,7 @@ const EPOCH_MS: u64 = 256;
 
 /// The recent service of a connection: its turns, halved with each epoch that has passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct RecentService {
     pub(crate) turns: u32,
     /// The epoch of the last turn; zero if the connection had none.
     pub(crate) epoch: u32,
@@ -13,7 +13,7 @@ pub(crate) struct Share {
 
 /// Counts the active connections of this engine.
 #[derive(Debug, Default)]
-pub(crate) struct Activity {
+pub(crate) struct ActiveConnections {
     epoch: u32,
     /// Connections whose last turn was in the current epoch.
     now: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Activity {
     before: u64,
 }
 
-impl Activity {
+impl ActiveConnections {
     /// The number of active connections.
     pub(crate) fn count(&self) -> u64 {
         self.now + self.before
@@ -38,7 +38,7 @@ impl Activity {
     }
 
     /// Records a turn of a connection that is counted in this engine.
-    pub(crate) fn note_turn(&mut self, share: &mut Share) {
+    pub(crate) fn note_turn(&mut self, share: &mut RecentService) {
         if share.epoch != self.epoch {
             self.leave(*share);
             share.turns >>= self.epoch.wrapping_sub(share.epoch).min(31);
@@ -49,25 +49,25 @@ impl Activity {
     }
 
     /// Counts a connection that arrives in this engine.
-    pub(crate) fn enter(&mut self, share: Share) {
+    pub(crate) fn enter(&mut self, share: RecentService) {
         if let Some(count) = self.count_of(share) {
             *count += 1;
         }
     }
 
     /// Stops counting a connection that leaves this engine.
-    pub(crate) fn leave(&mut self, share: Share) {
+    pub(crate) fn leave(&mut self, share: RecentService) {
         if let Some(count) = self.count_of(share) {
             *count = count.saturating_sub(1);
         }
     }
 
     /// Whether a connection is active.
-    pub(crate) fn is_active(&self, share: Share) -> bool {
+    pub(crate) fn is_active(&self, share: RecentService) -> bool {
         share.epoch != 0 && self.epoch.wrapping_sub(share.epoch) <= 1
     }
 
-    fn count_of(&mut self, share: Share) -> Option<&mut u64> {
+    fn count_of(&mut self, share: RecentService) -> Option<&mut u64> {
         match self.epoch.wrapping_sub(share.epoch) {
             _ if share.epoch == 0 => None,
             0 => Some(&mut self.now),
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn connections_are_counted_once_while_they_are_active() {
-        let mut activity = Activity::default();
-        let mut shares = [Share::default(); 3];
+        let mut activity = ActiveConnections::default();
+        let mut shares = [RecentService::default(); 3];
         activity.advance(5 * EPOCH_MS);
         shares.iter_mut().for_each(|share| (0..4).for_each(|_| activity.note_turn(share)));
         assert_eq!((activity.count(), shares[0].turns), (3, 4));
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn a_connection_that_moves_is_counted_where_it_is() {
-        let (mut here, mut there) = (Activity::default(), Activity::default());
-        let (mut moved, idle) = (Share::default(), Share::default());
+        let (mut here, mut there) = (ActiveConnections::default(), ActiveConnections::default());
+        let (mut moved, idle) = (RecentService::default(), RecentService::default());
         here.advance(EPOCH_MS);
         here.note_turn(&mut moved);
         for now_ms in [EPOCH_MS, 2 * EPOCH_MS, 3 * EPOCH_MS] {

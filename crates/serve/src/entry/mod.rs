@@ -28,7 +28,7 @@ use thruway_http1::ResponseFraming;
 use thruway_sys::socket::queued_bytes;
 use thruway_tls::Session;
 
-use crate::entry::activity::Share;
+use crate::entry::activity::RecentService;
 use crate::entry::cache_role::CacheRole;
 use crate::entry::carrier::{Carrier, Socket, StreamLink};
 use crate::entry::input::Input;
@@ -78,7 +78,7 @@ pub(crate) struct Entry {
     pub(crate) output: Option<Box<Output>>,
     /// Bytes of the connection's memory that the engine's total includes.
     pub(crate) held_bytes: usize,
-    pub(crate) share: Share,
+    pub(crate) share: RecentService,
     /// The metrics of the current request, if requests are counted.
     pub(crate) observed: Option<Box<ObservedRequest>>,
     /// The role of the current request for the response cache, while a handler has the request.
@@ -400,7 +400,7 @@ fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Entry {
         turn: Turn::default(),
         output: None,
         held_bytes: 0,
-        share: Share::default(),
+        share: RecentService::default(),
         observed: None,
         cache_role: None,
         has_waited: false,

@@ -53,7 +53,7 @@ fn has_late(store: &Store) -> bool {
     };
     let ready_us = monotonic_us().saturating_sub(queue_ms * 1000);
     let mut late = waits.iter().filter(|wait| wait.ready_us < ready_us);
-    late.any(|wait| is_waiting(store, wait).is_some_and(Entry::needs_handler))
+    late.any(|wait| waiting_entry(store, wait).is_some_and(Entry::needs_handler))
 }
 
 /// Records the wait of a request whose head is complete and that needs a handler. If a proxy has recorded the arrival
@@ -126,15 +126,15 @@ fn next_ready_us(store: &Store) -> Option<u64> {
 /// Returns the longest wait of all requests that wait for a handler.
 pub(crate) fn oldest(store: &mut Store) -> Option<Wait> {
     let mut waits = store.turns.waits.take()?;
-    waits.trim(|wait| is_waiting(store, wait).is_some());
+    waits.trim(|wait| waiting_entry(store, wait).is_some());
     let oldest =
-        waits.iter().find(|wait| is_waiting(store, *wait).is_some_and(Entry::needs_handler));
+        waits.iter().find(|wait| waiting_entry(store, *wait).is_some_and(Entry::needs_handler));
     store.turns.waits = Some(waits);
     oldest
 }
 
 /// Returns the waiting connection, unless the wait has ended.
-fn is_waiting(store: &Store, wait: Wait) -> Option<&Entry> {
+fn waiting_entry(store: &Store, wait: Wait) -> Option<&Entry> {
     let connection = store.in_slot(wait.slot)?;
     let is_parked = matches!(connection.turn.position, QueuePosition::Parked(_));
     let waits = connection.turn.ready_us == wait.ready_us;

@@ -31,7 +31,7 @@ pub(crate) fn begin(entry: &mut EntryMut<'_>, request: &Request<'_>) {
         observed.name.extend_from_slice(&name_of(fair_by, request, peer, id));
         observed.client = metrics.hash(&observed.name) | 1;
     }
-    metrics.begin();
+    metrics.count_request();
     metrics.record(Time::Queue, waited_us);
     if let Some(age_us) = request_start::age_us(request) {
         metrics.record(Time::FromProxy, age_us);
@@ -69,7 +69,7 @@ pub(crate) fn end(entry: &mut EntryMut<'_>) {
     let begun_us = std::mem::take(&mut observed.begun_us);
     if begun_us > 0 {
         let now_us = monotonic_us();
-        metrics.end(EndedRequest {
+        metrics.count_completed(EndedRequest {
             now_us,
             took_us: now_us.saturating_sub(begun_us),
             waited_us: observed.waited_us,
@@ -85,7 +85,7 @@ pub(crate) fn refuse(entry: &EntryMut<'_>, status: u16) {
     if let Some(metrics) = &entry.store.metrics
         && !entry.is_counted()
     {
-        metrics.respond(status);
+        metrics.count_response(status);
     }
 }
 

@@ -136,7 +136,8 @@ impl RequestReader {
 }
 
 /// Continues with a request whose head is complete: the server itself responds, the request begins, or the request
-/// waits for its turn. Returns the connection if a part of the body has already arrived.
+/// waits for its turn. `was_whole` tells whether the head was already complete at an earlier turn. Returns the
+/// connection if a part of the body has already arrived.
 fn take_head<'a>(
     mut entry: EntryMut<'a>,
     head: &Head,

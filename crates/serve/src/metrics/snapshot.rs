@@ -175,13 +175,20 @@ pub(super) mod tests {
         });
         for (at, name, status) in [(0, "192.0.2.1", 200), (0, "192.0.2.1", 404), (1, "a\"b", 500)] {
             let worker = &workers[at];
-            worker.begin();
+            worker.count_request();
             worker.record(Time::Queue, 300);
             worker.record(Time::Application, 7_000);
             let client = (worker.hash(name.as_bytes()), name.as_bytes());
             let (now_us, took_us, waited_us) = (1, 7_100, 900);
             let target = b"GET /a\\b";
-            worker.end(EndedRequest { now_us, took_us, waited_us, status, client, target });
+            worker.count_completed(EndedRequest {
+                now_us,
+                took_us,
+                waited_us,
+                status,
+                client,
+                target,
+            });
         }
         Snapshot::read(&table, 1, |index| Present {
             is_serving: index == 0,

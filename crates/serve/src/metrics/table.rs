@@ -146,15 +146,15 @@ impl WorkerMetrics {
     }
 
     /// Counts a request that has its turn.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn count_request(&self) {
         self.add(REQUESTS, 1);
     }
 
     /// Counts a request whose response is complete.
-    pub(crate) fn end(&self, ended: EndedRequest<'_>) {
+    pub(crate) fn count_completed(&self, ended: EndedRequest<'_>) {
         let EndedRequest { now_us, took_us, waited_us, status, client: (hash, name), target } =
             ended;
-        self.respond(status);
+        self.count_response(status);
         self.record(Time::Request, took_us);
         let row = self.table.row(self.index).0;
         let served = ServedRequest { hash, name, served_us: took_us, waited_us };
@@ -169,14 +169,14 @@ impl WorkerMetrics {
     }
 
     /// Counts a response that was sent.
-    pub(crate) fn respond(&self, status: u16) {
+    pub(crate) fn count_response(&self, status: u16) {
         if let 1..=5 = status / 100 {
             self.add(STATUSES + usize::from(status / 100) - 1, 1);
         }
     }
 
     /// Counts a connection that ended before its response was complete.
-    pub(crate) fn abort(&self) {
+    pub(crate) fn count_aborted(&self) {
         self.add(ABORTED, 1);
     }
 
@@ -280,14 +280,21 @@ mod tests {
         let table = Arc::new(MetricsTable::new(2).unwrap());
         for _ in 0..2 {
             let worker = WorkerMetrics::enter(Arc::clone(&table), 1);
-            worker.begin();
+            worker.count_request();
             worker.set_busy_threads(1);
             let client = (worker.hash(b"one"), &b"one"[..]);
             let target = b"GET /";
             let times = (9, 40, 2);
             let (now_us, took_us, waited_us) = times;
-            worker.end(EndedRequest { now_us, took_us, waited_us, status: 503, client, target });
-            worker.abort();
+            worker.count_completed(EndedRequest {
+                now_us,
+                took_us,
+                waited_us,
+                status: 503,
+                client,
+                target,
+            });
+            worker.count_aborted();
         }
         let row = table.row(1);
         assert_eq!((row.requests(), row.aborted(), row.starts()), (2, 2, 2));
@@ -296,8 +303,8 @@ mod tests {
         assert_eq!(table.row(0).requests(), 0, "each has its own");
         let replaced = WorkerMetrics::enter(Arc::clone(&table), 1);
         let entered = WorkerMetrics::enter(Arc::clone(&table), 1);
-        replaced.begin();
-        entered.begin();
+        replaced.count_request();
+        entered.count_request();
         assert_eq!(table.row(1).requests(), 4, "a replaced worker counts on");
         assert_eq!(table.row(1).busy_threads(), 0, "a dead worker's threads are gone");
         entered.set_threads(5);

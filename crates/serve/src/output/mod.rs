@@ -100,7 +100,7 @@ pub(crate) enum FlushOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     parts: VecDeque<Part>,
-    /// The number of bytes of the first part that are sent, if the part is not a file.
+    /// The number of bytes of the first part that have been sent, if the part is not a file.
     sent: usize,
     /// Bytes that wait in memory, including the sent bytes of the first part.
     memory_bytes: usize,

@@ -18,14 +18,14 @@ pub(crate) struct Pace {
 
 /// The minimum pace of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Demand {
+pub(crate) struct MinimumPace {
     /// The time within which the client has to take some bytes.
     pub(crate) within_ms: u64,
     /// The minimum rate, on average over that time.
     pub(crate) bytes_per_second_min: u64,
 }
 
-impl Demand {
+impl MinimumPace {
     fn window_bytes_min(self) -> i64 {
         let bytes = self.bytes_per_second_min.saturating_mul(self.within_ms) / 1000;
         i64::try_from(bytes).unwrap_or(i64::MAX)
@@ -34,8 +34,8 @@ impl Demand {
 
 impl Pace {
     /// The pace of a client that begins to take its response now.
-    pub(crate) fn new(now_ms: u64, demand: Demand) -> Self {
-        let next_ms = now_ms + demand.within_ms / LOOKS;
+    pub(crate) fn new(now_ms: u64, pace_min: MinimumPace) -> Self {
+        let next_ms = now_ms + pace_min.within_ms / LOOKS;
         Self { next_ms, taken_bytes: None, taken_ms: now_ms, window_ms: now_ms, window_bytes: 0 }
     }
 
@@ -45,23 +45,23 @@ impl Pace {
     }
 
     /// Checks the total of taken bytes, counted from an arbitrary start; false if the client is too slow.
-    pub(crate) fn look(&mut self, now_ms: u64, taken_bytes: i64, demand: Demand) -> bool {
-        self.next_ms = now_ms + demand.within_ms / LOOKS;
+    pub(crate) fn look(&mut self, now_ms: u64, taken_bytes: i64, pace_min: MinimumPace) -> bool {
+        self.next_ms = now_ms + pace_min.within_ms / LOOKS;
         match self.taken_bytes {
             None => (self.window_ms, self.window_bytes) = (now_ms, taken_bytes),
             Some(before) if taken_bytes > before => self.taken_ms = now_ms,
             Some(_) => {}
         }
         self.taken_bytes = Some(taken_bytes);
-        if now_ms.saturating_sub(self.taken_ms) >= demand.within_ms {
+        if now_ms.saturating_sub(self.taken_ms) >= pace_min.within_ms {
             return false;
         }
-        if now_ms.saturating_sub(self.window_ms) < demand.within_ms {
+        if now_ms.saturating_sub(self.window_ms) < pace_min.within_ms {
             return true;
         }
         let taken = taken_bytes - self.window_bytes;
         (self.window_ms, self.window_bytes) = (now_ms, taken_bytes);
-        taken >= demand.window_bytes_min()
+        taken >= pace_min.window_bytes_min()
     }
 }
 
@@ -69,7 +69,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    const DEMAND: Demand = Demand { within_ms: 1000, bytes_per_second_min: 100 };
+    const DEMAND: MinimumPace = MinimumPace { within_ms: 1000, bytes_per_second_min: 100 };
 
     /// The number of checks that a client passes whose progress at each check is given.
     fn passed(taken: impl Fn(u64) -> i64) -> u64 {

@@ -168,8 +168,9 @@ fn connections_max() -> usize {
     connections_among(descriptors, open)
 }
 
-/// The number of descriptors for connections out of `descriptors`, of which `open` are in use already, such as
-/// listeners and mailboxes. Siblings may send somewhat more connections.
+/// Returns how many of the process's `descriptors` connections may use. A quarter is left for other uses, or more if
+/// the `open` descriptors, such as those of listeners and mailboxes, need more. Siblings may send somewhat more
+/// connections.
 fn connections_among(descriptors: usize, open: usize) -> usize {
     descriptors.saturating_sub((descriptors / 4).max(open + OTHER_DESCRIPTORS_MIN)).max(1)
 }

@@ -3,7 +3,7 @@
 use crate::entry::multiplexer::Multiplexer;
 use crate::entry::{Entry, State};
 use crate::events::timer_wheel::TimerWheel;
-use crate::output::pace::{Demand, Pace};
+use crate::output::pace::{MinimumPace, Pace};
 use crate::settings::{Settings, Timeouts};
 
 /// The time for which a client may keep sending after the server has closed the connection for writing.
@@ -25,7 +25,7 @@ const LATE_MS: u64 = 100;
 pub(crate) struct Deadlines {
     timers: TimerWheel,
     timeouts: Timeouts,
-    demand: Demand,
+    pace_min: MinimumPace,
     /// The silence after which the server pings the client of a WebSocket; zero disables pings.
     socket_ping_ms: u64,
     /// Whether the server drains, so fresh connections get less time.
@@ -38,14 +38,14 @@ pub(crate) struct Deadlines {
 
 impl Deadlines {
     pub(crate) fn new(settings: &Settings, now_ms: u64) -> Self {
-        let demand = Demand {
+        let pace_min = MinimumPace {
             within_ms: settings.timeouts.write_ms,
             bytes_per_second_min: settings.write_bytes_per_second_min,
         };
         Self {
             timers: TimerWheel::new(now_ms),
             timeouts: settings.timeouts.clone(),
-            demand,
+            pace_min,
             socket_ping_ms: settings.socket_ping_ms,
             is_draining: false,
             looked_ms: [now_ms; 2],
@@ -75,7 +75,7 @@ impl Deadlines {
     /// Sets the deadline for the event that a connection waits for now.
     pub(crate) fn update(&mut self, slot: u32, connection: &mut Entry, now_ms: u64) {
         if let Some(output) = connection.output.as_mut() {
-            output.pace.get_or_insert_with(|| Pace::new(now_ms, self.demand));
+            output.pace.get_or_insert_with(|| Pace::new(now_ms, self.pace_min));
         }
         match self.deadline_ms(connection, now_ms) {
             Some(deadline_ms) => self.timers.set(slot, deadline_ms),
@@ -107,7 +107,7 @@ impl Deadlines {
     /// origin.
     pub(crate) fn is_fast_enough(&self, connection: &mut Entry, now_ms: u64, taken: i64) -> bool {
         let pace = connection.output.as_mut().and_then(|output| output.pace.as_mut());
-        pace.is_some_and(|pace| pace.look(now_ms, taken, self.demand))
+        pace.is_some_and(|pace| pace.look(now_ms, taken, self.pace_min))
     }
 
     fn deadline_ms(&self, connection: &Entry, now_ms: u64) -> Option<u64> {

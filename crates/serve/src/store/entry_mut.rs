@@ -157,7 +157,7 @@ impl Store {
         self.activity.leave(closed.share);
         self.held_bytes -= closed.held_bytes;
         if let Some(metrics) = self.metrics.as_ref().filter(|_| closed.is_counted()) {
-            metrics.abort();
+            metrics.count_aborted();
         }
         self.leave_client(closed.turn.position);
         // A waiting thread may have stopped watching the listeners because the server was full.

@@ -20,7 +20,7 @@ use thruway_cache::{Counter, Key, StoredResponse};
 use thruway_http1::Request;
 use thruway_websocket::Deflater;
 
-use crate::entry::activity::Activity;
+use crate::entry::activity::ActiveConnections;
 use crate::entry::multiplexer::Multiplexer;
 use crate::entry::{Entry, State};
 use crate::events::clock::Clock;
@@ -58,7 +58,7 @@ pub(crate) struct Store {
     pub(crate) slab: Slab<Entry>,
     pub(crate) turns: Turns,
     pub(crate) deadlines: Deadlines,
-    pub(crate) activity: Activity,
+    pub(crate) activity: ActiveConnections,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
@@ -113,7 +113,7 @@ impl Store {
             slab: Slab::new(),
             turns: Turns::new(clients, by_client, waits),
             deadlines: Deadlines::new(&settings, clock.now_ms),
-            activity: Activity::default(),
+            activity: ActiveConnections::default(),
             clock,
             settings,
             warnings: Warnings::default(),

@@ -14,8 +14,8 @@ pub(crate) struct Turns {
     queue: RunQueue,
     /// The mean duration of a round.
     round: MeanInterval,
-    /// The mean rest of a client between two requests.
-    rests: MeanInterval,
+    /// The mean pause of a client between two requests.
+    pauses: MeanInterval,
     /// The waiting requests of each client, if clients take turns, and of each HTTP/2 connection.
     pub(crate) clients: ClientQueues,
     /// Whether clients take turns, rather than connections.
@@ -31,7 +31,7 @@ impl Turns {
         Self {
             queue: RunQueue::default(),
             round: MeanInterval::default(),
-            rests: MeanInterval::default(),
+            pauses: MeanInterval::default(),
             clients,
             by_client,
             waits,
@@ -51,8 +51,9 @@ impl Turns {
                 let interval_us = ready_us.saturating_sub(asked_us);
                 let rest_us = ready_us.saturating_sub(connection.turn.responded_us);
                 self.round.note(interval_us);
-                self.rests.note(rest_us.max(policy::REST_US_MIN));
-                let is_seldom = policy::asks_seldom(interval_us, rest_us, &self.round, &self.rests);
+                self.pauses.note(rest_us.max(policy::REST_US_MIN));
+                let is_seldom =
+                    policy::asks_seldom(interval_us, rest_us, &self.round, &self.pauses);
                 has_credit =
                     std::mem::replace(&mut connection.turn.asks_seldom, is_seldom) && is_seldom;
             }

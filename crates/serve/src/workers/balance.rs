@@ -72,7 +72,7 @@ pub(super) fn decide(loads: &[Load], me: usize) -> Move {
         }
         (_, Some((index, pace))) if is_slower(*pace, mine) => {
             let other = &loads[*index];
-            if is_calm(other) || grows(&loads[me], other) {
+            if is_calm(other) || keeps_connection(&loads[me], other) {
                 Move::Stay
             } else {
                 Move::SendMostServed(*index)
@@ -96,8 +96,9 @@ fn is_calm(load: &Load) -> bool {
     load.idle_permille > CALM_IDLE_PERMILLE
 }
 
-/// Whether the fast worker should keep the connection that the slow one sent, because it is no slower with one more.
-fn grows(fast: &Load, slow: &Load) -> bool {
+/// Whether the fast worker should keep the connection that the slow worker has sent: with one more connection, the fast
+/// worker still serves each of its connections at least as fast as the slow worker with one less.
+fn keeps_connection(fast: &Load, slow: &Load) -> bool {
     if slow.idle_permille > BUSY_IDLE_PERMILLE || slow.active < 2 {
         return false;
     }

@@ -7,8 +7,8 @@ use super::load_table::LoadTable;
 /// The number of computing threads while a worker does not know whether its threads compute.
 pub const UNSURE: u32 = u32::MAX;
 
-/// A worker's part of the shared memory, for threads that hold no engine. Each call is one store into the worker's own
-/// row.
+/// The handle by which a worker's threads report the worker's load to its siblings, without access to the engine. Each
+/// call is one store into the worker's own row of the shared memory.
 #[derive(Debug, Clone)]
 pub struct Board {
     pub(super) table: Arc<LoadTable>,

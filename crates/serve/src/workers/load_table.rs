@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use thruway_sys::shared_memory::Anonymous;
 
-use super::untaken::Untaken;
+use super::untaken::UntakenMessage;
 use crate::queue::policy::WorkerView;
 
 /// The words of a row: two cache lines, so that workers do not slow each other down.
@@ -27,7 +27,7 @@ const WAITING: usize = 7;
 const ASKED_BY: usize = 8;
 const OLDEST_US: usize = 9;
 const READY_US: usize = 10;
-/// The word of [`Untaken`], which siblings write, too.
+/// The word of [`UntakenMessage`], which siblings write, too.
 const UNTAKEN_US: usize = 11;
 
 /// No process has the row.
@@ -102,7 +102,7 @@ impl LoadTable {
         loads.extend((0..self.len()).map(|index| {
             let row = self.row(index);
             let load = row.load();
-            Load { is_serving: load.is_serving && !row.untaken().is_left(now_us), ..load }
+            Load { is_serving: load.is_serving && !row.untaken().is_overdue(now_us), ..load }
         }));
     }
 }
@@ -124,7 +124,7 @@ impl LoadRow<'_> {
         }
         let small = |at| u32::try_from(self.at(at)).unwrap_or(u32::MAX);
         WorkerView {
-            is_serving: self.at(STATE) == SERVING && !self.untaken().is_left(now_us),
+            is_serving: self.at(STATE) == SERVING && !self.untaken().is_overdue(now_us),
             free_threads: small(FREE_THREADS),
             computing: small(COMPUTING),
             waiting: small(WAITING),
@@ -221,8 +221,8 @@ impl LoadRow<'_> {
     }
 
     /// The time since which a message has been on its way to the worker.
-    pub(crate) fn untaken(&self) -> Untaken<'_> {
-        Untaken { since_us: &self.words[UNTAKEN_US] }
+    pub(crate) fn untaken(&self) -> UntakenMessage<'_> {
+        UntakenMessage { since_us: &self.words[UNTAKEN_US] }
     }
 
     fn at(self, at: usize) -> u64 {

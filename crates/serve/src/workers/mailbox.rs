@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::entry::Entry;
-use crate::entry::activity::Share;
+use crate::entry::activity::RecentService;
 use crate::entry::readiness::Readiness;
 use crate::entry::turn::Turn;
 use crate::{Error, Peer};
@@ -193,7 +193,7 @@ pub(crate) fn read_message(message: &[u8; MESSAGE_BYTES], socket: OwnedFd, now_m
         is_fresh: message[21] == 1,
         is_trusted: message[23] & 1 > 0,
         awaits_proxy_head: message[23] & 2 > 0,
-        share: Share { turns: word(24), epoch: word(28) },
+        share: RecentService { turns: word(24), epoch: word(28) },
         since_ms: time(32).min(now_ms),
         turn,
         readiness: Readiness { is_readable: message[22] == 1, ..fresh.readiness },
@@ -236,7 +236,7 @@ mod tests {
         connection.awaits_proxy_head = true;
         connection.turn.asks_seldom = true;
         connection.keep(b"GET / HT", 8);
-        connection.share = Share { turns: 70_000, epoch: 80_000 };
+        connection.share = RecentService { turns: 70_000, epoch: 80_000 };
         (connection.turn.asked_us, connection.turn.key_us) = (1 << 40, 1 << 42);
         connection.turn.ready_us = 1 << 41;
         sender.send(&connection).unwrap();

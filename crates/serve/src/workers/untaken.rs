@@ -8,12 +8,12 @@ pub(super) const UNTAKEN_US_MAX: u64 = 10_000;
 
 /// A message that the worker has not taken, or that is on its way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Untaken<'a> {
+pub(crate) struct UntakenMessage<'a> {
     /// Microseconds of the monotonic clock; zero without a message.
     pub(super) since_us: &'a AtomicU64,
 }
 
-impl Untaken<'_> {
+impl UntakenMessage<'_> {
     /// Records that a message is about to be sent, unless one is recorded already.
     pub(super) fn expect(self, now_us: u64) {
         if self.since_us().is_none() {
@@ -34,7 +34,7 @@ impl Untaken<'_> {
     }
 
     /// Whether the worker has left the message untaken for too long.
-    pub(super) fn is_left(self, now_us: u64) -> bool {
+    pub(super) fn is_overdue(self, now_us: u64) -> bool {
         self.since_us().is_some_and(|since_us| now_us.saturating_sub(since_us) > UNTAKEN_US_MAX)
     }
 }

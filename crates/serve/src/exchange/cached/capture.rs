@@ -86,7 +86,7 @@ pub(crate) fn begin(store: &mut Store, ticket: Ticket, head: &[u8], plan: BodyPl
         ResponseFraming::Length(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         _ => 0,
     };
-    fill.gathered = judged(&fill, &seen).filter(|_| length <= cache.store.item_bytes_max());
+    fill.gathered = storable(&fill, &seen).filter(|_| length <= cache.store.item_bytes_max());
     let new_head = labelled(&seen, &fill, fill.gathered.is_some());
     if fill.gathered.is_none() {
         note_unshared(store, &fill, seen.status);
@@ -204,8 +204,8 @@ fn refreshed(store: &Store, fill: &Fill, stale: Stale, seen: &ResponseParts<'_>)
     }
 }
 
-/// Returns the head of a response, if the response may be stored.
-fn judged(fill: &Fill, seen: &ResponseParts<'_>) -> Option<PartialResponse> {
+/// Returns the response without its body, if the response may be stored.
+fn storable(fill: &Fill, seen: &ResponseParts<'_>) -> Option<PartialResponse> {
     let freshness = judge(fill.facts, seen.status, fields(seen.lines), unix_seconds()).ok()?;
     let lines = stored_lines(fields(seen.lines));
     Some(PartialResponse { status: seen.status, lines, freshness, body: Vec::new() })
@@ -220,7 +220,7 @@ fn store_whole(
     payload: &Payload<'_>,
 ) -> bool {
     let Some(cache) = &store.cache else { return false };
-    let Some(mut gathered) = judged(fill, seen) else { return false };
+    let Some(mut gathered) = storable(fill, seen) else { return false };
     let length = match plan.framing {
         ResponseFraming::Length(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         ResponseFraming::Empty if is_bodiless(seen.status) => 0,

@@ -1,4 +1,5 @@
-//! Prepares a request for its handler: the request leads, waits for another request, or validates a stored response.
+//! Prepares a request for its handler, if responses are cached: the request begins a flight, waits for the response to
+//! another request's flight, or validates a stored response.
 
 use thruway_cache::conditions::Validators;
 use thruway_cache::directives::RequestDirectives;
@@ -191,6 +192,7 @@ pub(crate) fn validating(entry: &EntryMut<'_>, request: &Request<'_>) -> Option<
     validating_of(fill, request)
 }
 
+/// Returns the request with the validators of the stored response that `fill` is going to replace.
 fn validating_of(fill: &Fill, request: &Request<'_>) -> Option<(Head, Vec<u8>)> {
     let validators = fill.stale.as_ref()?.response.validators();
     let (mut head, bytes) = rewritten(request.method(), request, validators)?;
