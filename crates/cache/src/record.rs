@@ -253,10 +253,10 @@ pub fn stored_lines<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clo
         let mut all = NOT_STORED.iter().copied().chain(named.iter().copied());
         all.any(|dropped| dropped.eq_ignore_ascii_case(name))
     };
-    dated_first(fields.filter(|(name, _)| !is_dropped(name)))
+    date_first(fields.filter(|(name, _)| !is_dropped(name)))
 }
 
-fn dated_first<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Vec<u8> {
+fn date_first<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Vec<u8> {
     let is_date = |name: &[u8]| name.eq_ignore_ascii_case(b"date");
     let mut lines = Vec::new();
     if let Some((name, value)) = fields.clone().find(|(name, _)| is_date(name)) {
@@ -281,7 +281,7 @@ pub fn updated_lines<'a>(
     let is_kept = |name: &[u8]| NOT_UPDATED.iter().any(|kept| kept.eq_ignore_ascii_case(name));
     let news = || fields(&news).filter(|(name, _)| !is_kept(name));
     let is_new = |name: &[u8]| news().any(|(new, _)| new.eq_ignore_ascii_case(name));
-    dated_first(fields(stored).filter(|(name, _)| !is_new(name)).chain(news()))
+    date_first(fields(stored).filter(|(name, _)| !is_new(name)).chain(news()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Reading order: [`dispatch`] calls the operations, which are in files named after them. [`state`] holds the parts of
 //! a view:
 //!
-//! - [`files`]: inodes and their open descriptors; [`found`] opens new inodes, and [`stat`] distinguishes them;
+//! - [`files`]: inodes and their open descriptors; [`found_inode`] opens new inodes, and [`stat`] distinguishes them;
 //! - [`folders`]: folders of a single source, or merged from several ([`merged_sources`]), and [`watches`] on them;
 //! - [`several_sources`]: changes that either all sources make or none;
 //! - [`backing_files`]: files that the kernel reads and writes without the daemon;
@@ -32,7 +32,7 @@ mod file_flags;
 mod files;
 mod folder;
 mod folders;
-mod found;
+mod found_inode;
 mod invalidation;
 mod layered_names;
 mod links;

@@ -11,7 +11,7 @@ use thruway_fuse::wire::{CreateIn, EntryOut, MkDirIn, MkNodIn};
 use super::context::Context;
 use super::copy_up::copy_up;
 use super::folder::{BranchDir, Folder};
-use super::found::FoundInode;
+use super::found_inode::FoundInode;
 use super::layered_names;
 use super::open::access;
 use super::placement::{dir_beside, make_in};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
-use super::found::FoundInode;
+use super::found_inode::FoundInode;
 use super::stat::{handle_of, identity, is_folder, open_handle, open_name, stat_fd, stat_name};
 use super::target::Target;
 use crate::descriptors::Descriptors;

@@ -10,7 +10,7 @@ use thruway_fuse::wire::EntryOut;
 use super::attributes;
 use super::context::Context;
 use super::folder::{BranchDir, Folder};
-use super::found::FoundInode;
+use super::found_inode::FoundInode;
 use super::links::LinkedFile;
 use super::stat::{FILE_TYPE, LINK, identity, opens_reach_us, stat_fd};
 use super::state::View;
