@@ -1,4 +1,4 @@
-//! Builds that lint: clippy's driver compiles the workspace, so one compilation does both.
+//! Builds that lint: clippy's driver compiles the workspace, so a single compilation builds and lints.
 //!
 //! `cargo clippy` only checks, and a subsequent build would compile each crate of the workspace once more. Crates built
 //! by the driver lie beside those of a plain `cargo build`, and share its dependencies.

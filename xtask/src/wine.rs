@@ -22,7 +22,7 @@ const NEEDED: [(&str, &str); 5] = [
     ("/usr/bin/cargo-clippy", "rust-web-clippy"),
 ];
 
-/// Wine with a folder of its own; its server ends with this value.
+/// Wine with a folder of its own. Wine's server ends when the value is dropped.
 pub struct Wine {
     root: PathBuf,
 }
@@ -33,7 +33,7 @@ impl Wine {
         Self { root: root.to_owned() }
     }
 
-    /// Sets the folder up if it is not there.
+    /// Creates Wine's folder, if the folder does not exist yet.
     pub fn start(root: &Path) -> Result<Self, String> {
         let wine = Self { root: root.to_owned() };
         if !wine.prefix().join("system.reg").is_file() {
@@ -96,7 +96,7 @@ impl Drop for Wine {
     }
 }
 
-/// The packages that are not there.
+/// The packages of missing tools.
 pub fn missing() -> Option<String> {
     debian::missing(&NEEDED)
 }

@@ -20,7 +20,7 @@ pub(crate) struct Account {
 
 impl Account {
     /// Creates the account of a client of class number `class`. `urls` is the number of URLs; a client with a
-    /// single URL asks only the one at index `first`.
+    /// single URL requests the URL at index `first`.
     pub(crate) fn new(class: usize, kind: ClientKind, urls: usize, first: usize) -> Self {
         let tallies = TallyByUrl::new(urls, first);
         Self { class, kind, asked: 0, tallies, last_response_ns: 0, waiting_ns: 0 }

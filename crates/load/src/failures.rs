@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::tally::FailureKind;
 
-/// The most reasons that are told apart. A server can invent many.
+/// The most different reasons that are counted. A server can invent any number of them.
 const REASONS_MAX: usize = 64;
 
 /// How often each reason was given.

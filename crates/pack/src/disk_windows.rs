@@ -1,5 +1,5 @@
-//! Files of packs on Windows: whom they belong to, how they are opened and locked, and what happens while the old
-//! pack is mapped.
+//! Files of packs on Windows: their owners, how they are opened and locked, and how a pack is replaced while processes
+//! have it mapped.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -72,7 +72,7 @@ pub(crate) fn lock(partial: &Path, may_create: bool) -> io::Result<Option<File>>
     }
 }
 
-/// Does nothing: a folder inherits the access list of the one above it, which is the user's own.
+/// Does nothing: a folder inherits the access list of its parent, which belongs to the user.
 pub(crate) fn for_this_user_alone(_: &mut DirBuilder) {}
 
 /// Does nothing: Windows refuses to shorten a mapped file, and a read-only file could not be replaced.
@@ -80,8 +80,8 @@ pub(crate) fn forbid_writing(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves the partial file to the path of the pack, or beside it while the pack is mapped. Returns whether one of them
-/// was possible.
+/// Moves the partial file to the path of the pack, or beside the pack while that is mapped. Returns whether the file
+/// was moved.
 pub(crate) fn move_into_place(locked: File, partial: &Path, path: &Path) -> io::Result<bool> {
     // A file that is open without being shared cannot be opened by readers.
     drop(locked);

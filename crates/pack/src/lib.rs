@@ -1,8 +1,8 @@
 //! Packs: single files that answer many look-ups, written once and then only mapped.
 //!
-//! A pack holds **entries**. Each has a kind, a name, flags, the [`Stamp`] of the file that it was derived
-//! from, and data. Kinds are numbers whose meaning, like that of the data, only the writer of the pack knows.
-//! Nothing in this crate is specific to Ruby.
+//! A pack holds **entries**. Each has a kind, a name, flags, the [`Stamp`] of the file from which the entry was
+//! derived, and data. Kinds are numbers; only the writer of a pack knows their meaning and that of the data. Nothing in
+//! this crate is specific to Ruby.
 //!
 //! A pack is never modified: a new one is written beside it and renamed over it. A reader therefore sees a
 //! whole file or none, and continues with the old one while it is mapped. Nothing in a file is trusted before

@@ -44,7 +44,7 @@ pub(crate) fn open(
     walk(base.as_fd(), path, flags, resolve)
 }
 
-/// Does what `openat2` does, with calls that every Linux has.
+/// Opens a path as `openat2` does, by calls that every Linux has.
 fn walk(
     base: BorrowedFd<'_>,
     path: &[u8],

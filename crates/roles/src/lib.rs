@@ -7,11 +7,12 @@
 //! Reading order:
 //!
 //! 1. `leadership`: the leading thread, for use with the interpreter lock held.
-//! 2. `shared`: the state that is read and changed without that lock, and the order of these steps. `roster`: the
-//!    threads that follow, and their permitted number. `load`: the numbers of computing and of waiting threads.
-//! 3. `duty` and `lookout`: when the standby stands in, and the conditions that the standby watches for.
+//! 2. `shared`: the state that threads read and change without the lock, and the memory ordering of these accesses.
+//!    `roster`: the threads that follow, and their permitted number. `load`: the numbers of computing and of waiting
+//!    threads.
+//! 3. `duty` and `lookout`: when the standby drives the engine, and how it notices a leader that blocks.
 //! 4. `waits`, `fibers`: the requests of one thread that wait in fibers.
-//! 5. `routes` and `lane`: which requests compute for long, and which thread they compute in.
+//! 5. `routes` and `lane`: the requests that compute for long, and the threads that run them.
 //! 6. `model` (tests): the whole protocol under a scheduler that explores interleavings.
 #![forbid(unsafe_code)]
 

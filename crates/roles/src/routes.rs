@@ -170,7 +170,7 @@ impl Routes {
         (known.route == route.0).then_some(known)
     }
 
-    /// Keeps what is known of a route, unless its place is taken by a route that computes.
+    /// Stores the experience with a route, unless its entry belongs to another route that computes.
     fn set(&self, known: Experience) -> bool {
         let entry = self.entry(known.route);
         let before = entry.get();

@@ -1,5 +1,5 @@
-//! Represents the command as a shell's job: forwards the signals meant for it, stops when it stops, and keeps
-//! its exit status.
+//! Represents the command as a shell's job: forwards signals to the command, stops when the command stops, and keeps
+//! the command's exit status.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,7 +36,7 @@ impl JobSignals {
         &self.before
     }
 
-    /// Whether a signal that asks this process to end has arrived.
+    /// Whether a signal has arrived that ends programs, such as SIGINT or SIGTERM.
     pub(crate) fn is_asked_to_end(&self) -> bool {
         const ENDING: [i32; 4] = [number::SIGHUP, number::SIGINT, number::SIGQUIT, number::SIGTERM];
         let received = std::iter::from_fn(|| self.signals.receive().ok().flatten());

@@ -5,7 +5,7 @@
 pub struct Stack {
     /// The number of the stack in its recording.
     pub id: u32,
-    /// The frames, from the one that made the call outwards.
+    /// The frames, from the innermost, which made the call, outwards.
     pub frames: Vec<Frame>,
 }
 

@@ -1,4 +1,4 @@
-//! Options by which programs are told to search folders.
+//! Options that name the folders in which a program searches.
 
 use super::text::{quoted, text};
 

@@ -17,7 +17,7 @@ pub struct StackCount {
     pub opened: u64,
     /// One of the names that were looked up.
     pub name: String,
-    /// The frames, from the one that made the call outwards.
+    /// The frames, from the innermost, which made the call, outwards.
     pub frames: Vec<Frame>,
 }
 
@@ -40,8 +40,8 @@ impl StackTally {
         count
     }
 
-    /// Returns the stacks, those with most look-ups first. Stacks that look the same are one: code of a line may make
-    /// several calls.
+    /// Returns the stacks, in descending order of their look-ups. Stacks with equal frames are merged, since the code
+    /// of one line may make several calls.
     pub(super) fn counts(&self) -> Vec<StackCount> {
         let mut numbers: Vec<_> = self.0.keys().collect();
         numbers.sort_unstable();

@@ -25,7 +25,7 @@ pub use writer::Writer;
 /// The format that this version writes, and the newest that it reads.
 const FORMAT: u32 = 2;
 
-/// The description of a recording: what was recorded, where and how.
+/// The description of a recording: the command, the machine and the way of recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The type of the file, always `trace`.

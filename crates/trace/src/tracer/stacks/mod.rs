@@ -24,7 +24,7 @@ use memory::Memory;
 
 /// The most frames of a stack. Of deeper recursion, the outermost frames are left out.
 const FRAMES_MAX: usize = 256;
-/// The most different stacks that are told apart. Calls from further ones have no stack.
+/// The most different stacks of a recording. Calls from further stacks are recorded without a stack.
 const STACKS_MAX: usize = 1 << 17;
 
 /// A position on a stack.

@@ -124,7 +124,7 @@ fn script_frame(memory: &mut Memory, code: u64, at: u64) -> Option<Frame> {
     if position > u64::from(size) {
         return None;
     }
-    // The counter is at the instruction after the one that calls.
+    // The counter points to the instruction after the call.
     let line = line(memory, body, position.saturating_sub(1))?;
     let path = memory.word(body + offset::PATH_OF_BODY)?;
     let label = memory.word(body + offset::LABEL_OF_BODY)?;
