@@ -10,7 +10,7 @@ use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::engine::Engine;
-use crate::engine::migration::keep;
+use crate::engine::migration::adopt;
 use crate::entry::Entry;
 use crate::events::clock::monotonic_us;
 use crate::workers::{MESSAGE_BYTES, read_message, write_message};
@@ -58,7 +58,7 @@ pub fn import(
         if let Some(socket) = connection.carrier.socket() {
             fcntl_setfd(socket, FdFlags::CLOEXEC)?;
         }
-        keep(connection, &mut engine.store);
+        adopt(connection, &mut engine.store);
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ impl Migration {
         let now_us = store.clock.now_us;
         let kept = self.worker.place(connection, store.settings.connections_max, now_us);
         if let Some(connection) = kept {
-            keep(connection, store);
+            adopt(connection, store);
         }
     }
 
@@ -69,7 +69,7 @@ impl Migration {
     /// Receives a message; false if there is none.
     fn take_message(&mut self, store: &mut Store) -> bool {
         match self.worker.mailbox().receive(&mut self.inbox, store.clock.now_ms) {
-            Ok(Some(Message::Connection(connection))) => keep(*connection, store),
+            Ok(Some(Message::Connection(connection))) => adopt(*connection, store),
             // A bell carries no data: the news is in the workers' rows.
             Ok(Some(Message::Bell)) => {}
             Ok(None) => return false,
@@ -101,7 +101,7 @@ impl Migration {
         while store.count() < store.settings.connections_max {
             let now_ms = store.clock.now_ms;
             match self.worker.handover().receive(&mut self.inbox, now_ms) {
-                Ok(Some(connection)) => keep(connection, store),
+                Ok(Some(connection)) => adopt(connection, store),
                 _ => return,
             }
         }
@@ -265,7 +265,7 @@ impl Migration {
 }
 
 /// Adds a connection that came from another worker or program.
-pub(crate) fn keep(connection: Entry, store: &mut Store) {
+pub(crate) fn adopt(connection: Entry, store: &mut Store) {
     let waits = connection.has_work();
     // A connection that cannot be watched is closed.
     if let Ok(id) = store.open(connection)

@@ -331,8 +331,9 @@ impl Engine {
     #[must_use]
     pub fn is_done(&self) -> bool {
         let slab = &self.store.slab;
-        let rests = |id| slab.get(id).is_none_or(Entry::awaits_request);
-        slab.len() == 0 || self.store.service == ServiceState::Suspended && slab.ids().all(rests)
+        let is_resting = |id| slab.get(id).is_none_or(Entry::awaits_request);
+        slab.len() == 0
+            || self.store.service == ServiceState::Suspended && slab.ids().all(is_resting)
     }
 
     /// Asks for a request that waits in another worker and should be served before the next request here. If the method

@@ -77,8 +77,8 @@ impl ClientQueues {
     pub(crate) fn first_key_us(&self, client: Client, ready_us: u64) -> u64 {
         let last_us = self.turns.last_us(client);
         let interval_us = if last_us == 0 { 0 } else { ready_us.saturating_sub(last_us) };
-        let rests = MeanInterval::default();
-        let is_seldom = policy::asks_seldom(interval_us, 0, &self.round, &rests);
+        let pauses = MeanInterval::default();
+        let is_seldom = policy::asks_seldom(interval_us, 0, &self.round, &pauses);
         policy::key_us(ready_us, is_seldom, &self.round).max(last_us)
     }
 

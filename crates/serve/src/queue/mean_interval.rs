@@ -1,4 +1,4 @@
-//! Mean intervals: the length of a round, and the rests of clients.
+//! Mean intervals: the length of a round, and the pauses of clients.
 //!
 //! A round is the time in which each client with requests has one of them served.
 

@@ -15,14 +15,14 @@ const LAG_PARTS: u64 = 5;
 const SELDOM_ROUNDS: u64 = 2;
 
 /// The divisor of a round that gives the minimum length of a rest, during which a client asks for nothing.
-const REST_PARTS: u64 = 4;
+const PAUSE_PARTS: u64 = 4;
 
 /// The minimum length of a rest: even a client that always asks seems to rest while its response is on its way.
-pub(crate) const REST_US_MIN: u64 = 1_000;
+pub(crate) const PAUSE_US_MIN: u64 = 1_000;
 
 /// The multiple of the mean rest that gives the minimum length of a rest: if all clients rest, none goes first for
 /// resting.
-const REST_TIMES: u64 = 2;
+const PAUSE_TIMES: u64 = 2;
 
 /// A worker's report of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,21 +57,22 @@ impl WorkerView {
     }
 }
 
-/// Whether a client is infrequent: it lets two rounds pass, so its request passes each waiting one at most once. A
-/// client is also infrequent if it rests for a quarter of a round, and far longer than clients do on average, so it
-/// gets at most four requests while a client without rests gets one.
+/// Whether a client is infrequent, so that its request gets a credit. The interval between two requests of an
+/// infrequent client is at least two rounds, so each waiting request is overtaken by the client at most once. A client
+/// is also infrequent if it pauses between a response and its next request for a quarter of a round, and far longer
+/// than clients do on average: such a client gets at most four requests while a client without pauses gets one.
 ///
-/// `interval_us` is the time since the client's last request was ready, `rest_us` the time since its last response.
+/// `interval_us` is the time since the client's last request was ready, `pause_us` the time since its last response.
 /// Both are zero for the first request.
 pub(crate) fn asks_seldom(
     interval_us: u64,
-    rest_us: u64,
+    pause_us: u64,
     round: &MeanInterval,
-    rests: &MeanInterval,
+    pauses: &MeanInterval,
 ) -> bool {
     let round_us = round.us();
-    let rests_us = (round_us / REST_PARTS).max(REST_US_MIN).max(REST_TIMES * rests.us());
-    round.is_known() && (interval_us >= SELDOM_ROUNDS * round_us || rest_us >= rests_us)
+    let pause_us_min = (round_us / PAUSE_PARTS).max(PAUSE_US_MIN).max(PAUSE_TIMES * pauses.us());
+    round.is_known() && (interval_us >= SELDOM_ROUNDS * round_us || pause_us >= pause_us_min)
 }
 
 /// A request's key in the run queue: the time at which it was ready, less the credit of a round.
@@ -179,20 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_rests_for_a_quarter_of_a_round_has_a_credit_of_one() {
+    fn a_client_that_pauses_for_a_quarter_of_a_round_has_a_credit_of_one() {
         let mut round = MeanInterval::default();
         (0..32).for_each(|_| round.note(8_000));
-        let rests = |mean_us| {
-            let mut rests = MeanInterval::default();
-            (0..32).for_each(|_| rests.note(mean_us));
-            rests
+        let pauses = |mean_us| {
+            let mut pauses = MeanInterval::default();
+            (0..32).for_each(|_| pauses.note(mean_us));
+            pauses
         };
-        let is_seldom = |rest_us| asks_seldom(3_000, rest_us, &round, &rests(100));
+        let is_seldom = |pause_us| asks_seldom(3_000, pause_us, &round, &pauses(100));
         assert_eq!([0, 1_999, 2_000, 9_000].map(is_seldom), [false, false, true, true]);
-        assert!(!asks_seldom(3_000, 2_000, &round, &rests(1_001)), "all rest");
+        assert!(!asks_seldom(3_000, 2_000, &round, &pauses(1_001)), "all rest");
         let mut short = MeanInterval::default();
         (0..32).for_each(|_| short.note(100));
-        assert!(!asks_seldom(120, 90, &short, &rests(10)), "it is on its way");
+        assert!(!asks_seldom(120, 90, &short, &pauses(10)), "it is on its way");
     }
 
     #[test]

@@ -49,11 +49,11 @@ impl Turns {
             let asked_us = std::mem::replace(&mut connection.turn.asked_us, ready_us);
             if asked_us > 0 && !self.by_client {
                 let interval_us = ready_us.saturating_sub(asked_us);
-                let rest_us = ready_us.saturating_sub(connection.turn.responded_us);
+                let pause_us = ready_us.saturating_sub(connection.turn.responded_us);
                 self.round.note(interval_us);
-                self.pauses.note(rest_us.max(policy::REST_US_MIN));
+                self.pauses.note(pause_us.max(policy::PAUSE_US_MIN));
                 let is_seldom =
-                    policy::asks_seldom(interval_us, rest_us, &self.round, &self.pauses);
+                    policy::asks_seldom(interval_us, pause_us, &self.round, &self.pauses);
                 has_credit =
                     std::mem::replace(&mut connection.turn.asks_seldom, is_seldom) && is_seldom;
             }

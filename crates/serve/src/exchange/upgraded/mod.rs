@@ -186,7 +186,8 @@ fn hear_end(mut socket: EntryMut<'_>) {
     socket.finish_upgraded(code);
 }
 
-/// Whether the end is that of the request, with which a client of events has closed its half of an HTTP/2 stream.
+/// Whether only the request has ended: over HTTP/2, a client of server-sent events closes its half of the stream after
+/// the request, and the events continue.
 fn has_ended_its_half(socket: &mut EntryMut<'_>) -> bool {
     let is_events = |state: &UpgradedSocket| matches!(state.protocol, Protocol::Events);
     entry::upgraded(socket).is_some_and(is_events)

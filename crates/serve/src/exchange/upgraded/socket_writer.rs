@@ -130,14 +130,14 @@ impl<'a> SocketWriter<'a> {
         let Some(mut socket) = self.socket() else { return false };
         let Some(state) = entry::upgraded_mut(&mut socket) else { return false };
         state.is_busy = false;
-        let told = state.planned_close.take_announced();
-        if let Some(code) = told {
+        let announced = state.planned_close.take_announced();
+        if let Some(code) = announced {
             self.close(code, "");
         }
         if let Some(mut socket) = self.socket() {
             socket.settle();
         }
-        told.is_some() || self.connection().is_some_and(Entry::has_work)
+        announced.is_some() || self.connection().is_some_and(Entry::has_work)
     }
 
     /// Returns the connection, as long as it belongs to the ticket.

@@ -214,10 +214,10 @@ impl Cluster {
         if connection.ready_us.replace(ready_us).is_some() {
             worker.round.note(interval_us);
         }
-        let rest_us =
+        let pause_us =
             connection.served_us.map_or(0, |served_us| ready_us.saturating_sub(served_us));
-        worker.rests.note(rest_us.max(policy::REST_US_MIN));
-        let is_seldom = policy::asks_seldom(interval_us, rest_us, &worker.round, &worker.rests);
+        worker.pauses.note(pause_us.max(policy::PAUSE_US_MIN));
+        let is_seldom = policy::asks_seldom(interval_us, pause_us, &worker.round, &worker.pauses);
         let was_seldom = std::mem::replace(&mut connection.asks_seldom, is_seldom);
         let key_us = policy::key_us(ready_us, is_seldom && was_seldom, &worker.round);
         worker.queue.enqueue(place as u32, key_us);

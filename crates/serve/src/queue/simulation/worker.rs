@@ -64,7 +64,7 @@ pub(super) struct Worker {
     pub(super) standing: VecDeque<Runnable>,
     pub(super) queue: RunQueue,
     pub(super) round: MeanInterval,
-    pub(super) rests: MeanInterval,
+    pub(super) pauses: MeanInterval,
     /// Whether a request was taken while others waited for the lock.
     pub(super) has_passed: bool,
     pub(super) has_asked: bool,
@@ -105,7 +105,7 @@ impl Worker {
             standing: VecDeque::new(),
             queue: RunQueue::default(),
             round: MeanInterval::default(),
-            rests: MeanInterval::default(),
+            pauses: MeanInterval::default(),
             has_passed: false,
             has_asked: false,
             coming: 0,
