@@ -110,7 +110,7 @@ impl Leadership {
         thread: u32,
     ) -> Decision {
         match self.lead.get() {
-            Lead::Vacant => Decision::Role(self.take(shared, me, thread)),
+            Lead::Vacant => Decision::Role(self.take_lead(shared, me, thread)),
             Lead::AtEngine(leader) | Lead::InApplication(leader) if leader == me => {
                 Decision::Role(Role::Lead)
             }
@@ -145,10 +145,10 @@ impl Leadership {
         self.superseded.set(self.superseded.get() + 1);
         // Calls may block for seconds, and the next ones are about to.
         remember(&self.blocking_permille, 1000);
-        Some(self.take(shared, me, thread))
+        Some(self.take_lead(shared, me, thread))
     }
 
-    fn take<B: Bell, O: LoadObserver>(
+    fn take_lead<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
         me: ThreadNumber,
@@ -230,8 +230,8 @@ impl Leadership {
         }
     }
 
-    /// Records that thread `me`, a follower, continues a request of its own that had waited. The thread computes beside
-    /// the leader.
+    /// Records that a follower continues a request of its own that had waited in a fiber. The follower then computes
+    /// beside the leader.
     pub fn enter_beside<B: Bell, O: LoadObserver>(
         &self,
         shared: &SharedRoles<B, O>,
@@ -274,8 +274,9 @@ impl Leadership {
         self.leads(me) && self.superseded.get() + 1 < shared.threads() as usize
     }
 
-    /// Whether the lock is passed on between two requests: every second time, the threads that wait for the lock in the
-    /// application go first. If they always went first, fewer requests would start, and fewer waits would overlap.
+    /// Whether the leader has to pass the lock on before its next request. The leader passes it on before every second
+    /// request, to threads that wait for the lock in the application. If those threads always went first, fewer
+    /// requests would start, and fewer waits would overlap.
     pub fn passes_lock<B: Bell, O: LoadObserver>(&self, shared: &SharedRoles<B, O>) -> bool {
         let load = &shared.load;
         let others_stand =

@@ -268,7 +268,7 @@ impl Injector {
             return Ok(true);
         }
         if at == base + stub::after_syscall() && is_restart(&registers) {
-            // Without the cookie the filter stops the call when it is restarted.
+            // Without the cookie, the filter will stop the restarted call.
             registers.set_sixth_argument(0);
             ptrace::set_registers(id, &registers)?;
         }

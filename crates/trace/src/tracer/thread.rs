@@ -123,8 +123,8 @@ impl Thread {
 }
 
 impl Program {
-    /// Returns the address of the rings in the program. `ask` is called for it, and for [`near`](Self::near),
-    /// until it is known.
+    /// Returns the address of the rings in the program, if known. While the address is unknown, each call reads the
+    /// address, and that of [`near`](Self::near), from `ask`.
     pub(super) fn base(&mut self, ask: impl FnOnce() -> (Option<u64>, Option<u64>)) -> Option<u64> {
         if self.base.is_none() {
             (self.base, self.near) = ask();
