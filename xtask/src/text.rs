@@ -42,11 +42,11 @@ impl Text {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let looks = if self.only.is_empty() { Look::value_variants() } else { &self.only };
         let breaches: Vec<_> = looks.iter().flat_map(|look| breaches(root, *look)).collect();
-        let told = if self.count { counts(&breaches) } else { told(&breaches) };
+        let text = if self.count { counts(&breaches) } else { lines(&breaches) };
         if breaches.is_empty() {
             return Ok(());
         }
-        Err(format!("{} lines\n{told}", breaches.len()))
+        Err(format!("{} lines\n{text}", breaches.len()))
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
     }
 }
 
-fn told(breaches: &[Breach]) -> String {
+fn lines(breaches: &[Breach]) -> String {
     let line =
         |breach: &Breach| format!("{}:{}: {}", breach.path.display(), breach.line, breach.what);
     breaches.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -80,17 +80,17 @@ mod tests {
 
     #[test]
     fn every_link_leads_somewhere() {
-        assert_eq!(told(&breaches(&crate::root(), Look::Links)), "");
+        assert_eq!(lines(&breaches(&crate::root(), Look::Links)), "");
     }
 
     #[test]
     fn every_marked_figure_is_that_of_its_table() {
-        assert_eq!(told(&breaches(&crate::root(), Look::Figures)), "");
+        assert_eq!(lines(&breaches(&crate::root(), Look::Figures)), "");
     }
 
     #[test]
     fn every_function_of_a_peer_has_a_test_or_a_reason() {
-        assert_eq!(told(&breaches(&crate::root(), Look::Functions)), "");
+        assert_eq!(lines(&breaches(&crate::root(), Look::Functions)), "");
     }
 
     #[test]
@@ -98,6 +98,6 @@ mod tests {
         let breach = |path: &str, line| page::page(path, "").breach(line, "long".into());
         let all = [breach("a.md", 1), breach("a.md", 3), breach("b.md", 2)];
         assert_eq!(counts(&all), "    2 a.md\n    1 b.md");
-        assert_eq!(told(&all[..1]), "a.md:1: long");
+        assert_eq!(lines(&all[..1]), "a.md:1: long");
     }
 }

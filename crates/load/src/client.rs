@@ -180,8 +180,13 @@ impl Client {
     }
 
     /// Sends the broadcast with this number to the server.
-    pub(crate) fn say(&mut self, number: u64, now_ns: u64, context: &mut RunContext<'_>) {
-        self.conversation.websocket().into_iter().for_each(|socket| socket.say(number));
+    pub(crate) fn send_broadcast(
+        &mut self,
+        number: u64,
+        now_ns: u64,
+        context: &mut RunContext<'_>,
+    ) {
+        self.conversation.websocket().into_iter().for_each(|socket| socket.send_broadcast(number));
         self.send(now_ns, context);
     }
 

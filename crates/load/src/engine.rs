@@ -164,7 +164,7 @@ impl<'a> Engine<'a> {
                     let number = broadcasts.begin(due_ns);
                     self.shared.budget.take();
                     self.clients.iter_mut().for_each(|one| one.expect(number, due_ns, now_ns));
-                    self.clients[0].say(number, now_ns, &mut self.context);
+                    self.clients[0].send_broadcast(number, now_ns, &mut self.context);
                 }
                 due_ns => return due_ns.unwrap_or(u64::MAX),
             }

@@ -134,7 +134,7 @@ impl<O: LoadObserver> Load<O> {
         } else {
             self.superseded.fetch_add(1, Ordering::SeqCst);
             self.computing.fetch_add(1, Ordering::SeqCst);
-            self.tell_unreported();
+            self.report_superseded();
         }
     }
 
@@ -178,11 +178,12 @@ impl<O: LoadObserver> Load<O> {
         if !self.is_reported() {
             self.superseded.fetch_sub(1, Ordering::SeqCst);
             self.computing.fetch_sub(1, Ordering::SeqCst);
-            self.tell_unreported();
+            self.report_superseded();
         }
     }
 
-    fn tell_unreported(&self) {
+    /// Reports the computing threads to the observer, where Ruby does not report releases of the lock.
+    fn report_superseded(&self) {
         self.observer.computing(if self.is_unsure() { UNSURE } else { self.superseded() });
     }
 

@@ -74,7 +74,7 @@ impl WebSocket {
     }
 
     /// Sends the broadcast with this number.
-    pub(crate) fn say(&mut self, number: u64) {
+    pub(crate) fn send_broadcast(&mut self, number: u64) {
         let message = self.marker.mark(&self.messages.message, number);
         self.outgoing.write(|to| frames::write(to, frames::TEXT, &message));
     }

@@ -96,9 +96,9 @@ fn drive(
         engine.poll(&mut events, None);
         while engine.turn(&mut handler) {
             engine.poll_if_due(&mut events);
-            tell(engine, report);
+            report_warnings(engine, report);
         }
-        tell(engine, report);
+        report_warnings(engine, report);
     };
     while !is_stopping.load(Ordering::Acquire) {
         serve_all(&mut engine);
@@ -110,7 +110,7 @@ fn drive(
     engine.shut_down(ShutdownMode::Abort);
 }
 
-fn tell(engine: &mut Engine, report: fn(&Error)) {
+fn report_warnings(engine: &mut Engine, report: fn(&Error)) {
     while let Some(error) = engine.warning() {
         report(&error);
     }

@@ -351,7 +351,7 @@ impl Entry {
 
     /// Closes the connection for writing; further input will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
-        self.say_end();
+        self.send_close_notify();
         self.carrier.shut(Shutdown::Write);
         self.input = Input::default();
         self.since_ms = now_ms;

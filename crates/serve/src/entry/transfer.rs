@@ -184,8 +184,8 @@ impl Entry {
         if turn_left == 0 { Ok(FlushOutcome::Quantum) } else { self.send_waiting(turn_left) }
     }
 
-    /// Sends the TLS `close_notify` after the last response, from which the client knows that nothing was cut off.
-    pub(crate) fn say_end(&mut self) {
+    /// Sends the TLS `close_notify` after the last response, which proves to the client that nothing was cut off.
+    pub(crate) fn send_close_notify(&mut self) {
         if let Carrier::Socket(Socket { fd, session: Some(session) }) = &mut self.carrier {
             session.close();
             // The server does not wait for a client that takes nothing now.

@@ -26,7 +26,7 @@ pub(crate) fn is_health_check(store: &Store, request: &Request<'_>) -> bool {
 }
 
 /// Responds to a health check; `rest` is the input behind the head.
-pub(crate) fn tell_health(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
+pub(crate) fn respond_health(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
     let (status, text) = health(entry.store);
     let (store, ticket, constraints) = own_response::begin(entry, request, rest);
     ResponseWriter::new(store, ticket).respond_text(constraints, status, text);

@@ -74,7 +74,7 @@ fn has_work_unseen(entry: &mut EntryMut<'_>) -> bool {
 
 /// Closes a connection between two requests.
 fn end(mut entry: EntryMut<'_>) {
-    entry.say_end();
+    entry.send_close_notify();
     entry.close();
 }
 

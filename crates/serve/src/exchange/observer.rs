@@ -68,18 +68,18 @@ pub(crate) fn respond(entry: EntryMut<'_>, request: &Request<'_>, rest: &[u8]) {
     let listener = usize::from(entry.listener);
     let is_here = entry.store.observed_as.get(listener).is_none_or(is_asked);
     let is_probe = matches!(request.path(), b"/live" | b"/ready");
-    let told = if !is_here && !is_probe {
+    let response = if !is_here && !is_probe {
         OwnResponse::text(421, FOREIGN)
     } else if is_read {
-        tell(entry.store, request.path())
+        response_to(entry.store, request.path())
     } else {
         OwnResponse::text(405, "only GET and HEAD are for here\n")
     };
     let begun = own_response::begin(entry, request, rest);
-    own_response::send(begun, told.status, told.fields(), told.body.as_bytes());
+    own_response::send(begun, response.status, response.fields(), response.body.as_bytes());
 }
 
-fn tell(store: &mut Store, path: &[u8]) -> OwnResponse {
+fn response_to(store: &mut Store, path: &[u8]) -> OwnResponse {
     let has_page = store.settings.has_status_page;
     match path {
         b"/metrics" => {

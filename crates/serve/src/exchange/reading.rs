@@ -152,7 +152,7 @@ fn take_head<'a>(
         return None;
     }
     if admission::is_health_check(entry.store, &request) {
-        admission::tell_health(entry, &request, rest);
+        admission::respond_health(entry, &request, rest);
         return None;
     }
     if let Some(own) = secure_site::response_to(&mut entry, &request) {

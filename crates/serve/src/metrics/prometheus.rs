@@ -31,7 +31,7 @@ const OF_EACH_WORKER: [WorkerMetric; 15] = [
     }),
     ("puma_pool_capacity", "gauge", "Threads that are free.", WorkerFigures::free_threads),
     ("puma_max_threads", "gauge", "Threads at most.", |w| w.threads),
-    // The name of a counter would have to end otherwise.
+    // As a counter, the metric would need a name that ends in `_total`.
     ("puma_requests_count", "untyped", "Requests so far.", |w| w.requests),
     ("thruway_requests_total", "counter", "Requests so far.", |w| w.requests),
     ("thruway_connections", "gauge", "Open connections.", |w| w.present.connections),

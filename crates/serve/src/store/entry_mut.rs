@@ -354,7 +354,7 @@ impl<'a> EntryMut<'a> {
         let now_ms = self.store.clock.now_ms;
         let entry = &mut *self;
         if entry.input.bytes.is_empty() && !entry.readiness.is_readable {
-            entry.say_end();
+            entry.send_close_notify();
             self.close();
             return None;
         }
@@ -374,7 +374,7 @@ impl<'a> EntryMut<'a> {
         match upgraded.state {
             SocketState::Flushing(code) => self.reborrow().finish_upgraded(code),
             SocketState::Broken(_) => {
-                entry.say_end();
+                entry.send_close_notify();
                 entry.carrier.shut(Shutdown::Write);
             }
             SocketState::Open | SocketState::Closing | SocketState::Closed(_) => {}
@@ -390,7 +390,7 @@ impl<'a> EntryMut<'a> {
             return;
         }
         upgraded.state = SocketState::Closed(code);
-        entry.say_end();
+        entry.send_close_notify();
         entry.carrier.shut(Shutdown::Both);
         entry.output = None;
         entry.input = Input::default();

@@ -253,7 +253,7 @@ impl<'a> Tracer<'a> {
             && std::mem::take(&mut thread.awaits_gs)
             && let Some(base) = thread.program.borrow().known_base()
         {
-            Injector::tell_slot(id, thread.slot, base);
+            Injector::set_gs_to_slot(id, thread.slot, base);
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = id;

@@ -220,7 +220,7 @@ impl Injector {
     }
 
     /// Switches the stub to finding the thread's slot by the gs register, because several threads are about
-    /// to run. This thread is stopped, and the new one waits for [`Self::tell_slot`].
+    /// to run. This thread is stopped, and the new one waits for [`Self::set_gs_to_slot`].
     pub(super) fn begin_threads(&self, id: i32, slot: Option<Slot>, program: &mut Program) {
         let Some(base) = program.known_base() else { return };
         if program.identity == Identity::Owner {
@@ -234,13 +234,13 @@ impl Injector {
                 memory(id).and_then(|memory| memory.write_all_at(bytes.as_flattened(), at));
             if written.is_ok() {
                 program.identity = Identity::Gs;
-                Self::tell_slot(id, slot, base);
+                Self::set_gs_to_slot(id, slot, base);
             }
         }
     }
 
     /// Sets the stopped thread's gs to the address of its slot, unless the program uses gs itself.
-    pub(super) fn tell_slot(id: i32, slot: Option<Slot>, base: u64) {
+    pub(super) fn set_gs_to_slot(id: i32, slot: Option<Slot>, base: u64) {
         let Ok(registers) = ptrace::registers(id) else { return };
         let gs = registers.gs_base();
         if gs == 0 || Slot::addresses(base).contains(&gs) {

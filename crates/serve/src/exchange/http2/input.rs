@@ -127,7 +127,7 @@ fn judge(mut stream: EntryMut<'_>) {
         return observer::respond(stream, &request, &[]);
     }
     if admission::is_health_check(stream.store, &request) {
-        return admission::tell_health(stream, &request, &[]);
+        return admission::respond_health(stream, &request, &[]);
     }
     if let Some(own) = secure_site::response_to(&mut stream, &request) {
         return secure_site::respond(stream, &request, &[], &own);
