@@ -30,7 +30,7 @@ impl Environment {
         !self.cleared && self.changes.is_empty()
     }
 
-    /// Returns the program's value of `key` if it was changed here. The inner `None` means removed.
+    /// Returns the value of `key` if the caller has changed the variable. The inner `None` means removed.
     pub(crate) fn changed(&self, key: &str) -> Option<Option<&OsStr>> {
         let change = self.changes.iter().find(|(changed, _)| same(changed, OsStr::new(key)));
         match change {

@@ -3,7 +3,7 @@
 require "preloading"
 
 # Code that acts while it is loaded, before the application, is never loaded by a template.
-class PreloadActsTest < Minitest::Test
+class PreloadEffectsTest < Minitest::Test
   include Preloading
 
   # Files that act, each with the reason why it is not loaded. Each leaves a line in `acted`, if it
