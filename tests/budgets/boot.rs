@@ -10,11 +10,11 @@ use tempfile::TempDir;
 /// All of Rails, loaded at once.
 const RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/boot/rails_all");
 
-/// The number of features that the second program has beyond those of the first.
+/// The number of features by which the second program exceeds the first.
 const MORE: i64 = 100;
 
-/// The fewest calls that Ruby makes for a feature: it opens the file, looks at each folder above it, and opens it
-/// again. It looks at the folders once from 3.3 on, twice before.
+/// The fewest calls that Ruby makes for a feature: open the file, look up each folder above the file (once from 3.3 on,
+/// twice before), and open the file again.
 const PLAIN_MIN: i64 = 15;
 
 /// The calls of a search: for names, descriptors, and the process's rights. Calls for memory do not count.
@@ -40,7 +40,7 @@ fn feature(folder: &Path, number: i64, text: &str) {
     fs::write(folder.join(format!("f{number}.rb")), text).expect("it is written");
 }
 
-/// A program of this shape with this many features.
+/// A program of `shape` with `features` features.
 fn program(name: &str, shape: Shape, features: i64) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     (1..=features).for_each(|number| shape(folder.path(), number, features));
@@ -191,7 +191,7 @@ fn rails_boots_within_its_budget() {
     assert!(10 * frozen <= 37 * features, "{frozen} for {features} features");
 }
 
-/// Returns the number of features that the program has loaded, which grows with each Rails.
+/// Returns the number of the program's loaded features, which grows with each Rails.
 fn features(folder: &Path) -> i64 {
     let mut ruby = Command::new("ruby");
     let output = ruby.args(["main.rb", "--features"]).current_dir(folder).output();

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-/// The calls of `thruway ARGUMENT` after the dynamic loader has done its work. The first is that of Rust's runtime,
-/// which looks at the three streams.
+/// The calls of `thruway ARGUMENT` after the dynamic loader has done its work. The first call is made by Rust's
+/// runtime, for the three streams.
 fn calls_after_the_loader(argument: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("calls");
@@ -13,7 +13,7 @@ fn calls_after_the_loader(argument: &str) -> Vec<String> {
     assert!(output.status.success(), "{output:?}");
     let log = std::fs::read_to_string(log).expect("it is written");
     let own = log.lines().skip_while(|line| !line.starts_with("poll("));
-    // The C library reads /proc/self/maps, which is as long as it is, and grows its heap as it sees fit.
+    // The C library reads /proc/self/maps, whose length varies, and decides when to grow the heap.
     let is_library = |line: &&str| line.contains(", 1024) = ") || line.starts_with("brk(");
     own.filter(|line| !is_library(line)).map(str::to_owned).collect()
 }

@@ -8,7 +8,7 @@ use thruway_testing::http_server::{HELLO, HttpServer};
 /// Calls by name, as `strace -c` counts them.
 type Calls = BTreeMap<String, i64>;
 
-/// The number of requests that the second run makes beyond those of the first.
+/// The number of requests by which the second run exceeds the first.
 const MORE: i64 = 1000;
 
 /// The number of calls for memory below which no request can be their cause: a histogram grows, rarely, when a request

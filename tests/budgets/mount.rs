@@ -20,7 +20,7 @@ const LOOKS_MAX: usize = 200;
 /// The protocol of Linux 6.16, 7.x: the counts hold from there on.
 const MINOR: u32 = 44;
 
-/// A mount of some sources; it is gone when this value is.
+/// A mount of some sources, until the value is dropped.
 struct Mounted {
     folder: tempfile::TempDir,
 }
@@ -31,7 +31,7 @@ fn thruway(arguments: &[&str], paths: &[&Path]) -> Output {
 }
 
 impl Mounted {
-    /// Mounts `first` and, for a merged view, `second`, or says why this machine cannot.
+    /// Mounts `first` and, for a merged view, `second`, or returns the reason why the machine cannot.
     fn new(options: &[&str], sources: &[&str]) -> Option<Self> {
         if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
             skipped(format_args!("/dev/fuse: {error}"));
@@ -69,7 +69,7 @@ impl Mounted {
         self.path("target").join(name)
     }
 
-    /// An older kernel asks for more, and that is not ours to promise.
+    /// An older kernel sends more requests, for which there is no budget.
     fn is_as_new_as_the_counts(&self) -> bool {
         let protocol = self.status()["protocol"].as_str().map(str::to_owned);
         let minor = protocol.as_deref().and_then(|text| text.strip_prefix("7."));
@@ -85,7 +85,7 @@ impl Mounted {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// All requests up to now. Which inodes the kernel forgets, and when, is its own affair.
+    /// All requests up to now, without FORGET: the kernel decides when to forget an inode.
     fn requests(&self) -> Requests {
         let mut requests: Requests =
             serde_json::from_value(self.status()["requests"].clone()).unwrap();
@@ -98,14 +98,14 @@ impl Mounted {
         while self.requests().get("release").is_none_or(|closed| *closed < files) {
             sleep(Duration::from_millis(1));
         }
-        // The last one was counted when its request was read. Its attributes are asked for until it is closed.
+        // Requests count when the daemon reads them. The kernel asks for attributes until the last file is closed.
         let open = || self.status()["open_files"].as_u64();
         while open() != Some(0) {
             sleep(Duration::from_millis(1));
         }
     }
 
-    /// Compares the requests of `act` with the golden count. Attributes of a file that was just changed are cached for
+    /// Compares the requests of `act` with the golden count. Attributes of a newly changed file are cached for
     /// a second, which may pass on a busy machine. So requests for attributes are left out.
     fn costs(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce()) {
         self.compare(what, golden, act, &["getattr"]);
@@ -205,8 +205,8 @@ fn what_a_live_mount_asks() {
     mounted.changes("remove a folder", &[("rmdir", 1)], || fs::remove_dir(at("made")).unwrap());
 }
 
-/// Editors, git and downloads write a new version beside the old one. The kernel says of each such file that it was
-/// written, and it has another name by then.
+/// Editors, git and downloads write a new version beside the old one. When the kernel reports the write of such a file,
+/// the file has another name.
 #[test]
 fn what_new_versions_of_files_add_for_other_names() {
     let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
@@ -222,18 +222,18 @@ fn what_new_versions_of_files_add_for_other_names() {
     // Where a report is late, the names above are looked up once more.
     let is_exact = || mounted.check_requests(&made, make, &ATTRIBUTES).is_ok();
     assert!((0..ROUNDS).any(|_| is_exact()), "twenty new versions: {made:?} in no round");
-    // The threads that hear of it have slept for 5 ms.
+    // The threads that receive the report have slept for 5 ms.
     sleep(Duration::from_millis(50));
     mounted.costs("names beside them, again", &[], || {
         (0..100).for_each(|name| assert!(is_there(name)));
     });
 }
 
-/// A few may be asked for again: a round in which files are looked at that are open may come between.
+/// A few requests may be repeated: a round of look-ups of open files may come between.
 const SOME: u64 = 20;
 
-/// Rounds until nothing is asked for. The threads that hear of the files' writes may be late on a busy machine, and
-/// what they invalidate is asked for once more.
+/// Rounds until the kernel sends no request. On a busy machine, the threads that receive reports of writes may be late,
+/// and the kernel repeats the requests for everything that they invalidate.
 const ROUNDS: u32 = 50;
 
 #[test]
@@ -263,7 +263,7 @@ fn attributes_are_not_asked_for_since_a_file_is_opened() {
 fn attributes_are_not_asked_for_after_a_program_has_asked_while_it_wrote() {
     let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
     let at = |name: u32| mounted.target(&format!("made-{name}"));
-    // The answer counts for half a second, which may pass before the file is closed: then other files are made.
+    // The answer is valid for half a second, and may expire before the file is closed: then other files are made.
     let asked = |round: u32| {
         let names = || (round * 100..).take(100);
         for name in names() {
@@ -298,8 +298,8 @@ fn what_a_listing_asks() {
 fn what_a_frozen_mount_asks() {
     let Some(mounted) = Mounted::new(&["--frozen"], &["first"]) else { return };
     let read = |name: &str| assert_eq!(read(&mounted.target(name)), b"text");
-    // The reply tells the kernel to omit requests when a file is opened or closed. (A program that is started
-    // meanwhile by another test closes it, too.)
+    // The reply tells the kernel to omit requests when a file is opened or closed. (A program that another test
+    // starts meanwhile closes the file, too.)
     let first = [("lookup", 2), ("open", 1), ("read", 1)];
     mounted.compare("the first file of all", &first, || read("folder/1"), &["flush"]);
     mounted.costs("another file", &[("lookup", 1), ("read", 1)], || read("folder/2"));
@@ -315,8 +315,9 @@ fn what_a_view_of_several_sources_asks() {
     mounted.costs("both, again", &[], || assert!(stat("in_third") && !stat("in_none")));
 }
 
-/// A file that moves to another folder, or gets a hard link there, stays on its disk, where the folder is made. So an
-/// importer pays the same with one disk and with two. Without events of other programs, no name is looked up twice.
+/// A file that moves to another folder, or gets a hard link there, stays on its disk, and the folder is created on that
+/// disk. So an importer pays the same with one disk and with two. Without events of other programs, no name is looked
+/// up twice.
 #[test]
 fn files_of_two_disks_are_moved_and_linked_with_two_requests_each() {
     let Some(mounted) = Mounted::new(&["--changes", "ignored"], &["first", "second"]) else {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A program of this many features in an application's folder, with a folder for templates beside it.
+/// A program of `features` features in an application's folder, with a folder for templates beside it.
 fn application(features: usize) -> TempDir {
     let around = tempfile::tempdir().expect("a folder");
     let folder = around.path().join("app");
@@ -25,7 +25,7 @@ fn application(features: usize) -> TempDir {
         .expect("it is written");
     fs::write(folder.join("config/application.rb"), "").expect("it is written");
     fs::write(folder.join("config.ru"), "").expect("it is written");
-    // A file that was written just before the boot makes a template stale.
+    // A file written just before the boot makes a template stale.
     std::thread::sleep(Duration::from_millis(60));
     around
 }

@@ -21,14 +21,14 @@ use http::Server;
 /// Calls by name, as `strace -c` counts them.
 type Calls = BTreeMap<String, i64>;
 
-/// The number of requests that the second run makes beyond those of the first.
+/// The number of requests by which the second run exceeds the first.
 const MORE: i64 = 200;
 
 /// Calls that wait for events. Their number depends on whether the client or the server is faster. With `ppoll`, the
 /// standby checks now and then whether a call of the application is in progress.
 const LOOKS: [&str; 3] = ["epoll_pwait", "epoll_pwait2", "ppoll"];
 
-/// The most such calls for a request: one before it, and one after it, which finds no event.
+/// The most such calls for a request: a call before the request, and a call afterwards, which finds no event.
 const LOOKS_MAX: i64 = 2;
 
 /// Calls that do not count: for memory, which Ruby's collector allocates at any time, and those by which a debug build
@@ -161,7 +161,7 @@ fn costs(
     if is_right { Ok(()) } else { Err(format!("{counts:?}, {looks} looks, besides: {more:?}")) }
 }
 
-/// The calls of a server that answers this many requests, one after another.
+/// The calls of a server that answers `requests` requests, one after another.
 fn calls(target: &Path, options: &[&str], path: &str, requests: i64) -> Calls {
     calls_with(&[], target, options, path, requests)
 }
@@ -184,7 +184,7 @@ fn calls_with(
     for _ in 0..requests {
         assert_eq!(client.request("GET", path, "").status, 200);
     }
-    // The server closes its end when it has done everything else.
+    // The server closes its end after all other work.
     client.socket().shutdown(Shutdown::Write).expect("the connection is open");
     assert!(client.is_closed());
     end_traced(server.pid());
@@ -192,7 +192,7 @@ fn calls_with(
     fs::read_to_string(table).expect("strace counted").lines().filter_map(row).collect()
 }
 
-/// Ends the server that `strace` has started, and with it strace.
+/// Ends the server that `strace` has started, and so ends strace.
 fn end_traced(strace: u32) {
     let children = fs::read_to_string(format!("/proc/{strace}/task/{strace}/children"));
     let children = children.expect("strace runs");

@@ -40,7 +40,7 @@ fn summary(report: &[u8]) -> [u64; 3] {
     ["stops", "traced", "calls"].map(|sum| sums[sum].as_u64().expect("a count"))
 }
 
-/// Returns the cost of this many additional calls.
+/// Returns the cost of `count` additional calls.
 fn more(backend: &str, count: u64) -> [u64; 3] {
     let (few, many) = (cost(backend, 100), cost(backend, 100 + count));
     [0, 1, 2].map(|index| many[index] - few[index])
@@ -49,11 +49,12 @@ fn more(backend: &str, count: u64) -> [u64; 3] {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_call_that_the_program_notes_stops_no_thread() {
-    // They fit into a ring that is not read meanwhile.
+    // The calls fit into a ring, which nobody reads meanwhile.
     assert_eq!(more("stub", 1000), [0, 0, 1000]);
 }
 
-/// As `find`, `du` and `grep -r` make one for each folder, by fcntl; its other commands are not in the recording.
+/// As `find`, `du` and `grep -r` duplicate a descriptor for each folder, by fcntl; other commands of fcntl are not
+/// recorded.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_duplicate_of_a_descriptor_stops_nothing() {
@@ -82,7 +83,7 @@ fn a_call_that_the_tracer_notes_stops_twice() {
     assert_eq!(more("ptrace", 1000), [2000, 1000, 1000]);
 }
 
-/// Returns the number of wake-ups of the tracer for a shell that starts `sh` this many times.
+/// Returns the number of wake-ups of the tracer for a shell that starts `sh` `count` times.
 #[cfg(target_arch = "x86_64")]
 fn stops_of_starts(count: u64) -> u64 {
     let script = format!("i=0; while [ $i -lt {count} ]; do sh -c 'cd /'; i=$((i+1)); done");
