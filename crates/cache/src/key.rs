@@ -20,8 +20,8 @@ const ROUTING: [&[u8]; 10] = [
     b"x-http-method-override",
 ];
 
-/// The members of `Forwarded` with the same meaning.
-const FORWARDED: [&[u8]; 2] = [b"host=", b"proto="];
+/// The members of `Forwarded` that name clients and proxies, and have no such meaning.
+const FORWARDED_NODES: [&[u8]; 2] = [b"for", b"by"];
 
 /// The parts of a name that the request alone determines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -87,7 +87,8 @@ impl Key {
             name.push(b'\n');
             name.extend_from_slice(wanted);
             for (_, value) in fields.clone().filter(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
-                name.push(b':');
+                // No value has the byte that separates the lines of a field.
+                name.push(0);
                 // Whitespace between members has no meaning.
                 for member in members(value) {
                     name.extend_from_slice(member);
@@ -129,18 +130,23 @@ fn write_routing(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
     if name.eq_ignore_ascii_case(b"forwarded") {
         let parts = value.split(|byte| matches!(byte, b',' | b';')).map(<[u8]>::trim_ascii);
-        let is_routing = |part: &&[u8]| {
-            let begins = |start: &&[u8]| {
-                part.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start))
-            };
-            FORWARDED.iter().any(begins)
-        };
-        for part in parts.filter(is_routing) {
+        for part in parts.filter(|part| !part.is_empty() && !is_forwarded_node(part)) {
             write_line(out, b"forwarded", part);
         }
     } else if let Some(known) = ROUTING.iter().find(|known| name.eq_ignore_ascii_case(known)) {
         write_line(out, known, value);
     }
+}
+
+/// Whether a part of `Forwarded` certainly names a client or a proxy alone. Frameworks read malformed fields in
+/// different ways: with spaces around `=`, or with a separator in a quoted value. Any such part belongs to the key.
+fn is_forwarded_node(part: &[u8]) -> bool {
+    let Some(at) = part.iter().position(|byte| *byte == b'=') else { return false };
+    let (name, value) = (part[..at].trim_ascii(), part[at + 1..].trim_ascii());
+    let is_quoted = value.len() > 1 && value.starts_with(b"\"") && value.ends_with(b"\"");
+    let inner = if is_quoted { &value[1..value.len() - 1] } else { value };
+    let is_plain = !inner.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'='));
+    is_plain && FORWARDED_NODES.iter().any(|node| name.eq_ignore_ascii_case(node))
 }
 
 fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
@@ -207,10 +213,17 @@ mod tests {
             "x-forwarded-host: ",
             "Forwarded: for=192.0.2.1;HOST=evil.example",
             "X-Original-URL: /other",
+            "Forwarded: host = evil.example",
+            "Forwarded: for=192.0.2.1 , Proto\t=http",
+            "Forwarded: for=\"a;host=evil.example\"",
+            "Forwarded: for=a\\;host=evil.example",
+            "Forwarded: evil",
         ] {
             assert_ne!(key("a.example:8080", "/p", lines), plain, "{lines}");
         }
-        assert_eq!(key("a.example:8080", "/p", "Forwarded: for=192.0.2.1"), plain);
+        for lines in ["Forwarded: for=192.0.2.1", "Forwarded: By = \"[2001:db8::1]:47\"; ,for=a"] {
+            assert_eq!(key("a.example:8080", "/p", lines), plain, "{lines}");
+        }
         assert_ne!(key("a.example:8080", "/P", ""), plain);
     }
 
@@ -225,6 +238,7 @@ mod tests {
         assert_ne!(variant("Accept-Encoding: gzip"), variant(""));
         assert_ne!(variant("Accept: "), variant(""), "an empty field is a field");
         assert_ne!(variant(""), key.base());
+        assert_ne!(variant("Accept: a|Accept: b"), variant("Accept: a, :b"));
     }
 
     #[test]
