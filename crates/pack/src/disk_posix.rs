@@ -76,6 +76,16 @@ pub(crate) fn lock(partial: &Path, may_create: bool) -> io::Result<Option<File>>
     Ok(is_same.then(|| File::from(file)))
 }
 
+/// Fails if the process may not write a file of so many bytes (`RLIMIT_FSIZE`). The write itself would send the process
+/// a signal (`SIGXFSZ`) that ends the user's program.
+pub(crate) fn check_size(bytes: usize) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match limit {
+        Some(limit) if bytes as u64 > limit => Err(Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn for_this_user_alone(builder: &mut DirBuilder) {
     builder.mode(FOLDER_MODE);
 }

@@ -57,6 +57,12 @@ pub(crate) fn open_to_check(path: &Path) -> Result<Option<File>, Error> {
     }
 }
 
+/// Windows has no limit of file sizes for a process.
+#[expect(clippy::unnecessary_wraps, reason = "on other systems, the check can fail")]
+pub(crate) fn check_size(_bytes: usize) -> io::Result<()> {
+    Ok(())
+}
+
 /// Opens the partial file for this process alone; `None` if another process has it open.
 pub(crate) fn lock(partial: &Path, may_create: bool) -> io::Result<Option<File>> {
     let opened = OpenOptions::new()

@@ -151,6 +151,7 @@ pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<WriteO
     if let Some(folder) = path.parent() {
         make_folder(folder).map_err(failed("make the folder of"))?;
     }
+    disk::check_size(bytes.len()).map_err(failed("write"))?;
     let Some(mut file) = disk::lock(&partial, true).map_err(failed("write"))? else {
         return Ok(WriteOutcome::Busy);
     };

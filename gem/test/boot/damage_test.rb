@@ -40,6 +40,17 @@ class DamageTest < Minitest::Test
     end
   end
 
+  # A write beyond the limit sends a signal that ends a program.
+  def test_a_pack_beyond_the_limit_of_file_sizes_is_not_written
+    program(FILES) do |program|
+      plain = program.plain(*SWITCHES)
+      said = program.run(switches: SWITCHES, below: %w[prlimit --fsize=100])
+      assert_equal [plain.out, 0], [said.out, said.status.exitstatus], said.err
+      assert_match(/\Athruway: note: .*File too large/, said.err)
+      assert_empty Dir.glob("#{program.pack}*")
+    end
+  end
+
   private
 
   def learned(program)

@@ -204,6 +204,33 @@ class OperationTest < Minitest::Test
     end
   end
 
+  # The limit holds for logs, and for request bodies that wait in files: its signal ends a process.
+  def test_writes_beyond_the_limit_of_file_sizes_end_no_server
+    write("config.ru", FAILING)
+    write("config/puma.rb", "log_requests\nstdout_redirect 'out', 'err', true\n")
+    [%w[-w 1], []].each do |arguments|
+      %w[out err].each { |name| FileUtils.rm_f(File.join(@folder, name)) }
+      pid = start_logged(*arguments)
+      2.times { assert_equal 507, get("/", method: "POST", body: "x" * 300_000).status }
+      client = connect
+      300.times { assert_equal 500, client.request("/raise?#{"x" * 300}").status }
+      assert_operator File.size(File.join(@folder, "err")), :<=, 64 << 10
+      assert_equal 200, client.request.status
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  # Starts a server whose first line goes to its log, and that may write files of 64 KiB.
+  def start_logged(*arguments)
+    port = Ports.free_port
+    pid = spawn("prlimit", "--fsize=#{64 << 10}", BINARY, "serve", @folder, "-p", port.to_s,
+                *arguments, %i[out err] => "/dev/null")
+    @pids << pid
+    @address = "http://127.0.0.1:#{port}"
+    eventually { reachable? }
+    pid
+  end
+
   def reachable?
     get.status == 200
   rescue SystemCallError

@@ -15,6 +15,7 @@ use thruway_acme::{
     Settings, Storage,
 };
 use thruway_sys::printable;
+use thruway_sys::signal::{ignore, number};
 
 use crate::output::{Answer, Failure, print, print_report};
 use crate::verbs::serve::AcmeOptions;
@@ -122,6 +123,8 @@ impl CertificateAgent {
     /// works until the server ends.
     pub(crate) fn run(mut self) -> Answer {
         end_with(self.parent)?;
+        // A certificate that exceeds the limit of file sizes fails with an error, and does not end the agent.
+        let _ = ignore(&[number::SIGXFSZ]);
         let addresses = self.acme.plain_addresses(&self.bind, self.port);
         let settings = self.settings(&addresses)?;
         let root = storage_root(self.acme.acme_storage.take())?;

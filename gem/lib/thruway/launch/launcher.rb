@@ -41,6 +41,7 @@ module Thruway
 
     # Serves until a signal ends it.
     def run
+      Signals.survive_file_limit
       @previous = Inheritance.take
       @notifier = SystemdNotifier.take
       @activation = SocketActivation.take

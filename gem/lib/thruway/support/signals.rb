@@ -31,6 +31,13 @@ module Thruway
       end
     end
 
+    # Lets a write fail that exceeds the limit on the size of files, such as of a client's request
+    # body. The signal would end the server. Programs that the server starts do not inherit the
+    # handler.
+    def survive_file_limit
+      disregard(["XFSZ"])
+    end
+
     # Traps the signals of operators, and yields the order of each. PWR logs the backtraces of all
     # threads.
     def trap_orders(orders = ORDERS)

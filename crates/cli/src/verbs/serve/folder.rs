@@ -10,6 +10,7 @@ use thruway_serve::{
     raise_descriptor_limit,
 };
 use thruway_sys::printable;
+use thruway_sys::signal::{ignore, number};
 
 use super::acme::AgentProcess;
 use super::options::{Serve, Workers};
@@ -21,6 +22,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     let stop = StopSignals::hold().map_err(Failure::new)?;
     raise_descriptor_limit();
+    // A log that exceeds the limit of file sizes fails with an error, and does not end the server.
+    let _ = ignore(&[number::SIGXFSZ]);
     let target = &serve.target;
     let workers = match serve.workers {
         Some(Workers::Count(count)) => usize::from(count).max(1),
