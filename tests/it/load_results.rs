@@ -137,7 +137,7 @@ fn a_warm_up_a_ramp_and_bursts_are_part_of_a_run() {
         (&["--threads", "0"], "0 is not in 1..=256"),
         (&["-d", "5x"], "\"5x\" is not a time: write it as in 500ms, 10s or 1m"),
         (&["--max-error-rate", "2"], "must be between 0% and 100%"),
-        (&["--max-p99", "-1"], "unexpected argument '-1' found"),
+        (&["--max-p99", "-1"], "invalid value '-1' for '--max-p99 <TIME>'"),
         (&["--percentiles", "0"], "must be above 0 and at most 100"),
     ] {
         let output = load(&server, options);

@@ -1,11 +1,12 @@
 //! Output for the user: data on stdout, everything else on stderr.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use thruway_sys::printable;
 
 use crate::screen;
@@ -74,9 +75,21 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
         return print(help.as_bytes())
             .map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return not_text(std::env::args_os()).report();
+    }
     escape(&mut error);
     print_error(styled(&error, &io::stderr()).replacen("error:", "thruway:", 1).as_bytes());
     ExitCode::from(FAILED)
+}
+
+/// The failure of a command line with words that are not text, where an option takes only text.
+fn not_text(words: impl Iterator<Item = OsString>) -> Failure {
+    let odd: Vec<_> = words
+        .filter(|word| word.to_str().is_none())
+        .map(|word| printable::bytes(word.as_encoded_bytes()).into_owned())
+        .collect();
+    Failure::new(format_args!("an option's value is not text in UTF-8: {}", odd.join(" ")))
 }
 
 /// Escapes control characters in the user's words, so that the message's styles are its only escape sequences.

@@ -74,10 +74,15 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(refused)
 }
 
-/// A size in bytes for a limit of 32 bits.
+/// The bytes of the shortest request line, `GET / HTTP/1.1` with its line end.
 #[cfg(target_os = "linux")]
-pub(crate) fn bytes_of_limit(text: &str) -> Result<u32, String> {
-    u32::try_from(bytes(text)?).map_err(|_| "must be less than 4G".to_owned())
+const REQUEST_LINE_BYTES_MIN: u32 = 16;
+
+/// A size in bytes that limits the heads of requests, and lets the shortest one pass.
+#[cfg(target_os = "linux")]
+pub(crate) fn bytes_of_head(text: &str) -> Result<u32, String> {
+    let size = u32::try_from(bytes(text)?).ok().filter(|size| *size >= REQUEST_LINE_BYTES_MIN);
+    size.ok_or_else(|| format!("must be {REQUEST_LINE_BYTES_MIN} bytes or more, and less than 4G"))
 }
 
 /// A size in megabytes, of which there is at least one; a bare number is megabytes.
@@ -112,7 +117,11 @@ mod tests {
         for text in ["", "M", "1X", "1 M", "-1", "1e3", "0x10", "99999999P", "1.2.3", "64MM"] {
             assert!(bytes(text).is_err(), "{text}");
         }
-        assert_eq!(bytes_of_limit("4G"), Err("must be less than 4G".to_owned()));
+        assert_eq!(bytes_of_head("16"), Ok(16));
+        for text in ["15", "4G"] {
+            let refused = "must be 16 bytes or more, and less than 4G".to_owned();
+            assert_eq!(bytes_of_head(text), Err(refused), "{text}");
+        }
         assert_eq!(
             [megabytes("64"), megabytes("64M"), megabytes("1G")],
             [Ok(64), Ok(64), Ok(1024)]

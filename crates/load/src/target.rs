@@ -58,6 +58,9 @@ impl Url {
             Some((host, port)) if !host.is_empty() => (host, port),
             _ => return refuse("the host is missing or the port is invalid"),
         };
+        if !is_bracketed_properly(host) {
+            return refuse("an IPv6 address is written in brackets, as in http://[::1]:8080/");
+        }
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
             return refuse("spaces and non-ASCII characters must be percent-encoded");
         }
@@ -207,6 +210,15 @@ fn split_port(authority: &str, usual: u16) -> Option<(&str, u16)> {
     }
 }
 
+/// Whether colons and brackets of a host are those of one address in brackets.
+fn is_bracketed_properly(host: &str) -> bool {
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match inner {
+        Some(address) => !address.contains(['[', ']']),
+        None => !host.contains(['[', ']', ':']),
+    }
+}
+
 /// Resolves a host. `localhost` is this machine, whatever a resolver says (RFC 6761, section 6.3) and even
 /// without one.
 fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -278,6 +290,9 @@ mod tests {
             "ftp://localhost/",
             "http://",
             "http://:80/",
+            "http://[::1",
+            "http://::1/",
+            "http://[::1]x:80/",
             "http://localhost:0/",
             "http://localhost:x/",
             "http://localhost:70000/",

@@ -132,9 +132,11 @@ mod tests {
 
     #[test]
     fn folders_and_missing_names_are_no_programs() {
-        for name in ["bin", "surely-no-such-program", ""] {
+        for name in ["bin", "surely-no-such-program"] {
             let error = command(name, "/usr:/usr/bin").unwrap_err();
             assert_eq!(error.to_string(), format!("cannot find the command {name}"));
         }
+        let error = command("", "/usr:/usr/bin").unwrap_err();
+        assert_eq!(error.to_string(), "an empty name is not a command");
     }
 }

@@ -86,6 +86,9 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = printable::bytes(&self.name);
         match &self.kind {
+            ErrorKind::NotFound if self.name.is_empty() => {
+                write!(formatter, "an empty name is not a command")
+            }
             ErrorKind::NotFound => write!(formatter, "cannot find the command {name}"),
             ErrorKind::System { doing, error } => {
                 write!(formatter, "cannot {doing} {name}: {error}")

@@ -124,7 +124,17 @@ impl Ctl {
     /// Reads the target from the options and from the files that they name.
     fn target(&self) -> Result<Target, Failure> {
         let mut target = match &self.state {
-            Some(path) => read_state(path)?,
+            Some(path) => {
+                let target = read_state(path)?;
+                if target.url.is_none() && target.pid.is_none() {
+                    let path = printable::path(&path);
+                    return Err(Failure::new(format_args!(
+                        "{path} is not a state file of a server"
+                    ))
+                    .hint("name the file that state_path in the server's configuration names"));
+                }
+                target
+            }
             None => Target::default(),
         };
         if let Some(path) = &self.pidfile {
@@ -261,7 +271,7 @@ fn exchange(url: &str, request: &str) -> std::io::Result<String> {
 /// Sends the signals of a command to the process.
 fn tell(pid: i32, command: Command) -> Answer {
     let wrong = || Failure::new(format_args!("{pid} is not a process number"));
-    let process = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(wrong)?;
+    let process = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(wrong)?;
     if let Err(error) = test_kill_process(process) {
         return Err(
             Failure::new(format_args!("process {pid} cannot be reached: {error}")).status(1)
@@ -299,6 +309,13 @@ mod tests {
         let target = read_state(&path).unwrap();
         assert_eq!((target.pid, target.url.as_deref()), (Some(42), Some("unix:///a b")));
         assert_eq!(target.token.as_deref(), Some("f0"));
+    }
+
+    #[test]
+    fn groups_of_processes_get_no_signal() {
+        for pid in [0, -1, i32::MIN] {
+            assert!(tell(pid, Command::Stop).is_err(), "{pid}");
+        }
     }
 
     #[test]

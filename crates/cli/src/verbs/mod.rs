@@ -113,14 +113,14 @@ impl Thruway {
     /// The words are not a valid command, or ask for help.
     pub(crate) fn parsed(words: Vec<OsString>) -> Result<Self, clap::Error> {
         if words.get(1).is_some_and(|verb| verb == "run") {
-            let RunVerb::Run(run) = OnlyRun::try_parse_from(words)?.verb;
+            let RunVerb::Run(run) = parsed_as::<OnlyRun>(words)?.verb;
             return Ok(Self { verb: Verb::Run(run) });
         }
         #[cfg(target_os = "linux")]
         if words.get(1).is_some_and(|verb| verb == "serve") {
-            return Self::try_parse_from(words).map_err(serve::advise);
+            return parsed_as::<Self>(words).map_err(serve::advise);
         }
-        Self::try_parse_from(words)
+        parsed_as(words)
     }
 
     pub(crate) fn run(self) -> Answer {
@@ -156,6 +156,23 @@ impl Thruway {
             Verb::CertificateAgent(verb) => verb.run(),
         }
     }
+}
+
+/// Parses the words of a command line.
+fn parsed_as<P: Parser>(words: Vec<OsString>) -> Result<P, clap::Error> {
+    let mut matches = with_negative_numbers(P::command()).try_get_matches_from(words)?;
+    P::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut P::command()))
+}
+
+/// Takes a negative number after an option for its value, so that the error names the option and its range. By itself,
+/// clap takes the number for an unknown option.
+fn with_negative_numbers(command: Command) -> Command {
+    command
+        .mut_args(|argument| {
+            let takes_value = !argument.is_positional() && argument.get_action().takes_values();
+            argument.allow_negative_numbers(takes_value)
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// Returns the command as shells complete it: without hidden verbs, and with the names of all other verbs for `man`.

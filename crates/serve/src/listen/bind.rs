@@ -120,7 +120,8 @@ fn address(text: &str) -> Result<Address, String> {
     if let Some(path) = path.filter(|path| !path.is_empty()) {
         return Ok(Address::Unix { path: PathBuf::from(path.replace("%20", " ")) });
     }
-    let wrong = || format!("{text} is none of tcp://HOST:PORT, ssl://HOST:PORT and unix://PATH");
+    let name = if text.is_empty() { "an empty address" } else { text };
+    let wrong = || format!("{name} is none of tcp://HOST:PORT, ssl://HOST:PORT and unix://PATH");
     let rest = match text.split_once("://") {
         Some(("tcp" | "ssl", rest)) => rest.strip_suffix('/').unwrap_or(rest),
         Some(_) => return Err(wrong()),

@@ -1,5 +1,6 @@
 //! The options of `thruway serve`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use thruway_sys::printable;
 
 use super::acme::AcmeOptions;
 use crate::output::Failure;
-use crate::quantities::{bytes, bytes_of_limit};
+use crate::quantities::{bytes, bytes_of_head};
 
 /// Serve a folder or a Rack application
 ///
@@ -44,10 +45,10 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(super) no_http2: bool,
     /// The longest request line [default: 8K]
-    #[arg(long, value_name = "SIZE", value_parser = bytes_of_limit, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes_of_head, help_heading = "Limits")]
     pub(super) request_line_limit: Option<u32>,
     /// The largest head of a request [default: 32K]
-    #[arg(long, value_name = "SIZE", value_parser = bytes_of_limit, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes_of_head, help_heading = "Limits")]
     pub(super) head_limit: Option<u32>,
     /// The most header fields of a request [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
@@ -85,7 +86,7 @@ pub(crate) struct Serve {
     /// Send files beneath DIR that the application names in X-Sendfile, or in X-Accel-Redirect by a
     /// path that begins with PREFIX; may be repeated
     #[arg(long, value_name = "[PREFIX=]DIR", help_heading = "For applications")]
-    pub(super) sendfile: Vec<String>,
+    pub(super) sendfile: Vec<OsString>,
     /// Show the entries of folders that have no index.html
     #[arg(long, help_heading = "For folders")]
     pub(super) list: bool,
