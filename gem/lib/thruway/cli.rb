@@ -166,7 +166,10 @@ module Thruway
     end
 
     def take_threads(text)
-      raise Failure, "invalid argument: --threads #{text}" unless text.match?(/\A\d+(:\d+)?\z/)
+      unless text.b.match?(/\A\d+(:\d+)?\z/)
+        raise Failure.new("#{text.dump} is not a number of threads",
+                          hint: "write --threads 5, or --threads 1:5 for 1 to 5 threads")
+      end
 
       least, most = text.split(":").map(&:to_i).minmax
       @configuration.options.update(threads: most, threads_min: least)
@@ -179,11 +182,13 @@ module Thruway
 
     # Takes `DIR` or `/prefix=DIR`.
     def take_sendfile(text)
-      prefix, folder = text.include?("=") ? text.split("=", 2) : [nil, text]
-      folder = File.expand_path(folder)
-      raise Failure, "cannot declare #{folder}: not a folder" unless File.directory?(folder)
+      at = text.index("=")
+      prefix, folder = at ? [text[...at], text[(at + 1)..]] : [nil, text]
+      unless File.directory?(folder) || folder.empty?
+        raise Failure, Failure.text("cannot declare ", folder, ": not a folder")
+      end
 
-      @configuration.sendfile << [prefix || folder, folder]
+      @configuration.declare(folder, as: prefix)
     end
   end
 end

@@ -39,6 +39,14 @@ class BuilderTest < Minitest::Test
     assert_equal "0", get.body
   end
 
+  def test_a_file_may_name_its_encoding
+    text = "# encoding: iso-8859-1\n" \
+           "run ->(_) { [200, {}, ['caf\xE9'.encode('UTF-8')]] }\n__END__\n\xE9"
+    write("config.ru", text.b)
+    start
+    assert_equal "café", get.body.force_encoding("UTF-8")
+  end
+
   def test_an_unknown_word_is_named
     ["require 'rack'\n", ""].each do |before|
       write("config.ru", "#{before}rum ->(_) {}")

@@ -150,6 +150,13 @@ class ErrorTest < Minitest::Test
     assert_equal ["full", "/p", 500], seen
   end
 
+  def test_an_exception_whose_message_raises_is_logged
+    error = Class.new(StandardError) { def message = raise("no message") }
+    serve { raise error }
+    stderr = stderr_of { assert_equal 500, get.status }
+    assert_match(/#<Class:.*in GET/m, stderr)
+  end
+
   def test_a_handler_that_fails_too_leaves_a_bare_500
     serve(lowlevel_error_handler: ->(*) { raise "again" }) { raise "first" }
     stderr_of do

@@ -17,6 +17,22 @@ class RequestBodyTest < Minitest::Test
     end
   end
 
+  # Applications ask uploads for these methods, of which Rack requires the first three only.
+  def test_the_input_of_a_request_without_a_body_is_an_empty_file
+    serve do |env|
+      input = env["rack.input"]
+      input.set_encoding(Encoding::BINARY).binmode
+      answers = [input.read, input.gets, input.each { flunk }.class, input.read(1), input.getc,
+                 input.getbyte, input.eof?, input.pos, input.seek(0), input.rewind, input.size,
+                 input.string, input.closed?, input.binmode?, input.external_encoding.to_s]
+      input.each_line { flunk }
+      assert_raises(ArgumentError) { input.read(-1) }
+      [200, {}, [answers.inspect]]
+    end
+    expected = ["", nil, Module, nil, nil, nil, true, 0, 0, 0, 0, "", false, true, "ASCII-8BIT"]
+    assert_equal expected.inspect, get.body
+  end
+
   def test_a_small_body_is_in_memory
     response = get("/", method: "POST", body: "hello")
     assert_equal ["hello", "StringIO", "5", "5"],

@@ -11,7 +11,8 @@ module Thruway
     # Returns the application of the file at `path`, which is absolute.
     def self.load(path)
       Object.autoload(:Rack, "rack") unless Object.const_defined?(:Rack)
-      script = File.read(path, encoding: Encoding::UTF_8).sub(/^__END__\n.*\z/m, "")
+      # The file may be in the encoding that its magic comment names.
+      script = File.binread(path).sub(/^__END__\n.*\z/mn, "").force_encoding(Encoding::UTF_8)
       # The binding defines constants at the top level, as a required file does, and sends methods
       # to the builder.
       code = "Thruway::Builder.new.instance_eval { [binding, self] }"

@@ -58,6 +58,8 @@ module Thruway
     def make_cache
       size = configuration.cache_bytes_max
       @table.make_cache(size, configuration.cache_item_bytes_max) if size.positive?
+    rescue RuntimeError => e
+      raise Failure.new(e.message, hint: "give --cache a smaller size")
     end
 
     # The part of an `Inheritance` by which the next program takes over these processes.

@@ -75,13 +75,16 @@ module Thruway
     }.freeze
 
     # The allowed ranges. A larger number of workers or threads is probably a typing error. The
-    # parser has room for 128 fields.
+    # parser has room for 128 fields. The shortest request line, `GET / HTTP/1.1` with its line end,
+    # has 16 bytes.
     LIMITS = {
       workers: ["start %d workers", 0..1024], threads: ["start %d threads", 1..1024],
       max_io_threads: ["start %d threads for marked requests", 0..1024],
       waiting_threads: ["start %d threads for requests that wait", 0..1024],
       fibers: ["run %d requests in fibers", 0..30_000],
-      head_fields_max: ["take heads of %d fields", 1..128]
+      head_fields_max: ["take heads of %d fields", 1..128],
+      head_bytes_max: ["take heads of %d bytes", 16...(1 << 32)],
+      request_line_bytes_max: ["take request lines of %d bytes", 16...(1 << 32)]
     }.freeze
 
     # The sizes that a cache may have.
@@ -105,7 +108,7 @@ module Thruway
       @puma_options = {}
     end
 
-    (DEFAULTS.keys - %i[workers threads threads_min]).each do |name|
+    (DEFAULTS.keys - %i[workers threads threads_min keep_alive_seconds]).each do |name|
       define_method(name) { @options.fetch(name, DEFAULTS[name]) }
     end
 
@@ -114,6 +117,14 @@ module Thruway
       @options.fetch(:workers) do
         text = variable("WEB_CONCURRENCY")
         text == "auto" ? Processors.count : number("WEB_CONCURRENCY") || DEFAULTS[:workers]
+      end
+    end
+
+    # The silence after which a kept connection is closed. Puma's variable takes precedence over the
+    # default.
+    def keep_alive_seconds
+      @options.fetch(:keep_alive_seconds) do
+        number("PUMA_PERSISTENT_TIMEOUT") || DEFAULTS[:keep_alive_seconds]
       end
     end
 
@@ -149,9 +160,22 @@ module Thruway
       end
       check_cache
       check_acme
+      check_words
       return if !status_page || @metrics.any?
 
       raise Failure.new("--status needs a metrics listener", hint: "add --metrics URI")
+    end
+
+    # Raises `Failure` for values that no request matches, or that would keep a processor busy.
+    def check_words
+      path = health_check.to_s
+      unless path.empty? || path.start_with?("/")
+        raise Failure.new("no request has the path #{path} of health_check",
+                          hint: "begin the path with /")
+      end
+      return if worker_check_seconds.positive?
+
+      raise Failure, "worker_check_interval must be more than 0 seconds"
     end
 
     # Raises `Failure` for a cache that is too small to be of use, or larger than any memory. Warns
@@ -287,6 +311,27 @@ module Thruway
       }
     end
 
+    # Changes to the folder that the word `directory` names, and sets the variable by which Rack and
+    # the application find the environment.
+    def enter
+      ENV["RACK_ENV"] = environment
+      directory = @options[:directory]
+      Dir.chdir(directory) if directory
+    rescue SystemCallError => e
+      raise Failure, "cannot change to the folder of the word directory: #{e.message}"
+    end
+
+    # Declares a folder whose files the application may send, by their paths or below `as`.
+    def declare(folder, as: nil)
+      if folder.empty? || as == ""
+        raise Failure.new("cannot declare a folder or a prefix without a name",
+                          hint: "name the folder from which the application may send files")
+      end
+
+      folder = File.expand_path(folder)
+      @sendfile << [as || folder, folder]
+    end
+
     # Whether the engine keeps counters, because a part of the server reads them.
     def counts? = !!(counts || agent_check || load_report || @metrics.any?)
 
@@ -305,9 +350,12 @@ module Thruway
                         hint: "add --acme-domain NAME, or acme_domain in the configuration file")
     end
 
-    # The value of the first variable in `names` that is set and not blank.
+    # The value of the first variable in `names` that is set and not blank. A value may have any
+    # bytes, at which `strip` of its own encoding would raise.
     def variable(*names)
-      ENV.values_at(*names).find { |text| text && !text.strip.empty? }&.strip
+      values = ENV.values_at(*names).compact
+      texts = values.map { |text| text.b.strip.force_encoding(text.encoding) }
+      texts.find { |text| !text.empty? }
     end
 
     def number(*names)

@@ -267,7 +267,8 @@ module Thruway
     end
 
     def force_shutdown_after(seconds = :forever)
-      words = { forever: nil, immediately: 0 }
+      # Puma's own number for `:forever` is -1.
+      words = { forever: nil, -1 => nil, immediately: 0 }
       @settings[:drain_seconds] = words.fetch(seconds) { Float(Quantities.seconds(seconds)) }
     end
 
@@ -323,8 +324,7 @@ module Thruway
     # Lets the application send files below `folder`: by X-Sendfile with their paths, or by
     # X-Accel-Redirect with paths that begin with `as`.
     def sendfile(folder, as: nil)
-      folder = File.expand_path(folder)
-      @configuration.sendfile << [as || folder, folder]
+      @configuration.declare(folder, as: as)
     end
 
     # Registers a block for servers without workers, to be called after all files are read.
@@ -365,7 +365,8 @@ module Thruway
       raise
     rescue ScriptError, StandardError => e
       place = e.backtrace&.find { |line| line.start_with?(path) } || e.class
-      raise Failure, "cannot read #{path}: #{e.message.lines.first&.chomp} (#{place})"
+      message = e.message.lines.first&.chomp
+      raise Failure, Failure.text("cannot read ", path, ": ", message, " (", place, ")")
     ensure
       @path = outer
     end

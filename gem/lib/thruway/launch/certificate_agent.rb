@@ -36,8 +36,8 @@ module Thruway
       extension = $LOADED_FEATURES.find { |path| path.end_with?("/thruway/thruway.so") }
       folders = extension ? [File.expand_path("../../..", extension)] : []
       folders << File.expand_path("../../../../thruway/bin", __dir__)
-      folders += ENV.fetch("PATH", "").split(":")
-      folders.map { |folder| File.join(folder, "thruway") }
+      folders += ENV.fetch("PATH", "").b.split(":")
+      folders.map { |folder| File.join(folder.b, "thruway") }
              .find { |path| File.file?(path) && File.executable?(path) } ||
         raise(Failure.new("cannot obtain certificates: the command thruway is not found",
                           hint: "put its folder on the PATH"))

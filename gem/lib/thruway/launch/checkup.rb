@@ -26,9 +26,7 @@ module Thruway
     def checks
       configuration = @configure.call
       configuration.check
-      ENV["RACK_ENV"] = configuration.environment
-      directory = configuration.options[:directory]
-      Dir.chdir(directory) if directory
+      configuration.enter
       Application.new(configuration).tap(&:check).load
       ActiveRecord::Base if DatabasePools.awaits_active_record?
       [["application", "ok", "it boots as #{configuration.environment}", nil],

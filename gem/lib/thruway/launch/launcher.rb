@@ -65,7 +65,7 @@ module Thruway
       @control&.close
       @agent_check&.close
       @agent&.stop
-      remove_pidfile
+      remove_files
     end
 
     # The counters of the server, as JSON.
@@ -148,9 +148,7 @@ module Thruway
     def prepare
       configuration = @configuration
       configuration.check
-      ENV["RACK_ENV"] = configuration.environment
-      directory = configuration.options[:directory]
-      Dir.chdir(directory) if directory
+      configuration.enter
       @redirection.begin(continues: !@previous.nil? || ENV.key?(HotRestart::TRIAL))
       @application = Application.new(configuration)
       @application.check
@@ -275,8 +273,17 @@ module Thruway
       raise Failure, "cannot write the state file: #{e.message}"
     end
 
-    def remove_pidfile
-      [@pidfile, @state].each { |path| File.delete(path) if path && File.exist?(path) }
+    # Removes the pidfile and the state file, unless they name another server, which was started
+    # meanwhile. The server has ended as it was told, so a file that cannot be removed, such as one
+    # in a folder that is read-only by now, is only reported.
+    def remove_files
+      [@pidfile, @state].compact.each do |path|
+        File.delete(path) if File.binread(path).match?(/^(?:pid: )?#{Process.pid}$/n)
+      rescue Errno::ENOENT
+        # Another process has removed it.
+      rescue SystemCallError => e
+        Signals.say("cannot remove a file of this server: #{e.message}")
+      end
     end
   end
 end

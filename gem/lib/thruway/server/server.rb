@@ -49,6 +49,10 @@ module Thruway
                                     listeners: listeners, sendfile: settings.sendfile,
                                     worker_table: table, worker: worker,
                                     **settings.thread_limits, **settings.engine_options)
+    rescue RuntimeError => e
+      # The engine refuses a setting, or there is no memory or descriptor for it.
+      raise Failure, Failure.text("cannot serve: ", e.message)
+    else
       @sockets = Sockets.new(@engine, settings) { |error, env| report(error, env) }
     end
 
@@ -250,15 +254,17 @@ module Thruway
     end
 
     def plain_error(error)
-      shown = @settings.development? ? "#{error.message} (#{error.class})" : "an application error"
+      shown = "an application error"
+      shown = Failure.text(Hooks.message(error), " (", error.class, ")") if @settings.development?
       [500, TEXT, ["500 Internal Server Error: #{shown}\n"]]
     end
 
     def report(error, env)
       request = "  in #{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}\n" if env
       say(error.full_message(highlight: false).chomp, request)
-    rescue EncodingError
-      # The encodings of the message and the backtrace are incompatible.
+    rescue StandardError
+      # The encodings of the message and the backtrace are incompatible, or a method of the
+      # exception raises.
       say(Hooks.describe(error), request)
     end
 

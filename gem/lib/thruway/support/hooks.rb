@@ -25,8 +25,15 @@ module Thruway
     # Describes an exception in one line.
     def describe(error)
       place = error.backtrace&.first
-      line = Failure.text(error.class, ": ", error.message.to_s.lines.first&.chomp)
+      line = Failure.text(error.class, ": ", message(error).lines.first&.chomp)
       place ? line << Failure.text(" (", place, ")") : line
+    end
+
+    # The message of an exception; empty if its method `message` raises itself.
+    def message(error)
+      error.message.to_s
+    rescue StandardError
+      ""
     end
   end
 end
