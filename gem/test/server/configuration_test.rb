@@ -175,6 +175,26 @@ class ConfigurationTest < Minitest::Test
                     "hint: Puma 5 removed it: run the server as a service, for example of systemd"
   end
 
+  def test_the_number_for_no_limit_is_puma_s
+    { "-1" => nil, ":forever" => nil, ":immediately" => 0, "2" => 2.0 }.each do |word, limit|
+      configuration = Thruway::Configuration.new
+      path = write("config/puma.rb", "force_shutdown_after #{word}")
+      Thruway::ConfigurationFile.new(configuration).read(path)
+      assert_equal [limit], [configuration.drain_seconds], word
+    end
+  end
+
+  def test_the_variable_for_kept_connections_comes_after_the_file
+    ENV["PUMA_PERSISTENT_TIMEOUT"] = " 7 "
+    assert_equal 7, Thruway::Configuration.new.keep_alive_seconds
+    configuration = Thruway::Configuration.new
+    Thruway::ConfigurationFile.new(configuration)
+                              .read(write("config/puma.rb", "persistent_timeout 9"))
+    assert_equal 9, configuration.keep_alive_seconds
+  ensure
+    ENV.delete("PUMA_PERSISTENT_TIMEOUT")
+  end
+
   def test_what_a_file_cannot_mean_is_one_line_with_its_place
     write("config.ru", HELLO)
     ["threads", "\nPuma::Const::NONE", "workers 'many'", "supported_http_methods []",
