@@ -61,18 +61,26 @@ pub(crate) fn open_to_check(path: &Path) -> Result<Option<File>, Error> {
 }
 
 /// Opens and locks the partial file; `None` if another process has it locked.
+///
+/// In a folder where others may create files, the name may belong to something else: a pipe, for whose reader an open
+/// would wait, or another user's file, who would read the pack.
 pub(crate) fn lock(partial: &Path, may_create: bool) -> io::Result<Option<File>> {
     let create = if may_create { OFlags::CREATE } else { OFlags::empty() };
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
-    let file = fs::openat(CWD, partial, flags, Mode::RUSR | Mode::WUSR)?;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | create;
+    let file = fs::openat(CWD, partial, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
+    let found = fs::fstat(&file)?;
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    if !is_file || found.st_uid != rustix::process::geteuid().as_raw() {
+        let name = partial.display();
+        return Err(io::Error::other(format!("{name} is not a regular file of this user")));
+    }
     match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     }
     // Between opening and locking, the previous owner may have moved the file into place.
-    let (locked, named) = (fs::fstat(&file)?, fs::lstat(partial));
-    let is_same = named.is_ok_and(|named| named.st_ino == locked.st_ino);
+    let is_same = fs::lstat(partial).is_ok_and(|named| named.st_ino == found.st_ino);
     Ok(is_same.then(|| File::from(file)))
 }
 

@@ -257,6 +257,22 @@ mod tests {
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pipe_in_the_place_of_the_partial_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        let pipe = folder.path().join("a.pack.partial");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let error = replace(&path, &builder("one"), 0).unwrap_err().to_string();
+        assert!(error.contains("No such device"), "{error}");
+        let _reader = File::options().read(true).write(true).open(&pipe).unwrap();
+        let error = replace(&path, &builder("one"), 0).unwrap_err().to_string();
+        assert!(error.contains("a.pack.partial is not a regular file of this user"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the pipe is there");
+    }
+
     #[test]
     fn a_mapped_pack_outlives_its_replacement() {
         let folder = tempfile::tempdir().unwrap();
