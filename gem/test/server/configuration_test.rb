@@ -175,10 +175,33 @@ class ConfigurationTest < Minitest::Test
                     "hint: Puma 5 removed it: run the server as a service, for example of systemd"
   end
 
+  # An empty Pathname is an empty file or folder.
+  def test_paths_and_symbols_are_texts
+    write("config.ru", HELLO)
+    write("pid", "")
+    FileUtils.mkdir(File.join(@folder, "files"))
+    write("config/puma.rb", <<~RUBY)
+      require "pathname"
+      root = Pathname(__dir__).parent
+      directory root
+      pidfile root + "pid"
+      state_path root + "state"
+      sendfile root + "files"
+      stdout_redirect nil, root + "err"
+      rack_url_scheme :https
+      health_check :"/up"
+    RUBY
+    pid = start
+    assert_equal ["#{pid}\n", 200],
+                 [File.read(File.join(@folder, "pid")), get("/up").status]
+    assert_path_exists File.join(@folder, "state")
+    assert_predicate stop(pid), :success?
+  end
+
   def test_the_number_for_no_limit_is_puma_s
     { "-1" => nil, ":forever" => nil, ":immediately" => 0, "2" => 2.0 }.each do |word, limit|
       configuration = Thruway::Configuration.new
-      path = write("config/puma.rb", "force_shutdown_after #{word}")
+      path = write("config/puma.rb", "force_shutdown_after(#{word})")
       Thruway::ConfigurationFile.new(configuration).read(path)
       assert_equal [limit], [configuration.drain_seconds], word
     end
@@ -199,6 +222,7 @@ class ConfigurationTest < Minitest::Test
     write("config.ru", HELLO)
     ["threads", "\nPuma::Const::NONE", "workers 'many'", "supported_http_methods []",
      "bind_to_activated_sockets(", "force_shutdown_after :never", "app 1",
+     "state_permission '0600'",
      "immutable_assets 'assets'", "socket_message_limit -1", "socket_ping_interval 1e18",
      "head_timeout Float::NAN", "head_timeout '1x'", "head_limit '1X'"].each do |text|
       path = write("config/puma.rb", text)

@@ -323,7 +323,8 @@ module Thruway
 
     # Declares a folder whose files the application may send, by their paths or below `as`.
     def declare(folder, as: nil)
-      if folder.empty? || as == ""
+      # An empty Pathname is an empty folder.
+      if folder.to_s.empty? || as == ""
         raise Failure.new("cannot declare a folder or a prefix without a name",
                           hint: "name the folder from which the application may send files")
       end

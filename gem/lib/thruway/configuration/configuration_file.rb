@@ -50,7 +50,7 @@ module Thruway
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
       rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check, state_path: :state_path,
-      state_permission: :state_permission, agent_check: :agent_check,
+      agent_check: :agent_check,
       acme_directory: :acme_directory, acme_ca: :acme_ca, acme_storage: :acme_storage
     }.freeze
 
@@ -140,7 +140,7 @@ module Thruway
     end
 
     VALUES.each do |word, option|
-      define_method(word) { |value = nil| @settings[option] = value }
+      define_method(word) { |value = nil| @settings[option] = text_of(value) }
     end
 
     NUMBERS.each do |word, option|
@@ -166,6 +166,14 @@ module Thruway
 
         @configuration.hooks.fetch(hook) << block
       end
+    end
+
+    # Sets the mode of the state file.
+    def state_permission(mode)
+      raise ArgumentError, "state_permission takes a number such as 0o640" unless
+        mode.nil? || mode.is_a?(Integer)
+
+      @settings[:state_permission] = mode
     end
 
     # Applies Thruster's environment variables by their bare names, such as `TLS_DOMAIN`.
@@ -398,6 +406,13 @@ module Thruway
       raise
     rescue ScriptError, StandardError => e
       raise Failure, "cannot run the #{kind} block: #{e.message.lines.first&.chomp}"
+    end
+
+    # The text of a path or a Symbol, as Puma takes it. A Pathname counts as empty if its file is.
+    def text_of(value)
+      return value.to_path if value.respond_to?(:to_path)
+
+      value.is_a?(Symbol) ? value.to_s : value
     end
 
     # A number, a time or a size, by the unit in the option's name.
