@@ -45,7 +45,7 @@ struct Run {
 }
 
 /// The figures of all runs of one load generator.
-struct Measured {
+struct GeneratorFigures {
     requests_per_second: Series,
     /// The processor time of the load generator per request, in microseconds.
     cpu_us: Series,
@@ -87,11 +87,11 @@ fn throughput(
     let mut table = Table::new(title, &columns);
     for (generator, measured) in generators.iter().zip(&all) {
         let threads = generator.name.split(", ").last().unwrap_or_default();
-        let peer = |of: fn(&Measured) -> f64| {
+        let peer = |of: fn(&GeneratorFigures) -> f64| {
             figure(&generators, &all, &format!("wrk, {threads}"), of).unwrap_or(f64::NAN)
         };
-        let rate = measured.rate() / peer(Measured::rate);
-        let cost = peer(Measured::cost) / measured.cost();
+        let rate = measured.rate() / peer(GeneratorFigures::rate);
+        let cost = peer(GeneratorFigures::cost) / measured.cost();
         let cells = [
             measured.requests_per_second.cell(),
             format!("{rate:.2}"),
@@ -101,7 +101,7 @@ fn throughput(
         ];
         table.row(&generator.name, &cells);
     }
-    let rate = |name: &str| figure(&generators, &all, name, Measured::rate);
+    let rate = |name: &str| figure(&generators, &all, name, GeneratorFigures::rate);
     for (threads, least) in [("1 thread", 1.0), ("2 threads", 1.3)] {
         for peer in ["wrk", "oha"] {
             let compared = ratio(
@@ -240,7 +240,7 @@ fn measure(
     rounds: usize,
     server: &RunningServer,
     generators: &[LoadGenerator],
-) -> Result<Vec<Measured>, String> {
+) -> Result<Vec<GeneratorFigures>, String> {
     let mut runs: Vec<Vec<Run>> = generators.iter().map(|_| Vec::new()).collect();
     for _ in 0..rounds {
         for (generator, runs) in generators.iter().zip(&mut runs) {
@@ -251,7 +251,7 @@ fn measure(
         let series = |of: fn(&Run) -> f64| Series::new("", runs.iter().map(of).collect());
         let a_request = |cpu_s: f64, run: &Run| cpu_s * 1e6 / run.outcome.requests;
         let of_both = |run: &Run| a_request(run.cpu_s + run.server_cpu_s, run);
-        Measured {
+        GeneratorFigures {
             requests_per_second: series(|run| run.outcome.requests_per_second),
             cpu_us: Series::new("", runs.iter().map(|run| a_request(run.cpu_s, run)).collect()),
             both_cpu_us: Series::new("", runs.iter().map(of_both).collect()),
@@ -264,15 +264,15 @@ fn measure(
 
 fn figure(
     generators: &[LoadGenerator],
-    all: &[Measured],
+    all: &[GeneratorFigures],
     name: &str,
-    of: impl Fn(&Measured) -> f64,
+    of: impl Fn(&GeneratorFigures) -> f64,
 ) -> Option<f64> {
     let mut both = generators.iter().zip(all);
     both.find(|(generator, _)| generator.name == name).map(|(_, measured)| of(measured))
 }
 
-impl Measured {
+impl GeneratorFigures {
     fn rate(&self) -> f64 {
         self.requests_per_second.median()
     }

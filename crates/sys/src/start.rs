@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use plan::{Plan, errno};
 pub use request::{Candidates, Failure, Start, StartedProcess, Step};
-use signals::AllBlocked;
+use signals::BlockedSignals;
 pub use texts::Texts;
 
 impl Start<'_> {
@@ -39,7 +39,7 @@ impl Start<'_> {
     pub fn spawn(&self, candidates: Candidates<'_, '_>) -> Result<StartedProcess, Failure> {
         let mut plan =
             Plan::new(self, candidates).map_err(|error| Failure::Step(Step::Stdio, error))?;
-        let blocked = AllBlocked::new();
+        let blocked = BlockedSignals::new();
         plan.mask = Some(blocked.before);
         let made = make_process(&mut plan);
         drop(blocked);

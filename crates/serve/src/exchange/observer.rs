@@ -9,7 +9,7 @@ use thruway_http1::Request;
 
 use crate::events::clock::monotonic_us;
 use crate::exchange::{admission, own_response};
-use crate::metrics::{MEDIA_TYPE, Present, Snapshot};
+use crate::metrics::{CurrentLoad, MEDIA_TYPE, Snapshot};
 use crate::store::Store;
 use crate::store::entry_mut::EntryMut;
 
@@ -115,7 +115,7 @@ pub(crate) fn snapshot(store: &Store) -> Snapshot {
 
 fn counted(store: &Store) -> Snapshot {
     let Some(metrics) = &store.metrics else { return Snapshot::default() };
-    let here = Present {
+    let here = CurrentLoad {
         is_serving: store.service.accepts(),
         is_draining: !store.service.accepts(),
         connections: store.count() as u64,
@@ -123,7 +123,7 @@ fn counted(store: &Store) -> Snapshot {
         waiting: store.turns.len() as u64,
     };
     // This worker's numbers come from the store: its row may be older, and count the current request as waiting.
-    let sibling = |index| store.siblings.as_ref().and_then(|all| all.present(index));
+    let sibling = |index| store.siblings.as_ref().and_then(|all| all.current_load(index));
     let present = |index| sibling(index).unwrap_or(here);
     Snapshot::read(metrics.table(), monotonic_us(), present)
 }

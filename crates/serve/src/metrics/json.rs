@@ -126,7 +126,7 @@ const NAMES: [(&str, Time); 6] = [
 
 impl WorkerFigures {
     fn write_json(&self, out: &mut String) -> fmt::Result {
-        let present = self.present;
+        let present = self.current_load;
         write!(
             out,
             "{{\"index\":{},\"pid\":{},\"started_at\":{},",

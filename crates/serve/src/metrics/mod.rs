@@ -18,6 +18,6 @@ mod table;
 
 pub(crate) use prometheus::MEDIA_TYPE;
 pub(crate) use slowest::TARGET_BYTES;
-pub(crate) use snapshot::{Present, Snapshot};
+pub(crate) use snapshot::{CurrentLoad, Snapshot};
 pub(crate) use table::{EndedRequest, MetricsTable};
 pub use table::{Time, WorkerMetrics};

@@ -24,19 +24,19 @@ const OF_EACH_WORKER: [WorkerMetric; 15] = [
     ("thruway_streaming_requests", "gauge", "Requests in fibers that send their bodies.", |w| {
         w.inside.streaming
     }),
-    ("puma_backlog", "gauge", "Requests that wait for their turn.", |w| w.present.waiting),
+    ("puma_backlog", "gauge", "Requests that wait for their turn.", |w| w.current_load.waiting),
     ("puma_running", "gauge", "Threads.", |w| w.threads),
     ("puma_busy_threads", "gauge", "Threads in the application, and requests that wait.", |w| {
-        w.busy_threads + w.present.waiting
+        w.busy_threads + w.current_load.waiting
     }),
     ("puma_pool_capacity", "gauge", "Threads that are free.", WorkerFigures::free_threads),
     ("puma_max_threads", "gauge", "Threads at most.", |w| w.threads),
     // As a counter, the metric would need a name that ends in `_total`.
     ("puma_requests_count", "untyped", "Requests so far.", |w| w.requests),
     ("thruway_requests_total", "counter", "Requests so far.", |w| w.requests),
-    ("thruway_connections", "gauge", "Open connections.", |w| w.present.connections),
+    ("thruway_connections", "gauge", "Open connections.", |w| w.current_load.connections),
     ("thruway_active_connections", "gauge", "Connections that had a turn lately.", |w| {
-        w.present.active
+        w.current_load.active
     }),
     (
         "thruway_aborted_requests_total",
@@ -148,7 +148,7 @@ impl Snapshot {
     }
 
     fn write_workers(&self, out: &mut String) -> fmt::Result {
-        let old = self.workers.iter().filter(|worker| worker.present.is_draining).count();
+        let old = self.workers.iter().filter(|worker| worker.current_load.is_draining).count();
         for (name, help, value) in [
             ("puma_workers", "Workers.", self.workers.len() as u64),
             ("puma_booted_workers", "Workers that serve.", self.booted() as u64),
@@ -157,7 +157,7 @@ impl Snapshot {
             (
                 "rack_queued_requests",
                 "Requests that wait for their turn.",
-                self.total(|w| w.present.waiting),
+                self.total(|w| w.current_load.waiting),
             ),
         ] {
             header(out, name, "gauge", help)?;

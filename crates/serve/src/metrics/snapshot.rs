@@ -10,7 +10,7 @@ const SLOWEST_MAX: usize = 10;
 
 /// The current load of a worker, which its row of counters does not contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Present {
+pub(crate) struct CurrentLoad {
     /// Whether the worker takes connections.
     pub(crate) is_serving: bool,
     /// Whether the worker ends as soon as its requests are done.
@@ -26,7 +26,7 @@ pub(crate) struct Present {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WorkerFigures {
     pub(super) index: usize,
-    pub(super) present: Present,
+    pub(super) current_load: CurrentLoad,
     pub(super) pid: u64,
     pub(super) starts: u64,
     pub(super) started_at: u64,
@@ -74,16 +74,16 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads all rows that ever had a worker. `present` returns the current load of each.
+    /// Reads all rows that ever had a worker. `current_load` returns the current load of each.
     pub(crate) fn read(
         table: &MetricsTable,
         now_us: u64,
-        present: impl Fn(usize) -> Present,
+        current_load: impl Fn(usize) -> CurrentLoad,
     ) -> Self {
         let mut snapshot = Self::default();
         let rows = (0..table.len()).map(|index| (index, table.row(index)));
         for (index, row) in rows.filter(|(_, row)| row.starts() > 0) {
-            snapshot.add(index, row, present(index));
+            snapshot.add(index, row, current_load(index));
             snapshot.clients.add(row.clients(), now_us);
             slowest::read(row.slowest(), now_us, &mut snapshot.slowest);
         }
@@ -103,16 +103,16 @@ impl Snapshot {
 
     /// The number of workers that take connections.
     pub(crate) fn booted(&self) -> usize {
-        self.workers.iter().filter(|worker| worker.present.is_serving).count()
+        self.workers.iter().filter(|worker| worker.current_load.is_serving).count()
     }
 
-    fn add(&mut self, index: usize, row: Counts<'_>, present: Present) {
+    fn add(&mut self, index: usize, row: Counts<'_>, current_load: CurrentLoad) {
         let pid = row.pid();
-        let is_alive = present.is_serving || present.is_draining;
+        let is_alive = current_load.is_serving || current_load.is_draining;
         let is_listed = self.workers.iter().any(|worker| worker.pid == pid);
         self.workers.push(WorkerFigures {
             index,
-            present,
+            current_load,
             pid,
             starts: row.starts(),
             started_at: row.started_at(),
@@ -190,12 +190,12 @@ pub(super) mod tests {
                 target,
             });
         }
-        Snapshot::read(&table, 1, |index| Present {
+        Snapshot::read(&table, 1, |index| CurrentLoad {
             is_serving: index == 0,
             connections: 7,
             active: 3,
             waiting: 2,
-            ..Present::default()
+            ..CurrentLoad::default()
         })
     }
 

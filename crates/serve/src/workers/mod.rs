@@ -154,7 +154,7 @@ impl WorkerTable {
     pub fn stats(&self) -> String {
         let siblings = Siblings::new(None, Arc::clone(&self.table));
         let mut snapshot = Snapshot::read(&self.metrics, monotonic_us(), |index| {
-            siblings.present(index).unwrap_or_default()
+            siblings.current_load(index).unwrap_or_default()
         });
         snapshot.cache = self.cache().map(thruway_cache::Store::totals);
         snapshot.certificates = self.automatic.get().map(Automatic::reports).unwrap_or_default();

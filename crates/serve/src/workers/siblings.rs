@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::board::Board;
 use super::load_table::LoadTable;
-use crate::metrics::Present;
+use crate::metrics::CurrentLoad;
 
 /// A reader of all workers' rows.
 #[derive(Debug, Clone)]
@@ -25,18 +25,18 @@ impl Siblings {
     }
 
     /// Returns the current load of worker `index`; none for the reader itself.
-    pub(crate) fn present(&self, index: usize) -> Option<Present> {
+    pub(crate) fn current_load(&self, index: usize) -> Option<CurrentLoad> {
         (self.index != Some(index)).then(|| self.read(index))
     }
 
-    fn read(&self, index: usize) -> Present {
+    fn read(&self, index: usize) -> CurrentLoad {
         let row = self.table.row(index);
         let load = row.load();
         let is_draining = row.is_draining();
         if !load.is_serving && !is_draining {
-            return Present::default();
+            return CurrentLoad::default();
         }
-        Present {
+        CurrentLoad {
             is_serving: load.is_serving,
             is_draining,
             connections: load.connections,

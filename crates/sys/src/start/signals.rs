@@ -22,17 +22,17 @@ pub(super) fn set_default(signal: c_int) {
 }
 
 /// Blocks all signals until it is dropped, then restores the previous mask.
-pub(super) struct AllBlocked {
+pub(super) struct BlockedSignals {
     pub(super) before: Mask,
 }
 
-impl AllBlocked {
+impl BlockedSignals {
     pub(super) fn new() -> Self {
         Self { before: Mask::full().set() }
     }
 }
 
-impl Drop for AllBlocked {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         self.before.set();
     }

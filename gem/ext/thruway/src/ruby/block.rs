@@ -44,12 +44,12 @@ pub(crate) enum Caller {
 
 /// The type of the objects that own blocks of one kind.
 pub(crate) struct BlockType<B> {
-    data: DataType<Lent<B>>,
+    data: DataType<LentBlock<B>>,
     class: OnceLock<PinnedObject>,
 }
 
 /// A block that was passed to a method.
-struct Lent<B> {
+struct LentBlock<B> {
     block: B,
     /// The fiber that called the method.
     fiber: VALUE,
@@ -57,7 +57,7 @@ struct Lent<B> {
     is_open: Cell<bool>,
 }
 
-impl<B: Block> ObjectData for Lent<B> {
+impl<B: Block> ObjectData for LentBlock<B> {
     fn mark(&self, marker: Marker) {
         self.block.mark(marker);
         marker.mark(self.fiber);
@@ -98,7 +98,7 @@ pub(crate) fn call_with_block<B: Block>(
     let gvl = ruby.gvl();
     let block_type = B::block_type();
     let class = block_type.class(ruby);
-    let lent = Lent { block, fiber: fiber::current(gvl), is_open: Cell::new(true) };
+    let lent = LentBlock { block, fiber: fiber::current(gvl), is_open: Cell::new(true) };
     let block = block_type.data.wrap(gvl, class, Box::new(lent));
     let call = MethodCall { receiver, name: name.id(), block };
     // SAFETY: `run` gets back the address of `call`, which outlives both functions; `close` gets back the block's
