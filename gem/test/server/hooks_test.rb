@@ -60,6 +60,20 @@ class HooksTest < Minitest::Test
     false
   end
 
+  def test_a_hook_that_ends_its_thread_does_not_keep_the_server_from_stopping
+    KINDS.product(["Thread.exit", "raise Interrupt"]).each do |arguments, deed|
+      write("config/puma.rb", "before_thread_exit { #{deed} }")
+      pid = start_version("v1", *arguments)
+      assert_equal 200, get.status
+      assert_predicate stop(pid), :success?
+      write("config/puma.rb", "before_thread_start { #{deed} }")
+      pid = start_version("v1", *arguments)
+      assert_equal 200, get.status if deed == "raise Interrupt"
+      eventually { log.include?("ended unexpectedly (killed)") } if deed == "Thread.exit"
+      assert_predicate stop(pid), :success?
+    end
+  end
+
   def test_a_hook_may_send_requests_to_the_server_that_has_booted
     KINDS.each do |arguments|
       write("config.ru", HELLO)

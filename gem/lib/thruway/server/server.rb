@@ -21,6 +21,9 @@ module Thruway
     FIBER_OPTIONS =
       { blocking: false, **(Fiber.method_defined?(:storage) ? { storage: nil } : {}) }.freeze
 
+    # The pause before another thread starts in the place of one that ended before it served.
+    RESTART_PAUSE_SECONDS = 0.2
+
     EARLY_HINTS = "HTTP/1.1 103 Early Hints\r\n"
 
     # A header field in one line: a token, and a value without control characters.
@@ -63,11 +66,11 @@ module Thruway
       @settings.threads_min.times { |number| start_thread(number) }
       orders = forward_orders if threads_max > @threads.size
       until @threads.empty?
-        name, is_complete, error = @ended.pop
+        name, stage, error = @ended.pop
         next start_ordered_thread unless name
 
         @threads.delete(name)&.join
-        replace(name, error) unless is_complete || @is_late
+        replace(name, stage, error) unless stage == :complete || @is_late
       end
       @over.open
       orders&.kill&.join
@@ -79,6 +82,7 @@ module Thruway
     # from a trap, and before `run`.
     def stop(seconds = @settings.drain_seconds, closes_for_all: true)
       Signals.write(Signals.backtraces) if @settings.shutdown_debug == true
+      @is_stopping = true
       @engine.drain(closes_for_all)
       @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
     end
@@ -86,6 +90,7 @@ module Thruway
     # Hands the connections over to other workers, and lets `run` end within `seconds`, or without a
     # limit if nil. May be called from a trap.
     def retire(seconds)
+      @is_stopping = true
       @engine.retire
       @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
     end
@@ -143,10 +148,11 @@ module Thruway
       @has_thread_error = true
     end
 
+    # Reports how far the thread came: to `:complete`, `:serving`, or not beyond the hook at its
+    # start.
     def serve_and_report_end(name)
-      is_complete = false
-      Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
-      is_complete = true
+      stage = :starting
+      Thread.handle_interrupt(Object => :immediate) { serve_as(name) { |reached| stage = reached } }
     rescue Exception => e # rubocop:disable Lint/RescueException
       # In a fork of this process, this thread is the main one, and exits as the application
       # demands.
@@ -154,19 +160,26 @@ module Thruway
 
       error = e
     ensure
-      @ended << [name, is_complete, error]
+      @ended << [name, stage, error]
     end
 
     def serve_as(name)
       Thread.current.name = "thruway-#{name}"
       Hooks.run(@settings, :before_thread_start)
+      yield :serving
       @engine.serve(name)
+      yield :complete
       Hooks.run(@settings, :before_thread_exit)
     end
 
-    def replace(name, error)
+    # Starts a thread in the place of one that has ended. If a hook ends each thread at its start,
+    # no thread ever serves: the next one starts after a pause, and a stop does not wait for it.
+    def replace(name, stage, error)
       cause = error ? "#{error.class}: #{error.message.lines.first&.chomp}" : "killed"
+      return say("a thread ended before it served (#{cause})") if stage == :starting && @is_stopping
+
       say("a thread of the server ended unexpectedly (#{cause}); starting another")
+      sleep RESTART_PAUSE_SECONDS if stage == :starting
       start_thread(name)
     end
 

@@ -13,10 +13,10 @@ module Thruway
     def run(configuration, name, *arguments, may_exit: false)
       configuration.hooks.fetch(name).each do |hook|
         hook.call(*arguments)
-      rescue SignalException
-        raise
       rescue Exception => e # rubocop:disable Lint/RescueException
         raise if may_exit && e.is_a?(SystemExit)
+        # Ruby raises the exceptions of signals in the main thread only.
+        raise if e.is_a?(SignalException) && Thread.current == Thread.main
 
         Signals.say("the hook #{name} raised #{Hooks.describe(e)}")
       end
