@@ -187,9 +187,9 @@ impl Inodes {
         Some(forgotten)
     }
 
-    /// Gives the inode another file, with the same content, in this branch. `switch` runs while no open can be added.
-    /// Returns the backing file that is not needed any more, or `None` if the kernel moves the data of an open of the
-    /// former file.
+    /// Gives the inode another file, with the same content, in this branch. `switch` runs once the inode has the new
+    /// file, while no open can be added. Returns the backing file that is not needed any more, or `None` if the kernel
+    /// moves the data of an open of the former file.
     pub(crate) fn relocate(
         &self,
         id: InodeId,
@@ -213,7 +213,6 @@ impl Inodes {
             return Ok(None);
         }
         let unused = if backing.id > 0 { std::mem::take(&mut backing.id) } else { 0 };
-        switch();
         let place =
             |hash| shards.iter().position(|&index| index == self.shard_index(hash)).unwrap_or(0);
         let at = place(before);
@@ -224,6 +223,8 @@ impl Inodes {
         record.set_backing(backing);
         let at = place(after);
         self.insert(&mut held[at], after, id.slot());
+        // The new file is known by now, so a descriptor that is opened from here on is one of the new file.
+        switch();
         Ok(Some(unused))
     }
 

@@ -5,6 +5,9 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::XattrFlags;
 
@@ -13,6 +16,8 @@ use super::submounts::Disks;
 use crate::{stderr, stdout, thruway};
 
 const SOURCES: &[&str] = &["fast", "slow"];
+/// Changes that are made while a file moves.
+const CHANGES: u64 = 500;
 
 /// A mount of two disks of so many bytes.
 fn disks(sizes: [u64; 2], arguments: &[&str]) -> Option<(Mounted, Disks)> {
@@ -109,7 +114,7 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
     drop(writer);
     std::os::unix::fs::chown(&file, Some(12), Some(34)).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o2650)).unwrap();
-    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123);
+    let time = UNIX_EPOCH + Duration::new(1_000_000_000, 123);
     File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
     let before = fs::metadata(&file).unwrap();
     let mut reader = File::open(&file).unwrap();
@@ -144,7 +149,7 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
 #[test]
 fn files_move_by_age_with_their_hard_links_and_what_would_be_done_is_shown_first() {
     let Some((mounted, _disks)) = disks([8 << 20; 2], &["--create", "first"]) else { return };
-    let day = std::time::Duration::from_secs(86_400);
+    let day = Duration::from_secs(86_400);
     fs::create_dir(mounted.target("folder")).unwrap();
     for (name, days) in [("old", 40), ("older", 50), ("new", 1)] {
         let file = File::create(mounted.target("folder").join(name)).unwrap();
@@ -221,6 +226,53 @@ fn a_file_moves_when_its_disk_is_full_in_the_middle_of_a_write() {
     drop(file);
     fs::remove_file(mounted.target("too large")).unwrap();
     assert_eq!(fs::read_dir(mounted.target("")).unwrap().count(), 2);
+}
+
+/// A program writes and changes times while the file moves back and forth. Each change that was made is found in the
+/// file, wherever it is.
+#[test]
+fn no_change_is_lost_while_a_file_moves() {
+    for arguments in [["--passthrough", "off"], ["--passthrough", "on"], ["--on-full", "move"]] {
+        let Some((mounted, _disks)) = disks([1 << 20; 2], &arguments) else { return };
+        let path = mounted.target("file");
+        fs::write(&path, [0; 64]).unwrap();
+        let is_done = AtomicBool::new(false);
+        let moves = std::thread::scope(|scope| {
+            let mover = scope.spawn(|| {
+                let mut moves = 0_u32;
+                for source in ["slow", "fast"].into_iter().cycle() {
+                    if is_done.load(Relaxed) {
+                        return moves;
+                    }
+                    moves += u32::from(move_to(&path, &mounted.path(source)).is_ok());
+                }
+                unreachable!("sources without end")
+            });
+            let changed =
+                std::panic::catch_unwind(|| (0..CHANGES).for_each(|it| change(&path, it)));
+            is_done.store(true, Relaxed);
+            changed.unwrap_or_else(|_| panic!("a change was lost with {arguments:?}"));
+            mover.join().unwrap()
+        });
+        assert!(moves > 0, "{arguments:?}: the file never moved");
+    }
+}
+
+/// Changes a file with the given number, and checks that it is so when the file is opened again.
+fn change(path: &Path, number: u64) {
+    let text = number.to_le_bytes();
+    let file = File::options().write(true).open(path).unwrap();
+    for at in 0..4 {
+        file.write_all_at(&text, at * 8).unwrap();
+    }
+    let time = UNIX_EPOCH + Duration::from_secs(number);
+    file.set_modified(time).unwrap();
+    drop(file);
+    let file = File::open(path).unwrap();
+    let mut bytes = [0; 32];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, text.repeat(4)[..], "bytes of change {number}");
+    assert_eq!(file.metadata().unwrap().modified().unwrap(), time, "time of change {number}");
 }
 
 /// Each file is whole under its names, whichever process is killed at whatever time.

@@ -384,3 +384,22 @@ fn nothing_is_written_below_the_mount_point_of_an_absent_disk() {
         disks.unmount(&mounted.path("there"));
     }
 }
+
+/// A new file is kept open for some seconds, through the mount of its source's root.
+#[test]
+fn a_new_file_in_the_root_gets_a_link_in_a_folder_at_once() {
+    let Some(mounted) = with_options(&[], SOURCES, |root| {
+        fs::create_dir_all(root.join("first/folder")).unwrap();
+        fs::create_dir(root.join("second")).unwrap();
+    }) else {
+        return;
+    };
+    let mounted = mounted.assert_mounted();
+    for number in 0..3 {
+        let file = mounted.path("target").join(format!("file {number}"));
+        let link = mounted.path("target/folder").join(format!("link {number}"));
+        fs::write(&file, "text").unwrap();
+        fs::hard_link(&file, &link).unwrap();
+        assert_eq!(fs::metadata(&link).unwrap().nlink(), 2);
+    }
+}

@@ -56,7 +56,7 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let actor = &*cx.actor;
     let request = cx.request;
     let id = InodeId(request.inode);
-    view.moves.give_up(id);
+    let _kept = view.keep_file(id)?;
     let size = (with.valid & setattr_flag::SIZE != 0).then_some(with.size);
     let fds = fds_to_change(view, id, size)?;
     if fds.len() > 1 {

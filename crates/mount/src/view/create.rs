@@ -53,14 +53,22 @@ pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result
             layered_names::make_named(view, &folder, name, |dir| link_fd(&fd, &dir.fd, name))?;
         return reply_new(cx, &view.folders.folder(parent)?, &dir, name);
     }
-    let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
     // The link is created in the source that has the file, since a link cannot cross file systems.
     let _names = view.moves.share_names();
-    let branch = view.files.inodes.get(source)?.branch;
-    view.files.roots.check_writable(branch)?;
-    let dir = dir_beside(view, &folder, branch)?;
+    if view.moves.is_gone(source) {
+        // On ESTALE, the kernel looks the name up again.
+        return Err(Errno::STALE);
+    }
+    let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
+    let inode = view.files.inodes.get(source)?;
+    view.files.roots.check_writable(inode.branch)?;
+    let dir = dir_beside(view, &folder, inode.branch)?;
     match link_fd(&fd, &dir.fd, name) {
-        Err(Errno::XDEV) => link_fd(&fd, &view.files.on_common_mount(&dir.fd)?, name)?,
+        // A new file, and one that was moved, may be open through the mount of their source's root.
+        Err(Errno::XDEV) => {
+            let file = view.files.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?;
+            link_fd(&file, &view.files.on_common_mount(&dir.fd)?, name)?;
+        }
         linked => linked?,
     }
     // The folder may have another part now.

@@ -82,7 +82,7 @@ fn get(cx: &mut Context<'_>, kind: FlagValue, with: &IoctlIn) -> Result<(), Errn
 /// Sets flags in each source that has the folder, or in none.
 fn set(cx: &mut Context<'_>, flags: FlagValue) -> Result<(), Errno> {
     let (id, view) = (cx.inode(), cx.view);
-    view.moves.give_up(id);
+    let _kept = view.keep_file(id)?;
     let fds = fds_to_change(view, id, None)?;
     let mut done: Vec<(OwnedFd, FlagValue)> = Vec::new();
     // The first source comes last, since its flags are shown.

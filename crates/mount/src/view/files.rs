@@ -8,9 +8,11 @@ use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
 use super::found_inode::FoundInode;
-use super::stat::{handle_of, identity, is_folder, open_handle, open_name, stat_fd, stat_name};
+use super::stat::{
+    REGULAR, handle_of, identity, is_folder, open_handle, open_name, stat_fd, stat_name,
+};
 use super::target::Target;
-use crate::descriptors::Descriptors;
+use crate::descriptors::{Descriptors, Owner};
 use crate::inodes::{Inode, InodeId, Inodes};
 use crate::names::{Name, Names};
 use crate::pins::Pins;
@@ -127,10 +129,28 @@ impl Files {
         if let Some(fd) = self.pins.get(id) {
             return Ok(fd);
         }
-        let inode = self.inodes.get(id)?;
-        let fd = Arc::new(self.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?);
-        self.path_fds.put(id, Arc::clone(&fd));
-        Ok(fd)
+        self.open_kept(id, (&self.path_fds, id.into()), || {
+            self.open_inode(&self.inodes.get(id)?, OFlags::PATH | OFlags::NOFOLLOW)
+        })
+    }
+
+    /// Opens the inode, and keeps the descriptor for later requests. If the inode gets another file meanwhile, it is
+    /// opened again: the descriptors of the former file are closed before this one is kept.
+    fn open_kept(
+        &self,
+        id: InodeId,
+        (cache, owner): (&Descriptors, Owner),
+        open: impl Fn() -> Result<OwnedFd, Errno>,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        loop {
+            let before = self.inodes.get(id)?;
+            let fd = Arc::new(open()?);
+            cache.put(owner, Arc::clone(&fd));
+            if self.inodes.get(id)?.identity == before.identity {
+                return Ok(fd);
+            }
+            cache.remove(owner);
+        }
     }
 
     /// Opens the inode by its handle.
@@ -233,9 +253,17 @@ impl Files {
         }
     }
 
+    /// Opens the inode for access to its data. If the file has a lease, as during a move, the open waits until the
+    /// holder has given up the lease.
     pub(super) fn reopen(&self, id: InodeId, access: OFlags) -> Result<OwnedFd, Errno> {
         let inode = self.inodes.get(id)?;
-        self.open_inode(&inode, access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::LARGEFILE)
+        let access = access | OFlags::NOCTTY | OFlags::LARGEFILE;
+        match self.open_inode(&inode, access | OFlags::NONBLOCK) {
+            Err(Errno::AGAIN) if u32::from(inode.identity.kind) << 12 == REGULAR => {
+                self.open_inode(&inode, access)
+            }
+            opened => opened,
+        }
     }
 
     pub(super) fn open_for_reading(&self, id: InodeId) -> Result<OwnedFd, Errno> {
@@ -271,9 +299,7 @@ impl Files {
             return Ok(file);
         }
         let open = if keeps_atime { Self::open_without_atime } else { Self::open_for_reading };
-        let file = Arc::new(open(self, id)?);
-        self.readers.put(owner, Arc::clone(&file));
-        Ok(file)
+        self.open_kept(id, (&self.readers, owner.into()), || open(self, id))
     }
 
     /// Returns the inode, open for writing, from the cache of writers.
@@ -281,9 +307,7 @@ impl Files {
         if let Some(file) = self.writers.get(id) {
             return Ok(file);
         }
-        let file = Arc::new(self.open_for_writing(id)?);
-        self.writers.put(id, Arc::clone(&file));
-        Ok(file)
+        self.open_kept(id, (&self.writers, id.into()), || self.open_for_writing(id))
     }
 
     /// Returns the path below the mount, without a leading slash. For an inode with several names, the path contains

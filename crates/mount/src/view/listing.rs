@@ -155,6 +155,8 @@ fn push_with_attributes(
     if !listing.fits_with_attributes(name.to_bytes()) {
         return Ok(PushOutcome::Full);
     }
+    // As in a lookup.
+    let _names = view.keep_names();
     let out = match name.to_bytes() {
         // The kernel knows these two.
         b"." | b".." => EntryOut::default(),

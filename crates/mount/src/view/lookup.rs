@@ -42,6 +42,8 @@ fn look_up_once(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
         cx.reply.put(&no_entry(view, &folder));
         return Ok(());
     }
+    // A file that moves to another source after it was found here would become an inode of its own, of a removed file.
+    let _names = view.keep_names();
     match view.folders.find(&folder, name) {
         Ok((dir, stat)) => {
             let entry = named_entry(view, cx.actor, &folder, (&dir, name), &stat)?;

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 
 use rustix::io::Errno;
 
@@ -24,7 +26,10 @@ pub(super) struct Moves {
     /// Inodes whose file has moved while the kernel moved the data of an open.
     gone: Mutex<HashSet<InodeId>>,
     gone_count: AtomicUsize,
-    /// Locks by inode: shared by writes through the daemon; exclusive for a move that makes room for a write.
+    /// The number of opens for writing, by inode. The kernel opens the backing file of such an open only after the
+    /// reply, so until then the file shows no writer.
+    writers: Mutex<HashMap<InodeId, u32>>,
+    /// Locks by inode: shared by changes of a file; exclusive for a move while another file takes its place.
     writing: Box<[RwLock<()>]>,
 }
 
@@ -37,6 +42,7 @@ impl Default for Moves {
             names: RwLock::default(),
             gone: Mutex::default(),
             gone_count: AtomicUsize::default(),
+            writers: Mutex::default(),
             writing: (0..STRIPES).map(|_| RwLock::default()).collect(),
         }
     }
@@ -104,6 +110,17 @@ impl Moves {
         self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives up the move of a file that is about to be changed, and keeps others from taking place until the guard is
+    /// dropped.
+    ///
+    /// # Errors
+    /// `STALE` if the inode's file is another inode now. The kernel looks the name up again then.
+    pub(super) fn keep_file(&self, id: InodeId) -> Result<RwLockReadGuard<'_, ()>, Errno> {
+        self.give_up(id);
+        let kept = self.share_file(id);
+        if self.is_gone(id) { Err(Errno::STALE) } else { Ok(kept) }
+    }
+
     /// Keeps the file from being moved while it is written to.
     pub(super) fn share_file(&self, id: InodeId) -> RwLockReadGuard<'_, ()> {
         self.stripe(id).read().unwrap_or_else(PoisonError::into_inner)
@@ -112,6 +129,15 @@ impl Moves {
     /// Waits for present writes, and keeps others away.
     pub(super) fn hold_file(&self, id: InodeId) -> RwLockWriteGuard<'_, ()> {
         self.stripe(id).write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps changes of the file away, unless one is being made.
+    pub(super) fn try_hold_file(&self, id: InodeId) -> Option<RwLockWriteGuard<'_, ()>> {
+        match self.stripe(id).try_write() {
+            Ok(held) => Some(held),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Remembers that the inode's file is another inode now.
@@ -126,7 +152,28 @@ impl Moves {
         self.gone_count.load(SeqCst) > 0 && lock(&self.gone).contains(&id)
     }
 
+    /// Notes an open for writing.
+    pub(super) fn add_writer(&self, id: InodeId) {
+        *lock(&self.writers).entry(id).or_default() += 1;
+    }
+
+    /// Notes the end of an open for writing, unless the open was one of the previous worker.
+    pub(super) fn remove_writer(&self, id: InodeId) {
+        let mut writers = lock(&self.writers);
+        if let Some(count) = writers.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                writers.remove(&id);
+            }
+        }
+    }
+
+    pub(super) fn has_writer(&self, id: InodeId) -> bool {
+        lock(&self.writers).contains_key(&id)
+    }
+
     pub(super) fn forget(&self, id: InodeId) {
+        lock(&self.writers).remove(&id);
         if self.gone_count.load(SeqCst) > 0 {
             let mut gone = lock(&self.gone);
             gone.remove(&id);

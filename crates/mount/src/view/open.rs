@@ -55,7 +55,7 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     } else if let Some(upper) = view.folders.upper() {
         upper.check_complete(&*view.files.path_fd(id)?)?;
     }
-    if view.moves.is_gone(id) && (changes || view.folders.upper().is_some()) {
+    if view.moves.is_gone(id) && view.folders.upper().is_some() {
         // On ESTALE, the kernel looks the name up again.
         return Err(Errno::STALE);
     }
@@ -65,8 +65,9 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     {
         return Err(Errno::PERM);
     }
+    // No move takes place until the file is open for writing.
+    let _kept = if changes { view.keep_file(id)? } else { None };
     if changes {
-        view.moves.give_up(id);
         view.files.roots.check_writable(view.files.inodes.get(id)?.branch)?;
     }
     if flags.contains(OFlags::TRUNC) {
@@ -86,6 +87,9 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
         IoMode::Daemon if flags.contains(OFlags::RDWR) && view.access.scans() => IoMode::Unmapped,
         io_mode => io_mode,
     };
+    if writes(flags) {
+        view.moves.add_writer(id);
+    }
     cx.reply.put(&opened(view, io_mode));
     Ok(())
 }
@@ -124,6 +128,9 @@ pub(super) fn open_new(
         })
         .unwrap_or(DAEMON_IO);
     view.invalidation.note_open_new(id, writes(OFlags::from_bits_retain(flags)));
+    if writes(OFlags::from_bits_retain(flags)) {
+        view.moves.add_writer(id);
+    }
     let is_mappable = flags & OFlags::RDWR.bits() != 0 && view.access.is_enforced();
     if is_mappable {
         view.files.inodes.flags(id).set_mappable();
@@ -181,6 +188,7 @@ pub(super) fn release(cx: &mut Context<'_>, with: &ReleaseIn) -> Result<(), Errn
     locking::end_flock(view, id, with);
     let flags = OFlags::from_bits_retain(with.flags);
     if writes(flags) {
+        view.moves.remove_writer(id);
         view.invalidation.note_written(id);
     }
     if flags.contains(OFlags::RDWR) {

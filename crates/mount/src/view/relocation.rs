@@ -9,9 +9,10 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, RwLockWriteGuard};
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes};
 use rustix::io::Errno;
@@ -24,8 +25,12 @@ use super::copying::{
 };
 use super::stat::{FILE_TYPE, REGULAR, handle_of, identity, stat_fd, stat_name};
 use super::state::View;
-use crate::inodes::{Identity, InodeId};
+use crate::inodes::{BackingState, Identity, InodeId};
 use crate::source_spec::SourceAccess;
+
+/// How often, and at which intervals, a move waits for the end of a change that may be one of another file.
+const CHANGE_ENDS_MAX: u32 = 20;
+const CHANGE_ENDS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A file that is moved, and where.
 struct Relocation<'a> {
@@ -115,6 +120,12 @@ impl Relocation<'_> {
         let folders = self.folders_in_target()?;
         let made = self.copy(&file, &before, &folders, &is_disturbed)?;
         let alone = view.moves.hold_names();
+        // A change that is made from here on would be one of the old file. A change that is being made may wait for the
+        // end of the lease.
+        let _kept = if self.is_held { None } else { Some(self.keep_changes_away(&is_disturbed)?) };
+        if self.is_written_by_kernel() {
+            return Err(Errno::BUSY);
+        }
         let now = stat_fd(&file)?;
         let is_changed = (now.stx_size, now.stx_nlink) != (before.stx_size, before.stx_nlink)
             || [(now.stx_mtime, before.stx_mtime), (now.stx_ctime, before.stx_ctime)]
@@ -132,6 +143,29 @@ impl Relocation<'_> {
         drop(alone);
         self.invalidate(is_switched);
         Ok(())
+    }
+
+    /// Keeps changes of the file through the daemon away. Changes of other files may share the lock, so their end is
+    /// waited for.
+    fn keep_changes_away(
+        &self,
+        is_disturbed: &impl Fn() -> bool,
+    ) -> Result<RwLockWriteGuard<'_, ()>, Errno> {
+        for _ in 0..CHANGE_ENDS_MAX {
+            match self.view.moves.try_hold_file(self.id) {
+                Some(held) => return Ok(held),
+                None if is_disturbed() => break,
+                None => std::thread::sleep(CHANGE_ENDS_INTERVAL),
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    /// Whether the file is open for writing and the kernel moves the data.
+    fn is_written_by_kernel(&self) -> bool {
+        let is_kernels = |backing: &mut BackingState| backing.opens > 0 && backing.id > 0;
+        self.view.moves.has_writer(self.id)
+            && self.view.files.inodes.update_backing(self.id, is_kernels)
     }
 
     /// Whether a program could write to the file unnoticed.
@@ -225,7 +259,8 @@ impl Relocation<'_> {
         synced.inspect_err(|_| undo(folders, &done)).map(|()| done)
     }
 
-    /// Removes the old names, and makes the new file the inode's.
+    /// Removes the old names, and makes the new file the inode's. As long as the old file has a name, the move can be
+    /// given up. A file without names cannot get one again (`linkat` fails with `NOENT`), so the last removal decides.
     fn switch(
         &self,
         old: &[(OwnedFd, CString)],
@@ -233,22 +268,18 @@ impl Relocation<'_> {
         file: &OwnedFd,
         is_disturbed: &impl Fn() -> bool,
     ) -> Result<bool, Errno> {
-        let mut done: Vec<&(OwnedFd, CString)> = Vec::new();
-        let mut removed = Ok(());
-        for place in old {
-            removed = fs::unlinkat(&place.0, place.1.as_c_str(), AtFlags::empty());
-            if removed.is_err() {
-                break;
+        for (at, (folder, name)) in old.iter().enumerate() {
+            let removed = match is_disturbed() {
+                true => Err(Errno::BUSY),
+                false => fs::unlinkat(folder, name.as_c_str(), AtFlags::empty()),
+            };
+            if let Err(errno) = removed {
+                for (folder, name) in &old[..at] {
+                    link(file, &self.view.files.on_common_mount(folder)?, name)?;
+                }
+                undo(new, made_names);
+                return Err(errno);
             }
-            done.push(place);
-        }
-        // A writer that has opened the old file just now waits for the lease, and must find the file under its names.
-        if removed.is_err() || is_disturbed() {
-            for (folder, name) in done {
-                link(file, &self.view.files.on_common_mount(folder)?, name)?;
-            }
-            undo(new, made_names);
-            return Err(removed.err().unwrap_or(Errno::BUSY));
         }
         self.make_known(file, &new[0])
     }

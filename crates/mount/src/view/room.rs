@@ -24,6 +24,7 @@ pub(super) fn with_room<T>(
     mut write: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     if !view.behaviour.moves_when_full {
+        let _shared = view.moves.share_file(id);
         return write();
     }
     loop {

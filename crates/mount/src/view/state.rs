@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard};
 
 use rustix::fs::Statx;
 use rustix::io::Errno;
@@ -235,6 +235,20 @@ impl View {
     pub(super) fn known_folder(&self, path: &Path) -> Option<InodeId> {
         let roots = self.files.roots.present();
         roots.iter().find_map(|(_, root)| known_folder(&self.files, root, path))
+    }
+
+    /// Keeps a file from moving to another source while it is changed; see [`Moves::keep_file`]. Nothing moves in a view
+    /// of one source, nor with an upper source.
+    pub(super) fn keep_file(&self, id: InodeId) -> Result<Option<RwLockReadGuard<'_, ()>>, Errno> {
+        match self.folders.branches() {
+            Some(_) if self.folders.upper().is_none() => self.moves.keep_file(id).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Keeps files from moving to another source until the guard is dropped. Nothing moves in a view of one source.
+    pub(super) fn keep_names(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.folders.branches().map(|_| self.moves.share_names())
     }
 
     /// Whether each name of the file is an inode of its own, since a copy to the upper source concerns one name.

@@ -74,7 +74,7 @@ pub(super) fn setxattr(
     }
     let id = cx.inode();
     let view = cx.view;
-    view.moves.give_up(id);
+    let _kept = view.keep_file(id)?;
     let actor = &*cx.actor;
     let mut mapped = Vec::new();
     let value = match mapped_list(view, name) {
@@ -177,7 +177,7 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     }
     let id = cx.inode();
     let view = cx.view;
-    view.moves.give_up(id);
+    let _kept = view.keep_file(id)?;
     let fds = fds_to_change(view, id, None)?;
     check_several(&fds, name, XattrFlags::REPLACE)?;
     for (index, fd) in fds.iter().enumerate().rev() {
