@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Place, has, report, trace};
 use crate::browser::Browser;
-use crate::thruway;
+use crate::{stderr, thruway};
 
 const NAMES: &str =
     "[...document.querySelectorAll('#names tbody tr')].map((row) => row.cells[0].textContent)";
@@ -79,6 +79,75 @@ fn the_page_works_in_a_browser() {
     let names = names.as_array().expect("rows");
     assert_eq!(names.len(), 4, "a folder of PATH each: {names:?}");
     assert_eq!(browser.requested, [file], "nothing else is asked for");
+}
+
+/// Asks for 30 files that are not there in one function, and for one that is there in another.
+const ASKING: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+#define APART __attribute__((noinline)) static
+APART int find(int i) {
+  char name[64];
+  snprintf(name, sizeof name, "/nowhere/<b>%d", i);
+  return access(name, F_OK) + 1;
+}
+APART int search(void) {
+  int all = 0;
+  for (int i = 0; i < 30; i++)
+    all += find(i);
+  return all;
+}
+APART int check(void) { return access("/", F_OK) + 1; }
+int main(void) { return search() + check() - 1; }
+"#;
+
+#[test]
+fn the_page_shows_the_stacks() {
+    if !has("chromium") {
+        return;
+    }
+    let place = Place::new();
+    let page = place.path().join("page.html");
+    let program = place.program("asking", ASKING, &["-g", "-O1"]);
+    let options = ["--stacks", "-q", "--html", page.to_str().expect("text")];
+    let output = trace(&options, &mut Command::new(program));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut browser = Browser::start(place.path());
+    let size = json!({ "width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+    browser.ask("Emulation.setDeviceMetricsOverride", size);
+    browser.open(&format!("file://{}", page.display()));
+
+    assert_eq!(browser.value("document.querySelector('#asks').hidden"), false);
+    let first = "document.querySelector('#stacks details')";
+    let shown = browser.value(&format!("{first}.textContent"));
+    let shown = shown.as_str().expect("text").to_owned();
+    assert!(shown.starts_with("find ") && shown.contains("asking.c:"), "{shown}");
+    assert!(shown.contains("such as /nowhere/<b>0"), "{shown}");
+    let cell = |function: &str| {
+        let cells = "[...document.querySelectorAll('#flame .cell')]";
+        format!("{cells}.find((cell) => cell.title.startsWith('{function} '))")
+    };
+    let title = browser.value(&format!("{}.title.split('\\n')[1]", cell("search")));
+    assert_eq!(title, "30 look-ups, 30 not there");
+    let width = |browser: &mut Browser, function: &str| {
+        browser.value(&format!("Math.round({}.offsetWidth)", cell(function))).as_u64()
+    };
+    let (wide, narrow) = (width(&mut browser, "find"), width(&mut browser, "check"));
+    assert!(wide > narrow && narrow.is_some(), "{wide:?} {narrow:?}");
+    // A click shows the function and its callers in the whole width, and nothing that is beside it.
+    browser.value(&format!("{}.click()", cell("check")));
+    assert_eq!(browser.value(&format!("{} === undefined", cell("search"))), true);
+    assert_eq!(width(&mut browser, "check"), width(&mut browser, "main"));
+    assert!(width(&mut browser, "check") > narrow);
+}
+
+#[test]
+fn a_page_without_stacks_has_no_place_for_them() {
+    let place = Place::new();
+    let page = place.path().join("page.html");
+    trace(&["--html", page.to_str().expect("text")], &mut Command::new("true"));
+    let page = std::fs::read_to_string(page).expect("the page");
+    assert!(page.contains(r#""stacks":[]"#) && page.contains(r#"<section id="asks" hidden>"#));
 }
 
 #[test]

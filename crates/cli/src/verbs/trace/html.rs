@@ -1,11 +1,16 @@
 //! The report as a single page that contains its style, script and data, and loads nothing else.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde_json::{Value, json};
-use thruway_trace::analysis::{Analysis, Counts, Name, Names, Report, SearchPath, shell_line};
-
 use thruway_sys::printable;
+use thruway_trace::Frame;
+use thruway_trace::analysis::{
+    Analysis, Counts, Name, Names, Report, SearchPath, StackCount, shell_line,
+};
 
+use super::stacks::{asking_frames, frame_text, unread_interpreters};
 use crate::output::Failure;
 
 const PAGE: &str = include_str!("page/page.html");
@@ -40,6 +45,8 @@ fn data(analysis: &Analysis, report: &Report) -> Value {
     let names = analysis.names();
     let folders = Folders::new(names);
     let (rows, left_out) = rows(names, &folders);
+    let (stacks, frames) = stacks(&report.stacks);
+    let left_out_stacks = report.cuts.iter().find(|cut| cut.list == "stack");
     json!({
         "line": shell_line(&report.totals.command),
         "totals": report.totals,
@@ -52,6 +59,10 @@ fn data(analysis: &Analysis, report: &Report) -> Value {
         "names": rows,
         "names_left_out": left_out,
         "started": started(analysis.header().started),
+        "stacks": stacks,
+        "stacks_left_out": left_out_stacks.map_or(0, |cut| cut.all - cut.shown),
+        "frames": frames,
+        "unread_interpreters": unread_interpreters(&report.stacks),
     })
 }
 
@@ -64,6 +75,24 @@ struct TitledSearch<'a> {
 
 fn search(search: &SearchPath) -> Value {
     json!(TitledSearch { title: search.kind.title(), search })
+}
+
+/// Returns a row for each stack, and the texts of all frames, to which the rows refer.
+fn stacks(stacks: &[StackCount]) -> (Vec<Value>, Vec<String>) {
+    let (mut numbers, mut texts) = (HashMap::new(), Vec::new());
+    let mut number = |frame: &Frame| {
+        let text = frame_text(frame);
+        *numbers.entry(text).or_insert_with_key(|text| {
+            texts.push(text.clone());
+            texts.len() - 1
+        })
+    };
+    let mut row = |stack: &StackCount| {
+        let frames: Vec<_> = asking_frames(stack).iter().map(&mut number).collect();
+        json!([stack.asked, stack.missed, stack.opened, stack.name, frames])
+    };
+    let rows = stacks.iter().map(&mut row).collect();
+    (rows, texts)
 }
 
 /// The folders that contain names, with the sums of all names below them.

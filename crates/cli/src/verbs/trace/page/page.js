@@ -1,7 +1,8 @@
 'use strict';
 // The page of one recording. Its data: the command's line, sums, advice, searches, calls, buckets; folders as
 // [parent, name, asked, missed, wasted, opened], parents first, sums below included; names as
-// [folder, name, asked, missed, unlinked, checked, opened].
+// [folder, name, asked, missed, unlinked, checked, opened]; stacks as [asked, missed, opened, name, frames], each frame by
+// its number in `frames`, the caller last.
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const $ = (id) => document.getElementById(id);
@@ -212,6 +213,79 @@
     });
   };
 
+  // The tree of callers, the outermost first. The counts of a node are the sums of all stacks that contain it.
+  const callers = () => {
+    const node = (frame, parent) => ({ frame, parent, asked: 0, missed: 0, children: new Map() });
+    const root = node('all stacks', null);
+    for (const [asked, missed, , , frames] of data.stacks) {
+      let at = root;
+      for (const frame of [null, ...frames.slice().reverse()]) {
+        if (frame !== null) {
+          if (!at.children.has(frame)) at.children.set(frame, node(data.frames[frame], at));
+          at = at.children.get(frame);
+        }
+        at.asked += asked;
+        at.missed += missed;
+      }
+    }
+    return root;
+  };
+
+  const FRAME_HEIGHT = 20;
+  const drawFlame = (chosen) => {
+    const flame = $('flame');
+    flame.replaceChildren();
+    let depths = 0;
+    const cell = (node, depth, left, width) => {
+      depths = Math.max(depths, depth + 1);
+      const title = `${node.frame}\n${number(node.asked)} look-ups, ${number(node.missed)} not there`;
+      const box = make('div', {
+        class: `cell told${node.missed > 0.6 * node.asked ? ' hot' : ''}`, role: 'treeitem', tabindex: 0, title,
+        style: `left:${left}%;width:${width}%;top:${depth * FRAME_HEIGHT}px;height:${FRAME_HEIGHT}px`,
+        onclick: () => drawFlame(node),
+        onkeydown: (event) => { if (event.key === 'Enter') drawFlame(node); },
+      }, node.frame, make('span', { class: 'n' }, number(node.asked)));
+      box.style.setProperty('--heat', percent(node.missed, node.asked).replace(' ', ''));
+      flame.append(box);
+    };
+    const outer = [];
+    for (let node = chosen.parent; node; node = node.parent) outer.unshift(node);
+    outer.forEach((node, depth) => cell(node, depth, 0, 100));
+    const narrowest = 150 / Math.max(flame.clientWidth, 1);
+    const draw = (node, depth, left, width) => {
+      cell(node, depth, left, width);
+      let at = left;
+      for (const child of [...node.children.values()].sort((a, b) => b.asked - a.asked)) {
+        const wide = (width * child.asked) / node.asked;
+        if (wide >= narrowest) draw(child, depth + 1, at, wide);
+        at += wide;
+      }
+    };
+    draw(chosen, outer.length, 0, 100);
+    flame.style.setProperty('--height', `${depths * FRAME_HEIGHT}px`);
+  };
+
+  const showStacks = () => {
+    if (!data.stacks.length) return;
+    $('asks').hidden = false;
+    drawFlame(callers());
+    const most = data.stacks[0][0];
+    const shown = data.stacks.slice(0, isNarrow ? 20 : 100);
+    for (const [asked, missed, opened, name, frames] of shown) {
+      const [first, ...outer] = frames.map((frame) => data.frames[frame]);
+      $('stacks').append(make('details', {},
+        make('summary', { class: 'folder' }, make('code', { title: first }, make('bdi', {}, ...breakable(first))),
+          make('i', { '--share': `${(100 * asked) / most}%` }), make('span', {}, number(asked)),
+          make('span', missed ? { class: 'unused' } : {}, missed ? number(missed) : '–')),
+        ...outer.map((frame) => make('code', { class: 'frame' }, ...breakable(frame))),
+        make('p', { class: 'hint' }, 'such as ', ...breakable(name), ` · ${number(opened)} files opened`)));
+    }
+    const left = data.stacks.length - shown.length + data.stacks_left_out;
+    if (left) $('stacks').append(make('p', { class: 'hint' }, `and ${number(left)} more`));
+    $('unread').textContent = data.unread_interpreters.map((interpreter) =>
+      `Stacks show the code of ${interpreter}, and not of its script.`).join(' ');
+  };
+
   const showSearches = () => {
     for (const search of data.searches) {
       const most = Math.max(1, ...search.folders.map((folder) => folder.missed));
@@ -287,6 +361,7 @@
   showSums();
   showAdvice();
   showTime();
+  showStacks();
   showSearches();
   showCalls();
   drawMap();
