@@ -10,8 +10,8 @@ use framehop::ExplicitModuleSectionInfo;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache};
 use rustix::fs;
 
+use super::interpreter::Interpreter;
 use super::mappings::Mapping;
-use super::ruby;
 use crate::stack::Frame;
 
 /// A program or library that is mapped into a process.
@@ -32,8 +32,8 @@ struct Description {
     sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
     /// The file with the lines, where the distribution keeps it apart.
     debug_file: Option<PathBuf>,
-    /// Where Ruby's interpreter keeps its state, if the binary contains it.
-    ruby: Option<ruby::Interpreter>,
+    /// Where the interpreter of scripts keeps its state, if the binary contains one.
+    interpreter: Option<Interpreter>,
 }
 
 /// The names of a binary's code, read when they are first needed.
@@ -54,9 +54,9 @@ impl Binary {
         Self { path, readable, description, symbols: None }
     }
 
-    /// Where Ruby's interpreter keeps its state, by addresses in the file.
-    pub(super) fn ruby(&self) -> Option<ruby::Interpreter> {
-        self.description.ruby
+    /// Where the interpreter of scripts keeps its state, by addresses in the file.
+    pub(super) fn interpreter(&self) -> Option<Interpreter> {
+        self.description.interpreter
     }
 
     /// How far a mapping lies from the addresses in the file.
@@ -175,10 +175,8 @@ fn describe(path: &Path) -> Option<Description> {
         let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name))?;
         Some(symbol.address())
     };
-    let ruby = address("ruby_current_vm_ptr")
-        .zip(address("ruby_version"))
-        .map(|(vm, version)| ruby::Interpreter { vm, version });
-    Some(Description { segments, sections, debug_file, ruby })
+    let interpreter = Interpreter::of(address);
+    Some(Description { segments, sections, debug_file, interpreter })
 }
 
 /// Returns the file in which a distribution keeps the debugging information of a binary, if it is installed.

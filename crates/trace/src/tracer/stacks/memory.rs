@@ -25,6 +25,11 @@ impl Memory {
         self.within_page(address, 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
+    /// Returns the byte at an address.
+    pub(super) fn byte(&mut self, address: u64) -> Option<u8> {
+        self.within_page(address, 1)?.first().copied()
+    }
+
     /// Returns bytes, which may lie in several pages.
     pub(super) fn bytes(&mut self, address: u64, length: u64) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();

@@ -3,8 +3,10 @@
 //! Each different stack is described once. Calls refer to it by its number.
 
 mod binary;
+mod interpreter;
 mod mappings;
 mod memory;
+mod python;
 mod ruby;
 
 use std::collections::HashMap;
@@ -19,6 +21,7 @@ use thruway_sys::ticks::ticks;
 use crate::record::{FIELD_END, Notice, Record};
 use crate::stack::Frame;
 use binary::Binary;
+use interpreter::Interpreter;
 use mappings::Mapping;
 use memory::Memory;
 
@@ -61,8 +64,8 @@ struct Code {
     sizes: String,
     mappings: Vec<(Mapping, usize, u64)>,
     unwinder: UnwinderX86_64<Arc<[u8]>>,
-    /// The interpreter of Ruby, and the index of its binary.
-    ruby: Option<(ruby::Interpreter, usize)>,
+    /// The interpreter of scripts, and the index of its binary.
+    interpreter: Option<(Interpreter, usize)>,
 }
 
 impl Stacks {
@@ -82,8 +85,8 @@ impl Stacks {
         }
         let mut memory = Memory::of(id);
         let mut places = self.unwind(&code, &registers, &mut memory);
-        if let Some((interpreter, binary)) = code.ruby
-            && let Some(frames) = ruby::frames(interpreter, registers.fs_base(), &mut memory)
+        if let Some((interpreter, binary)) = code.interpreter
+            && let Some(frames) = interpreter.frames(registers.fs_base(), &mut memory)
         {
             self.replace_interpreter(id, &mut places, binary, frames, note);
         }
@@ -112,8 +115,8 @@ impl Stacks {
             let index = self.binary(id, &mapping);
             let binary = &self.binaries[index];
             let Some(bias) = binary.bias(&mapping) else { continue };
-            if let Some(ruby) = binary.ruby() {
-                code.ruby.get_or_insert((ruby.moved(bias), index));
+            if let Some(interpreter) = binary.interpreter() {
+                code.interpreter.get_or_insert((interpreter.moved(bias), index));
             }
             let range = mapping.start..mapping.end;
             let module = Module::new(String::new(), range, bias, binary.sections());
