@@ -69,6 +69,7 @@ fn lines(url: &str) -> Vec<String> {
         "$T load $U -n 50 -c 4 --histogram --per-connection 2>/dev/null",
         "$T load $U -n 50 --fair 0.5 --max-p99 1ns 2>/dev/null",
         "$T load \"$U$NAME\"",
+        "$T load $U --compare $U -n 50 --rounds 3 2>/dev/null",
     ];
     let quoted = |line: &str| line.replace("$T", "\"$T\"").replace("$R", &format!("'{recording}'"));
     lines.map(|line| quoted(line).replace("$U", url)).to_vec()
@@ -95,6 +96,9 @@ fn every_verb_fits_a_narrow_terminal_and_speaks_ascii_where_the_locale_says_so()
             for shown in text.lines().filter(|shown| !is_message(shown)) {
                 assert!(!is_too_long(shown), "{line}: too long: {shown}");
             }
+            // The ratio is what a comparison is for.
+            let is_comparison = line.contains("--rounds") && locale == "C.UTF-8";
+            assert!(!is_comparison || text.contains("B ÷ A"), "{line}: no ratio:\n{text}");
         }
     }
 }

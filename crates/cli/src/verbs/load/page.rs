@@ -79,6 +79,11 @@ impl Page {
         }
     }
 
+    /// Whether a table with these rows fits the width.
+    pub(super) fn fits(&self, rows: &[Vec<String>]) -> bool {
+        self.width.is_none_or(|width| table_width(rows) <= width)
+    }
+
     /// Writes columns side by side: the first and the last are aligned left, the numbers between them right. If the
     /// page is too narrow, the columns with the heads in `spare` are left out, in this order.
     pub(super) fn table(&mut self, mut rows: Vec<Vec<String>>, spare: &[&str]) {

@@ -193,24 +193,44 @@ fn write(
     page.items("A", &[urls[0].clone()]);
     page.items("B", &[urls[1].clone()]);
     page.items("rounds", &[format!("{rounds}, in the order A B, B A")]);
-    let mut rows = vec![["", "A", "B", "B ÷ A", "95 % sure", ""].map(str::to_owned).to_vec()];
-    for (figure, compared) in FIGURES.iter().zip(compared) {
-        let (share, range) = compared.ratio.as_ref().map_or_else(Default::default, |ratio| {
-            (format!("{:.3} ×", ratio.ratio), format!("{:.3} to {:.3}", ratio.low, ratio.high))
-        });
-        rows.push(vec![
-            figure.name.to_owned(),
-            (figure.write)(compared.a),
-            (figure.write)(compared.b),
-            share,
-            range,
-            compared.verdict.to_owned(),
-        ]);
+    let wide = rows(compared);
+    if page.fits(&wide) {
+        page.table(wide, &[]);
+    } else {
+        // The verdicts follow the table, each in a line.
+        let narrow = wide.into_iter().map(|row| row.into_iter().take(4).chain([String::new()]));
+        page.table(narrow.map(Iterator::collect).collect(), &[]);
+        page.plain("");
+        for (figure, compared) in FIGURES.iter().zip(compared) {
+            page.items(figure.name, &[compared.verdict.to_owned(), range(compared)]);
+        }
     }
-    page.table(rows, &["95 % sure", "B ÷ A"]);
     for (name, runs) in ["A", "B"].iter().zip(runs) {
         flaws(page, name, runs);
     }
+}
+
+/// Returns the table of figures.
+fn rows(compared: &[FigureComparison]) -> Vec<Vec<String>> {
+    let head = ["", "A", "B", "B ÷ A", "95 % sure", ""].map(str::to_owned).to_vec();
+    let row = |(figure, compared): (&Figure, &FigureComparison)| {
+        let ratio = compared.ratio.as_ref();
+        vec![
+            figure.name.to_owned(),
+            (figure.write)(compared.a),
+            (figure.write)(compared.b),
+            ratio.map_or_else(String::new, |ratio| format!("{:.3} ×", ratio.ratio)),
+            range(compared),
+            compared.verdict.to_owned(),
+        ]
+    };
+    std::iter::once(head).chain(FIGURES.iter().zip(compared).map(row)).collect()
+}
+
+/// Formats the interval that contains the ratio with 95 % confidence.
+fn range(compared: &FigureComparison) -> String {
+    let range = |ratio: &Ratio| format!("{:.3} to {:.3}", ratio.low, ratio.high);
+    compared.ratio.as_ref().map_or_else(String::new, range)
 }
 
 /// Writes the reasons to doubt a figure: failed requests and starved connections.
