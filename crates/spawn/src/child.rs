@@ -1,4 +1,4 @@
-//! A program that was started.
+//! A started program.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,27 +11,27 @@ use crate::posix::Process;
 #[cfg(windows)]
 use crate::windows::Process;
 
-/// A running program. Dropping the value neither waits for the program nor ends it.
+/// A running program. Dropping the value neither ends the program nor waits for the end.
 #[derive(Debug)]
 pub struct Child {
-    /// The writing end of the program's standard input, if that is a pipe.
+    /// The writing end of the program's standard input, if the input is a pipe.
     pub stdin: Option<File>,
-    /// The reading end of the program's standard output, if that is a pipe.
+    /// The reading end of the program's standard output, if the output is a pipe.
     pub stdout: Option<File>,
-    /// The reading end of the program's standard error, if that is a pipe.
+    /// The reading end of the program's standard error, if the error stream is a pipe.
     pub stderr: Option<File>,
     process: Process,
     status: Option<ExitStatus>,
 }
 
-/// The output and the status of a program that has ended.
+/// The output and the exit status of a finished program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// The exit status.
     pub status: ExitStatus,
-    /// The bytes written to standard output, if that was a pipe; otherwise empty.
+    /// The bytes written to standard output; empty unless standard output was a pipe.
     pub stdout: Vec<u8>,
-    /// The bytes written to standard error, if that was a pipe; otherwise empty.
+    /// The bytes written to standard error; empty unless standard error was a pipe.
     pub stderr: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Child {
     /// status.
     ///
     /// # Errors
-    /// The system's error: another thread has waited for the process, or this process ignores `SIGCHLD`.
+    /// The system's error: another thread has waited for the program, or the parent ignores `SIGCHLD`.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         match self.status {
@@ -70,7 +70,7 @@ impl Child {
         Ok(self.status)
     }
 
-    /// Ends the program at once (`SIGKILL`, `TerminateProcess`). Has no effect on a program that has ended.
+    /// Kills the program (`SIGKILL`, `TerminateProcess`). Has no effect on a finished program.
     ///
     /// # Errors
     /// The system's error.

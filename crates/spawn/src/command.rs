@@ -25,7 +25,7 @@ pub struct Command {
     path: Option<OsString>,
 }
 
-/// A command that is ready for the system, with the program's ends of its streams.
+/// A command with open streams, ready to start.
 pub(crate) struct PreparedCommand<'a> {
     pub(crate) command: &'a Command,
     pub(crate) name: Vec<u8>,
@@ -33,9 +33,8 @@ pub(crate) struct PreparedCommand<'a> {
 }
 
 impl Command {
-    /// Creates the command `name` without arguments, in this process's working directory and environment. The
-    /// program is found by the rules of this system: those of `execvp`, or of `cmd.exe` without its search of
-    /// the working directory.
+    /// Creates the command `name` without arguments, in the current working directory and environment. The
+    /// search follows the rules of the host: `execvp`, or `cmd.exe` without a search of the working directory.
     #[must_use]
     pub fn new(name: impl AsRef<OsStr>) -> Self {
         Self {
@@ -50,7 +49,7 @@ impl Command {
         }
     }
 
-    /// Adds an argument, which reaches the program unchanged.
+    /// Adds an argument. The program receives every byte unchanged.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
@@ -78,7 +77,7 @@ impl Command {
         self
     }
 
-    /// Clears the environment of the program. Variables that are set afterwards are added.
+    /// Clears the environment of the program. Later calls of [`env`](Self::env) add variables.
     #[must_use]
     pub fn env_clear(mut self) -> Self {
         self.environment.clear();
@@ -93,21 +92,21 @@ impl Command {
         self
     }
 
-    /// Sets the standard input, which is inherited by default.
+    /// Sets the standard input. Default: inherited.
     #[must_use]
     pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.stdio[0] = stdin.into();
         self
     }
 
-    /// Sets the standard output, which is inherited by default.
+    /// Sets the standard output. Default: inherited.
     #[must_use]
     pub fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
         self.stdio[1] = stdout.into();
         self
     }
 
-    /// Sets the standard error, which is inherited by default.
+    /// Sets the standard error. Default: inherited.
     #[must_use]
     pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stdio[2] = stderr.into();
@@ -122,7 +121,7 @@ impl Command {
         self
     }
 
-    /// Sets the rules by which the program is found.
+    /// Sets the rules of the search for the program.
     #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
@@ -158,8 +157,8 @@ impl Command {
         Plan::new(&rules, &name, &places).map_err(|error| Error::search(&name, error))
     }
 
-    /// Returns the folders to search: those that the caller has set, or else `PATH` of this program or of the command,
-    /// as the rules demand.
+    /// Returns the folders to search: the caller's own list, or else the `PATH` of the parent or of the child, as the
+    /// rules demand.
     fn path(&self) -> OsString {
         if let Some(path) = &self.path {
             return path.clone();
@@ -172,7 +171,7 @@ impl Command {
         path.unwrap_or_else(|| native::os_string(self.rules.default_path().to_vec()))
     }
 
-    /// Returns the folders that the rules search before `PATH`.
+    /// Returns the folders before `PATH` in the order of the rules.
     fn folders_before_path(&self) -> Vec<Vec<u8>> {
         if self.path.is_some() || !self.rules.searches_own_folders() {
             return Vec::new();
@@ -183,7 +182,7 @@ impl Command {
         folders.chain(own_folders()).collect()
     }
 
-    /// Returns the `PATH` that was set for the child: `None` if unchanged, `Some(None)` if removed.
+    /// Returns the child's own `PATH`: `None` if unchanged, `Some(None)` if removed.
     fn child_path(&self) -> Option<Option<&OsStr>> {
         self.environment.changed("PATH")
     }
@@ -206,7 +205,7 @@ impl Command {
     }
 }
 
-/// Returns the folder of this program and, on Windows, those of the system.
+/// Returns the folder of the running program and, on Windows, the folders of the system.
 fn own_folders() -> impl Iterator<Item = Vec<u8>> {
     let program = std::env::current_exe().ok();
     let own = program.as_ref().and_then(|program| program.parent());

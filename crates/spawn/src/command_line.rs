@@ -1,9 +1,9 @@
-//! Command lines of Windows: arguments in a single text, quoted so that the program gets them back.
+//! Command lines of Windows: all arguments in a single text, quoted so that the program recovers each argument.
 //!
-//! A program splits its command line itself, almost always with the rules of Microsoft's C runtime ("Parsing
-//! C command-line arguments"). A batch file does not: `cmd.exe` parses the line first, with rules under which
-//! even a quoted argument can start another program (CVE-2024-24576). Batch files therefore get one fixed
-//! form, and arguments that cannot be passed in that form are refused.
+//! Programs split the command line themselves, almost always by the rules of Microsoft's C runtime ("Parsing C
+//! command-line arguments"). For a batch file, `cmd.exe` parses the line first, and even a quoted argument can start
+//! another program (CVE-2024-24576). So the command line of a batch file has a fixed form, and arguments beyond that
+//! form are refused.
 
 use std::fmt;
 
@@ -27,11 +27,11 @@ const BATCH_UNITS_MAX: usize = 8191;
 /// below, and `/v:OFF` leaves `!` alone. `cmd.exe` removes the outer quotes around the text after `/c`.
 const BATCH_PREFIX: &str = "cmd.exe /d /e:ON /v:OFF /c \"";
 
-/// A per cent sign that starts no variable: an empty substring of the variable `cd`, which always exists,
-/// separates it from the following text.
+/// A per cent sign without a variable: an empty substring of the variable `cd`, which always exists, separates the
+/// sign from the following text.
 const PER_CENT: &str = "%%cd:~,%";
 
-/// Builds a program's command line in the form that Microsoft's C runtime splits.
+/// Builds a program's command line for Microsoft's C runtime.
 pub(crate) fn of_program(name: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, Refusal> {
     if name.contains(&QUOTE) {
         return Err(Refusal::QuoteInPath);
@@ -46,7 +46,7 @@ pub(crate) fn of_program(name: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16
     finish(line, UNITS_MAX)
 }
 
-/// Builds the command line of `cmd.exe` that runs the batch file at the absolute path `script`.
+/// Builds the command line of `cmd.exe` for the batch file at the absolute path `script`.
 pub(crate) fn of_batch_file(script: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, Refusal> {
     if script.contains(&QUOTE) || script.last() == Some(&BACKSLASH) {
         return Err(Refusal::QuoteInPath);
@@ -79,7 +79,7 @@ fn finish(mut line: Vec<u16>, units_max: usize) -> Result<Vec<u16>, Refusal> {
     if line.len() > units_max { Err(Refusal::TooLong { units_max }) } else { Ok(line) }
 }
 
-/// Appends an argument. Backslashes before a quote are doubled, and a quote is preceded by one more.
+/// Appends an argument. Doubles the backslashes before a quote, and adds a backslash to the quote.
 fn push_argument(line: &mut Vec<u16>, argument: &[u16]) {
     let is_blank = |unit: &u16| matches!(*unit, SPACE | 0x09 | 0x0A | 0x0B);
     let quoted = argument.is_empty() || argument.iter().any(is_blank);
@@ -100,21 +100,21 @@ fn push_argument(line: &mut Vec<u16>, argument: &[u16]) {
     }
 }
 
-/// Whether an argument must be quoted for `cmd.exe`: it is empty, ends in a backslash, or has a character
-/// that is not known to be harmless.
+/// Whether `cmd.exe` needs quotes around an argument: an empty argument, a backslash at the end, or a character outside
+/// of the harmless ones.
 fn needs_batch_quotes(argument: &[u16]) -> bool {
     const HARMLESS: &[u8] = br"#$*+-./:?@\_";
     let is_harmless = |unit: &u16| match u8::try_from(*unit) {
         Ok(byte) if byte.is_ascii() => byte.is_ascii_alphanumeric() || HARMLESS.contains(&byte),
-        // The control characters of Latin-1 and its no-break space are not harmless.
+        // Not harmless: the control characters of Latin-1 and the no-break space.
         Ok(byte) => byte > 0xA0,
         Err(_) => true,
     };
     matches!(argument.last(), None | Some(&BACKSLASH)) || !argument.iter().all(is_harmless)
 }
 
-/// Appends an argument for `cmd.exe`. A quote is doubled, which both `cmd.exe` and the C runtime read as a
-/// quote inside quotes. A per cent sign is prevented from starting a variable.
+/// Appends an argument for `cmd.exe`. Both `cmd.exe` and the C runtime read a doubled quote as a quote inside quotes.
+/// A per cent sign starts no variable.
 fn push_batch_argument(line: &mut Vec<u16>, argument: &[u16], quoted: bool) {
     if quoted {
         line.push(QUOTE);

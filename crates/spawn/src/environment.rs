@@ -1,4 +1,4 @@
-//! The environment of a program: this process's environment with changes.
+//! The environment of a program: the parent's environment with changes.
 
 use std::ffi::{OsStr, OsString};
 
@@ -24,13 +24,13 @@ impl Environment {
         self.changes.push((key.to_owned(), value.map(OsStr::to_owned)));
     }
 
-    /// Whether the program gets this process's environment unchanged.
+    /// Whether the program inherits the parent's environment unchanged.
     #[cfg(windows)]
     pub(crate) fn is_unchanged(&self) -> bool {
         !self.cleared && self.changes.is_empty()
     }
 
-    /// Returns the value of `key` if the caller has changed the variable. The inner `None` means removed.
+    /// Returns the new value of `key`, or `None` if the variable is unchanged. The inner `None` means removed.
     pub(crate) fn changed(&self, key: &str) -> Option<Option<&OsStr>> {
         let change = self.changes.iter().find(|(changed, _)| same(changed, OsStr::new(key)));
         match change {

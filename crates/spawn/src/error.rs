@@ -5,25 +5,25 @@ use std::io;
 
 use thruway_sys::printable;
 
-/// A command that could not be started, with every candidate that was tried.
+/// The failure to start a command, with the error of every candidate.
 #[derive(Debug)]
 pub struct Error {
     name: Vec<u8>,
     kind: Kind,
 }
 
-/// A candidate that was tried without success.
+/// A candidate that did not start.
 #[derive(Debug)]
 pub struct TriedCandidate {
     /// The path of the candidate.
     pub path: Vec<u8>,
-    /// The reason why the candidate was not started.
+    /// The system's error.
     pub error: io::Error,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A step that does not depend on the candidate failed.
+    /// A step failed that is the same for all candidates.
     Step(&'static str, io::Error),
     /// The name, an argument or a variable cannot be passed to the system.
     Input(String),
@@ -56,8 +56,8 @@ impl Error {
         &self.name
     }
 
-    /// The candidates that were tried, in order, with their errors. A search that checks for existence first
-    /// (on Windows, or with a lister) tries only candidates that exist.
+    /// The tried candidates, in order. A search with a check for existence (on Windows, or with a lister) tries only
+    /// existing candidates.
     #[must_use]
     pub fn tried(&self) -> &[TriedCandidate] {
         match &self.kind {
@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// Whether the program does not exist, as opposed to a program that could not be started.
+    /// Whether no candidate exists. False for an existing program that did not start.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match &self.kind {
@@ -75,8 +75,8 @@ impl Error {
         }
     }
 
-    /// The system's error number, as `execvp` reports the error: the number of the candidate that exists but could
-    /// not be started, or else of the last candidate.
+    /// The system's error number, as `execvp` reports the error: the number of the first existing candidate, or else
+    /// of the last candidate.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match &self.kind {
@@ -89,7 +89,7 @@ impl Error {
 }
 
 impl TriedCandidate {
-    /// Creates the entry of a candidate that exists but must not be executed or examined.
+    /// Creates the entry of a candidate with a permission problem.
     pub(crate) fn denied(path: &[u8]) -> Self {
         Self { path: path.to_vec(), error: io::ErrorKind::PermissionDenied.into() }
     }
@@ -133,8 +133,7 @@ impl fmt::Display for TriedCandidate {
 }
 
 impl std::error::Error for Error {
-    /// Returns the error of the candidate that [`raw_os_error`](Error::raw_os_error) describes, or that of
-    /// the search.
+    /// Returns the error behind [`raw_os_error`](Error::raw_os_error), or the error of the search.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
             Kind::Step(_, error) => Some(error),
@@ -161,7 +160,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Returns the candidate to report: the first that exists, or else the last one.
+/// Returns the candidate to report: the first existing candidate, or else the last.
 fn reported_candidate(tried: &[TriedCandidate]) -> Option<&TriedCandidate> {
     tried.iter().find(|one| !one.is_missing()).or(tried.last())
 }

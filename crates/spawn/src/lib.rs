@@ -1,12 +1,11 @@
-//! Starts a command by its name.
+//! Starts commands by name.
 //!
-//! [`Command`] is built like `std::process::Command` but makes stronger promises. The rules by which the
-//! program is found are a value ([`Rules`]). If a candidate cannot be started, the next one is tried where
-//! the rules say so. A single new process tries all candidates, and an error lists each of them. Arguments
-//! never pass through a shell.
+//! [`Command`] is built like `std::process::Command` but makes stronger promises. The rules of the search are a
+//! value ([`Rules`]). After a candidate that cannot be started, the search continues where the rules say so. A single
+//! new process tries all candidates, and an error lists each candidate. Arguments never pass through a shell.
 //!
-//! Reading order: `command`, `start`, then `linux` and `windows`, which call the system (the latter with
-//! `command_line`, where batch files are made safe), `child`, `error`.
+//! Reading order: `command`, `start`, `linux` and `windows` with the calls of the system, `command_line` with the
+//! quoting for Windows and its batch files, `child`, `error`.
 #![forbid(unsafe_code)]
 
 mod child;

@@ -16,8 +16,8 @@ use crate::command::PreparedCommand;
 use crate::{Command, Error, TriedCandidate};
 
 impl Command {
-    /// Replaces this program by the command, in the same process. Returns only on failure, in which case the
-    /// streams, process group and working directory may already be the command's.
+    /// Replaces the running program by the command, in the same process. Returns only on failure; streams, process
+    /// group and working directory may have changed to the command's by then.
     ///
     /// Destructors are not run, and buffered output is lost.
     pub fn replace(&self) -> Error {
@@ -34,7 +34,7 @@ impl Command {
 }
 
 impl PreparedCommand<'_> {
-    /// Starts the first candidate that can be started.
+    /// Starts the first startable candidate.
     pub(crate) fn start_any(&self, plan: &Plan) -> Result<StartedProcess, Error> {
         if plan.bases().is_empty() {
             return Err(Error::candidates(&self.name, Vec::new(), 0));
@@ -45,8 +45,8 @@ impl PreparedCommand<'_> {
         started.map_err(|failure| self.explain(failure, plan))
     }
 
-    /// Starts one candidate. The inner error is the candidate's own, the outer one would affect every
-    /// candidate.
+    /// Starts a single candidate. The inner error concerns the candidate alone; the outer error would be the same for
+    /// every candidate.
     pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<StartedProcess>, Error> {
         let strings = Strings::new(self)?;
         let mut parts = std::iter::once([path, b"", b"", b""]);
@@ -83,7 +83,7 @@ fn doing(step: Step) -> &'static str {
     }
 }
 
-/// Returns the candidates of a plan, each assembled when its turn comes.
+/// Returns the candidates of a plan, assembled lazily.
 fn candidates<'a, 'parts>(
     plan: &Plan,
     parts: &'a mut dyn Iterator<Item = [&'parts [u8]; 4]>,
@@ -91,7 +91,7 @@ fn candidates<'a, 'parts>(
     Candidates { parts, count: plan.count(), longest: plan.longest() }
 }
 
-/// The strings for the kernel, each with a NUL at its end.
+/// The NUL-terminated strings for the kernel.
 struct Strings {
     arguments: Texts,
     environment: Texts,
@@ -136,7 +136,7 @@ impl Strings {
     }
 }
 
-/// A process, held by a descriptor so that its ID is not reused.
+/// A process. The open descriptor keeps the kernel from reusing the process ID.
 #[derive(Debug)]
 pub(crate) struct Process {
     started: StartedProcess,

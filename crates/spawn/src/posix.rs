@@ -1,7 +1,7 @@
 //! Starts programs on POSIX systems other than Linux, with the standard library, one candidate at a time.
 //!
-//! Each candidate costs a process. Failures before the program runs (streams, group, folder) are
-//! distinguished from the candidate's own only if the folder is missing.
+//! Each candidate costs a process. Of the failures before the program runs (streams, group, folder), only a missing
+//! folder is told from a failure of the candidate.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -16,11 +16,11 @@ use crate::command::PreparedCommand;
 use crate::stdio::Ends;
 use crate::{Command, Error, TriedCandidate};
 
-/// A process that was started.
+/// A started process.
 pub(crate) type StartedProcess = std::process::Child;
 
 impl Command {
-    /// Replaces this program by the command, in the same process. Returns only on failure.
+    /// Replaces the running program by the command, in the same process. Returns only on failure.
     ///
     /// Destructors are not run, and buffered output is lost.
     pub fn replace(&self) -> Error {
@@ -42,13 +42,13 @@ impl Command {
 }
 
 impl PreparedCommand<'_> {
-    /// Starts the first candidate that can be started.
+    /// Starts the first startable candidate.
     pub(crate) fn start_any(&self, plan: &Plan) -> Result<StartedProcess, Error> {
         self.try_each(plan, |path| self.start(path))
     }
 
-    /// Tries the candidates in order, as `execvp` does, until one starts, or fails with an error that the rules do not
-    /// pass over.
+    /// Tries the candidates in order, as `execvp` does, until a candidate starts or fails with a final error by the
+    /// rules.
     fn try_each<T>(
         &self,
         plan: &Plan,
@@ -69,8 +69,8 @@ impl PreparedCommand<'_> {
         Err(Error::candidates(&self.name, tried, plan.bases().len()))
     }
 
-    /// Starts one candidate. The inner error is the candidate's own, the outer one would affect every
-    /// candidate.
+    /// Starts a single candidate. The inner error concerns the candidate alone; the outer error would be the same for
+    /// every candidate.
     pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<StartedProcess>, Error> {
         let started = match self.system(path)?.spawn() {
             Err(error) if is_unknown_format(&error) => self.script(path)?.spawn(),
@@ -90,7 +90,7 @@ impl PreparedCommand<'_> {
         Error::step(&self.name, "enter the current folder", error)
     }
 
-    /// Checks that no text contains a NUL, since the system would cut the text off there.
+    /// Refuses texts with a NUL, at which the system would cut the text off.
     fn check_texts(&self) -> Result<(), Error> {
         let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
         let refused = |what: &str| Err(Error::input(&self.name, format!("a NUL byte in {what}")));
@@ -117,7 +117,7 @@ impl PreparedCommand<'_> {
         self.settle(system)
     }
 
-    /// Returns the shell to which `execvp` passes a file without a known format.
+    /// Returns the shell command for a file of unknown format, as `execvp` runs such a file.
     fn script(&self, path: &[u8]) -> Result<System, Error> {
         let mut system = System::new("/bin/sh");
         system.arg(OsStr::from_bytes(path)).args(&self.command.arguments);
@@ -154,7 +154,7 @@ fn is_unknown_format(error: &io::Error) -> bool {
     error.raw_os_error() == Some(8)
 }
 
-/// A child process of this process.
+/// A child process.
 #[derive(Debug)]
 pub(crate) struct Process {
     started: StartedProcess,

@@ -1,4 +1,4 @@
-//! The public functions that start a command.
+//! The public functions for starting a command.
 
 use std::process::ExitStatus;
 
@@ -17,7 +17,7 @@ impl Command {
     /// Starts the command.
     ///
     /// # Errors
-    /// The reason why the command could not be started, with every candidate that was tried.
+    /// No candidate could be started. The error lists each candidate with the system's error.
     pub fn spawn(&self) -> Result<Child, Error> {
         let plan = self.plan()?;
         let prepared = self.prepare()?;
@@ -25,10 +25,10 @@ impl Command {
         Ok(prepared.into_child(started))
     }
 
-    /// Starts the command with candidates from `lister`, such as an index that is kept up to date.
+    /// Starts the command with candidates from `lister`, such as a watched index.
     ///
     /// # Errors
-    /// See [`spawn`](Self::spawn). Candidates that the lister skipped do not count as tried.
+    /// See [`spawn`](Self::spawn). Candidates skipped by the lister do not count as tried.
     pub fn spawn_by(&self, lister: &mut impl Lister) -> Result<Child, Error> {
         let plan = self.plan()?;
         let prepared = self.prepare()?;
@@ -36,7 +36,7 @@ impl Command {
         Ok(prepared.into_child(started))
     }
 
-    /// Starts the command and waits for it to end.
+    /// Starts the command and waits for the end of the program.
     ///
     /// # Errors
     /// See [`spawn`](Self::spawn); also the error of waiting.
@@ -44,7 +44,7 @@ impl Command {
         self.spawn()?.wait().map_err(|error| self.failed("wait", error))
     }
 
-    /// Starts the command, reads its outputs to their ends, and waits for it. Unless set otherwise, the
+    /// Starts the command, reads both outputs to the end, and waits for the program. Unless set otherwise, the
     /// outputs are pipes and the input is empty.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Command {
 }
 
 impl PreparedCommand<'_> {
-    /// Starts the first candidate that `lister` finds and that can be started.
+    /// Starts the first startable candidate of `lister`.
     pub(crate) fn start_found(
         &self,
         plan: &Plan,

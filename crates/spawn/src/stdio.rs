@@ -6,14 +6,14 @@ use std::io;
 /// A standard stream of a program.
 #[derive(Debug, Default)]
 pub enum Stdio {
-    /// Inherits this process's stream.
+    /// The stream of the starting process.
     #[default]
     Inherit,
-    /// An empty input, or an output that is discarded.
+    /// The null device: empty as an input, discarded as an output.
     Null,
-    /// A pipe, whose other end is in the [`Child`](crate::Child).
+    /// A pipe. The [`Child`](crate::Child) holds the other end.
     Pipe,
-    /// A file, or anything that the system treats like one.
+    /// A file, or another object with a descriptor or handle.
     File(File),
 }
 
@@ -23,7 +23,7 @@ impl From<File> for Stdio {
     }
 }
 
-/// The two ends of a stream: the program's (`None` if inherited) and this process's.
+/// The two ends of a stream: the program's (`None` if inherited) and the starting process's.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     pub(crate) theirs: Option<File>,

@@ -19,11 +19,11 @@ use crate::Error;
 use crate::command::PreparedCommand;
 use crate::command_line::{self, Refusal};
 
-/// A process that was started.
+/// A started process.
 pub(crate) type StartedProcess = create_process::Process;
 
 impl PreparedCommand<'_> {
-    /// Starts the first candidate that exists and can be started.
+    /// Starts the first startable candidate.
     pub(crate) fn start_any(&self, plan: &Plan) -> Result<StartedProcess, Error> {
         let nt = Nt::of_this_process();
         let mut nt =
@@ -31,8 +31,8 @@ impl PreparedCommand<'_> {
         self.start_found(plan, &mut nt)
     }
 
-    /// Starts one candidate. The inner error is the candidate's own, the outer one would affect every
-    /// candidate.
+    /// Starts a single candidate. The inner error concerns the candidate alone; the outer error would be the same for
+    /// every candidate.
     pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<StartedProcess>, Error> {
         let text = Text { prepared: self };
         let path = text.full_path(path)?;
@@ -57,7 +57,7 @@ impl PreparedCommand<'_> {
         Ok(started)
     }
 
-    /// Checks the working directory, because the system reports a missing one as a missing program.
+    /// Checks the working directory. The system reports a missing directory as a missing program.
     fn check_folder(&self) -> Result<(), Error> {
         let Some(folder) = &self.command.folder else { return Ok(()) };
         let error = match std::fs::metadata(folder) {
@@ -69,13 +69,13 @@ impl PreparedCommand<'_> {
     }
 }
 
-/// The way in which a file is started, by its suffix.
+/// The method of starting a file, by suffix.
 enum StartMethod {
     /// Started by `CreateProcessW`, whatever the suffix.
     Program,
     /// Run by `cmd.exe` only.
     BatchFile,
-    /// A suffix that is in `PATHEXT` because a program is registered for it.
+    /// A document of a registered program, whose suffix is in `PATHEXT`.
     Document,
 }
 
@@ -94,7 +94,7 @@ impl StartMethod {
     }
 }
 
-/// Returns the system's error for a file that is not a program.
+/// Returns the system's error for a file in another format than a program's.
 fn unsupported() -> io::Error {
     const ERROR_BAD_EXE_FORMAT: i32 = 193;
     io::Error::from_raw_os_error(ERROR_BAD_EXE_FORMAT)
@@ -114,7 +114,7 @@ impl Text<'_> {
         Error::step(&self.prepared.name, doing, error)
     }
 
-    /// Returns the absolute path, so that the system does not search for the file again.
+    /// Returns the absolute path. The system would search for a relative path again.
     fn full_path(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
         let current = std::env::current_dir();
         let current = current.map_err(|error| self.step("find the current folder", error))?;
@@ -125,7 +125,7 @@ impl Text<'_> {
         Ok(place.expand(path))
     }
 
-    /// Returns the full path of `cmd.exe`, the only program that may be given a batch file.
+    /// Returns the full path of `cmd.exe`, the only program for batch files.
     fn command_processor(&self) -> Result<Vec<u8>, Error> {
         let system = windows_folders::system();
         let system = system.map_err(|error| self.step("find cmd.exe", error))?;
@@ -148,7 +148,7 @@ impl Text<'_> {
         line.map_err(|refusal: Refusal| self.input(refusal))
     }
 
-    /// Returns the block of variables, sorted by their names in upper case, as the system requires.
+    /// Returns the block of variables, sorted by name in upper case, as the system requires.
     fn environment(&self) -> Result<Option<Vec<u16>>, Error> {
         if self.prepared.command.environment.is_unchanged() {
             return Ok(None);
