@@ -192,9 +192,9 @@ fn scripts_of_ruby_have_the_stacks_that_ruby_tells() {
     compare_script(&mut ruby, SCRIPT, &[("main", 2), ("long", 2), ("short", 2), ("thread", 4)]);
 }
 
-/// Asks for files on lines whose stacks it first prints as Python has them: after code of some thousand instructions, in
-/// lambdas, in a generator, between calls of C code, in lines of several words, with names that are not ASCII, in a second
-/// thread, and in a coroutine.
+/// Asks for files on lines whose stacks it first prints as Python has them: after code of some thousand instructions,
+/// in lambdas, in a generator, between calls of C code, in lines of several words, with names that are not ASCII, in a
+/// second thread, and in a coroutine.
 const PYTHON_SCRIPT: &str = r#"
 import os, sys, threading
 

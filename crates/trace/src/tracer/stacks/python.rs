@@ -1,8 +1,8 @@
 //! Frames of Python scripts, read from the memory of a stopped process.
 //!
-//! The layout is that of CPython 3.11 on 64-bit systems, or of 3.13, which describes its layout in a table at the start of
-//! its state. Each structure is checked as it is read. If a structure does not fit, for example because the interpreter
-//! was built with other options, there are no frames.
+//! The layout is that of CPython 3.11 on 64-bit systems, or of 3.13, which describes its layout in a table at the start
+//! of its state. Each structure is checked as it is read. If a structure does not fit, for example because the
+//! interpreter was built with other options, there are no frames.
 
 use super::memory::Memory;
 use crate::stack::Frame;
@@ -190,8 +190,8 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Reads a frame. The inner `None` stands for a frame of the interpreter, or for one whose first instruction has not
-    /// begun; Python shows neither.
+    /// Reads a frame. The inner `None` stands for a frame of the interpreter, or for one whose first instruction has
+    /// not begun; Python shows neither.
     fn frame(&mut self, frame: u64) -> Option<Option<Frame>> {
         let layout = self.layout;
         let owner = self.memory.byte(frame + layout.owner_of_frame)?;
@@ -283,8 +283,8 @@ fn described(runtime: u64, memory: &mut Memory) -> Option<Layout> {
     })
 }
 
-/// Finds a line in a function's table, whose format is described in `Objects/locations.md` of CPython 3.11. Returns 0 if
-/// the instruction has no line.
+/// Finds a line in a function's table, whose format is described in `Objects/locations.md` of CPython 3.11. Returns 0
+/// if the instruction has no line.
 fn line_at(table: &[u8], first: i32, at: u64) -> Option<u32> {
     const UNIT_BYTES: u64 = 2;
     let (mut end, mut line) = (0, first);

@@ -1,8 +1,8 @@
 'use strict';
 // The page of one recording. Its data: the command's line, sums, advice, searches, calls, buckets; folders as
 // [parent, name, asked, missed, wasted, opened], parents first, sums below included; names as
-// [folder, name, asked, missed, unlinked, checked, opened]; stacks as [asked, missed, opened, name, frames], each frame by
-// its number in `frames`, the caller last.
+// [folder, name, asked, missed, unlinked, checked, opened]; stacks as [asked, missed, opened, name, frames], each
+// frame by its number in `frames`, the caller last.
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const $ = (id) => document.getElementById(id);
