@@ -11,6 +11,7 @@ mod queue;
 mod trace_advice;
 mod trace_counts;
 mod trace_place;
+mod which;
 
 use std::path::Path;
 use std::process::Command;
@@ -66,6 +67,8 @@ enum Proof {
     Cache,
     /// A simulated server serves as if all workers had one queue
     Queue,
+    /// Searches in random folders find what shells, the C library, Go and Python find
+    Which,
     /// Arguments of batch files reach them under Wine, and start no other program
     BatchFiles,
     /// Common commands make as many calls under `thruway trace` as under strace
@@ -93,6 +96,9 @@ impl Prove {
         }
         if let Proof::Queue = self.what {
             return queue::run(root, self.cases, self.seed);
+        }
+        if let Proof::Which = self.what {
+            return which::prove(root, self.cases, self.seed);
         }
         if let Proof::BatchFiles = self.what {
             return batch_files::prove(root, self.cases, self.seed);

@@ -26,8 +26,8 @@ use crate::output::{Answer, Failure, print, print_names};
 
 /// Find the file that a command starts
 ///
-/// Prints the path of the file by the rules of execvp, cmd.exe, PowerShell, or a language's libraries on Windows. The
-/// exit status is 1 if a name is not found.
+/// Prints the path of the file by the rules of execvp, shells, cmd.exe, PowerShell, or a language's libraries on Windows.
+/// The exit status is 1 if a name is not found.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Print every candidate that exists, not only the first
@@ -64,6 +64,7 @@ pub(crate) struct Which {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
     Exec,
+    Shell,
     Cmd,
     Zig,
     Rust,
@@ -115,6 +116,7 @@ impl Which {
         let refused = std::env::var_os("NoDefaultCurrentDirectoryInExePath").is_some();
         let rules = match self.rules.unwrap_or(default) {
             Kind::Exec => Rules::exec(),
+            Kind::Shell => Rules::shell(),
             Kind::Cmd => Rules::cmd(path_ext),
             Kind::Zig => Rules::zig(path_ext),
             Kind::Rust => Rules::rust(),
@@ -125,7 +127,7 @@ impl Which {
         };
         match self.rules.unwrap_or(default) {
             // The rule for the current folder is fixed here.
-            Kind::Exec | Kind::Zig | Kind::Rust | Kind::Powershell => rules,
+            Kind::Exec | Kind::Shell | Kind::Zig | Kind::Rust | Kind::Powershell => rules,
             _ => rules.current_first(self.current && !refused),
         }
     }
@@ -191,7 +193,8 @@ impl Which {
         let mut found = Vec::new();
         let (mut without_interpreter, mut refused) = (Vec::new(), None);
         while let Some(candidate) = search.next().transpose().map_err(Failure::new)? {
-            if let Some(obstacle) = search.obstacle(&candidate) {
+            let checks = rules.checks_interpreters();
+            if let Some(obstacle) = checks.then(|| search.obstacle(&candidate)).flatten() {
                 let goes_on = self.all || obstacle.is_passed_over();
                 without_interpreter.push((candidate.path, obstacle));
                 if goes_on {

@@ -52,6 +52,7 @@ pub struct Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Exec,
+    Shell,
     Cmd,
     Zig,
     Rust,
@@ -69,6 +70,16 @@ impl Rules {
     #[must_use]
     pub fn exec() -> Self {
         Self { kind: Kind::Exec, suffixes: Vec::new(), current_first: false }
+    }
+
+    /// The rules by which POSIX shells find a command (`command -v`): the first file that may be executed, whether it
+    /// starts or not. `exec.LookPath` of Go and `shutil.which` of Python find the same file on POSIX systems.
+    ///
+    /// Unlike the search of [`exec`](Self::exec), the search goes on after every failure, such as a cycle of links, and
+    /// no entry of the `PATH` is too long.
+    #[must_use]
+    pub fn shell() -> Self {
+        Self { kind: Kind::Shell, suffixes: Vec::new(), current_first: false }
     }
 
     /// The rules of `cmd.exe`: every suffix of `path_ext` in each base, preceded by the unchanged name if it
@@ -159,15 +170,15 @@ impl Rules {
     /// The system whose separators, lists and comparison of names these rules use.
     #[must_use]
     pub fn flavour(&self) -> Flavour {
-        if self.kind == Kind::Exec { Flavour::Posix } else { Flavour::Windows }
+        if self.is_of_posix() { Flavour::Posix } else { Flavour::Windows }
     }
 
     /// Whether the search continues after the candidate `path` could not be started with the system's error
     /// `code`.
     ///
     /// `cmd.exe` has chosen its file before it starts it, so the errors "access denied" and "not a valid
-    /// program" end its search. Zig's search also ends at an `.exe` that is not a valid program. Rust, Go, Python,
-    /// libuv and PowerShell choose one file and start no other.
+    /// program" end its search. Zig's search also ends at an `.exe` that is not a valid program. Shells, Rust, Go,
+    /// Python, libuv and PowerShell choose one file and start no other.
     #[must_use]
     pub fn passes_over(&self, path: &[u8], code: i32) -> bool {
         let is_exe = || suffix_of(path).is_some_and(|end| end.eq_ignore_ascii_case(b".exe"));
@@ -176,14 +187,27 @@ impl Rules {
             Kind::Cmd => NOT_FOUND.contains(&code),
             Kind::Zig if code == BAD_PROGRAM => !is_exe(),
             Kind::Zig => ZIG_PASSED_OVER.contains(&code),
-            Kind::Rust | Kind::Go | Kind::Python | Kind::Libuv | Kind::PowerShell => false,
+            Kind::Shell | Kind::Rust | Kind::Go | Kind::Python | Kind::Libuv | Kind::PowerShell => {
+                false
+            }
         }
     }
 
     /// Whether the `PATH` of the program to be started is searched, if it differs from this process's.
     #[must_use]
     pub fn searches_child_path(&self) -> bool {
-        matches!(self.kind, Kind::Exec | Kind::Libuv)
+        matches!(self.kind, Kind::Exec | Kind::Shell | Kind::Libuv)
+    }
+
+    /// Whether a file counts only if its interpreters exist and may be executed: `execvp` tries the next candidate
+    /// otherwise.
+    #[must_use]
+    pub fn checks_interpreters(&self) -> bool {
+        self.kind != Kind::Shell
+    }
+
+    fn is_of_posix(&self) -> bool {
+        matches!(self.kind, Kind::Exec | Kind::Shell)
     }
 
     /// Whether a command in a relative folder is refused, unless its name contains the folder: Go's `exec.ErrDot`.
@@ -203,7 +227,7 @@ impl Rules {
     #[must_use]
     pub fn default_path(&self) -> &'static [u8] {
         match self.kind {
-            Kind::Exec => b"/bin:/usr/bin",
+            Kind::Exec | Kind::Shell => b"/bin:/usr/bin",
             Kind::Python => br".;C:\bin",
             _ => b"",
         }
@@ -242,7 +266,7 @@ impl Rules {
         let bare = || std::iter::once(Vec::new());
         let suffixes = self.suffixes.iter().cloned();
         match self.kind {
-            Kind::Exec => bare().collect(),
+            Kind::Exec | Kind::Shell => bare().collect(),
             Kind::Zig => bare().chain(suffixes).collect(),
             Kind::Cmd | Kind::Go | Kind::Libuv if stem.contains(&b'.') => {
                 bare().chain(suffixes).collect()
@@ -269,10 +293,11 @@ impl Rules {
         let split = |separator| path.split(move |byte| *byte == separator);
         let not_empty = |entry: &&[u8]| !entry.is_empty();
         match self.kind {
-            Kind::Exec => {
+            Kind::Exec | Kind::Shell => {
                 let or_current = |entry: &'a [u8]| if entry.is_empty() { b"." } else { entry };
-                let is_short = |entry: &&[u8]| entry.len() < ENTRY_BYTES_MAX;
-                split(b':').filter(is_short).map(or_current).map(Cow::Borrowed).collect()
+                let counts =
+                    |entry: &&[u8]| self.kind == Kind::Shell || entry.len() < ENTRY_BYTES_MAX;
+                split(b':').filter(counts).map(or_current).map(Cow::Borrowed).collect()
             }
             Kind::Cmd | Kind::Rust | Kind::Go if path.contains(&b'"') => split_quoted(path),
             Kind::Libuv => split_quoted_whole(path),
