@@ -249,25 +249,21 @@ thread.join()
 
 #[test]
 fn scripts_of_python_have_the_stacks_that_python_tells() {
-    let mut compared = 0;
-    for python in ["/usr/bin/python3", "python3.11", "python3.13"] {
-        let version = "import sys; print(sys.version_info[:2])";
-        let version = Command::new(python).args(["-c", version]).output();
-        let version = version.map(|output| stdout(&output).trim().to_owned()).unwrap_or_default();
-        if !["(3, 11)", "(3, 13)"].contains(&&*version) {
-            continue;
-        }
-        let mut python = Command::new(python);
-        python.args(["-I", "-B", "-X", "utf8"]);
-        let names = ["main", "long", "generator", "mapped", "lines", "latin", "wide", "coroutine"];
-        let mut asks: Vec<_> = names.map(|name| (name, 2)).into();
-        asks.push(("thread", 2));
-        compare_script(&mut python, PYTHON_SCRIPT, &asks);
-        compared += 1;
+    // Debian 12 has version 3.11, Debian 13 has 3.13. A wrapper in front of either would ask for files, too.
+    const PYTHON: &str = "/usr/bin/python3";
+    let version = "import sys; print(sys.version_info[:2])";
+    let version = Command::new(PYTHON).args(["-c", version]).output();
+    let version = version.map(|output| stdout(&output).trim().to_owned()).unwrap_or_default();
+    if !["(3, 11)", "(3, 13)"].contains(&&*version) {
+        thruway_testing::skipped(format_args!("{PYTHON} is neither of version 3.11 nor of 3.13"));
+        return;
     }
-    if compared == 0 {
-        thruway_testing::skipped(format_args!("python is neither of version 3.11 nor of 3.13"));
-    }
+    let mut python = Command::new(PYTHON);
+    python.args(["-I", "-B", "-X", "utf8"]);
+    let names = ["main", "long", "generator", "mapped", "lines", "latin", "wide", "coroutine"];
+    let mut asks: Vec<_> = names.map(|name| (name, 2)).into();
+    asks.push(("thread", 2));
+    compare_script(&mut python, PYTHON_SCRIPT, &asks);
 }
 
 /// Compares the recorded stacks of a script with those that the script prints, in the order of `asks`: names, and how
