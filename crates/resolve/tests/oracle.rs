@@ -1,7 +1,11 @@
-//! Compares expansion and folding with the system's own results, for random names.
+//! Compares expansion and folding with the system's own results, for random names; and searches with those of shells,
+//! languages and the C library (`peers`).
 //!
 //! `THRUWAY_CASES` sets the number of cases (`cargo x fuzz` sets a million), `THRUWAY_SEED` the seed.
 #![forbid(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+mod peers;
 
 use thruway_testing::{Random, setting};
 

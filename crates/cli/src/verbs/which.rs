@@ -26,8 +26,8 @@ use crate::output::{Answer, Failure, print, print_names};
 
 /// Find the file that a command starts
 ///
-/// Prints the path of the file by the rules of execvp, shells, cmd.exe, PowerShell, or a language's libraries on Windows.
-/// The exit status is 1 if a name is not found.
+/// Prints the path of the file by the rules of execvp, shells, cmd.exe, PowerShell, or a language's libraries on
+/// Windows. The exit status is 1 if a name is not found.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Print every candidate that exists, not only the first
