@@ -543,6 +543,35 @@ class FibersTest < Minitest::Test
     assert_includes said, "ended unexpectedly"
   end
 
+  # Between two slices, a leader has the interpreter lock until it passes the lock on to a thread that computes.
+  def test_a_leader_that_is_killed_while_it_passes_the_lock_on_answers_its_requests
+    waits = Queue.new
+    leader = nil
+    is_inside = true
+    serve(threads: 2) do |env|
+      case env["PATH_INFO"]
+      when "/compute"
+        nil while is_inside
+        leader.kill
+      when "/wait" then waits.pop
+      else
+        is_inside = true
+        leader = Thread.current
+        is_inside = false
+      end
+      [200, {}, ["ok"]]
+    end
+    stderr_of do
+      computing = ask("/compute")
+      waiting = ask("/wait")
+      eventually { waits.num_waiting == 1 }
+      others = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
+      assert_equal 500, waiting.response.status
+      [computing, *[others] * 200].each { |client| assert_equal "ok", client.response.body }
+      eventually { $stderr.string.include?("ended unexpectedly (killed)") }
+    end
+  end
+
   def test_a_fork_in_a_fiber_is_an_ordinary_process
     reader, writer = IO.pipe
     serve do
