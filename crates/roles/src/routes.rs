@@ -71,33 +71,29 @@ impl Route {
     /// The route of a request. The path ends before the query.
     #[must_use]
     pub fn of(method: &[u8], path: &[u8]) -> Self {
-        let path = &path[..path.len().min(PATH_BYTES_MAX)];
-        let mut digest = Digest::default();
-        digest.add(method);
-        for segment in path.split(|byte| *byte == b'/') {
-            digest.add(b"/");
-            let is_identifier = segment.iter().any(u8::is_ascii_digit);
-            digest.add(if is_identifier { b"0" } else { segment });
+        let mut digest = method.iter().fold(FNV_BASIS, |digest, byte| add(digest, *byte));
+        // The digest at the beginning of a segment; `None` in the rest of an identifier, which has no weight.
+        let mut segment = Some(digest);
+        for byte in &path[..path.len().min(PATH_BYTES_MAX)] {
+            if *byte == b'/' {
+                digest = add(digest, b'/');
+                segment = Some(digest);
+            } else if byte.is_ascii_digit() {
+                digest = segment.take().map_or(digest, |before| add(before, b'0'));
+            } else if segment.is_some() {
+                digest = add(digest, *byte);
+            }
         }
-        Self(digest.0.max(1))
+        Self(digest.max(1))
     }
 }
 
-/// An FNV-1a digest.
-struct Digest(u64);
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
-impl Default for Digest {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Digest {
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+/// One step of an FNV-1a digest.
+fn add(digest: u64, byte: u8) -> u64 {
+    (digest ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
 }
 
 impl Routes {

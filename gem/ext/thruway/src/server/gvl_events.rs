@@ -34,7 +34,7 @@ pub(super) fn subscribe(roles: &Arc<Roles>) -> Option<GvlHook> {
     let found = find(c"rb_internal_thread_add_event_hook")?;
     // SAFETY: since Ruby 3.2 the function of that name has this signature.
     let add_hook = unsafe { std::mem::transmute::<*mut c_void, AddHook>(found) };
-    let measures = roles.load.observer().measures_waits();
+    let measures = roles.load.observer().is_measured();
     let roles = Arc::into_raw(Arc::clone(roles));
     let events = if measures { SUSPENDED | READY | RESUMED } else { SUSPENDED | READY };
     // SAFETY: the callback fits the events and the data, which lives until the hook is removed.
@@ -74,7 +74,7 @@ unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, roles: *mut 
     if !lock_requests::gives_way() {
         roles::note_suspension(roles, event == SUSPENDED);
     }
-    if event == READY && figures.measures_waits() {
+    if event == READY && figures.is_measured() {
         figures.note_wanted();
     }
 }

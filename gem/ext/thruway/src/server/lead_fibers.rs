@@ -60,6 +60,8 @@ struct OwnFibers<'a> {
     looked_us: &'a Cell<u64>,
     /// When the thread last waited without the interpreter lock.
     lock_us: &'a Cell<u64>,
+    /// When the last slice ended, for the turn that follows it; zero in other turns.
+    turn_us: &'a Cell<u64>,
 }
 
 impl OwnFibers<'_> {
@@ -68,6 +70,14 @@ impl OwnFibers<'_> {
         let limit = self.scheduler.begin_wait();
         let look = self.pool.has_tasks().then_some(Duration::from_micros(LOOK_US));
         [limit, look].into_iter().flatten().min()
+    }
+
+    /// The time at the beginning of a turn. After a slice, the clock has just been read.
+    fn begin_turn_us(self) -> u64 {
+        match self.turn_us.take() {
+            0 => monotonic_us(),
+            turn_us => turn_us,
+        }
     }
 }
 
@@ -98,9 +108,10 @@ impl RackEngine {
         let object = gvl.catch(|ruby| self.callbacks.scheduler(ruby))?;
         pool.enter(object);
         let scheduler = gvl.catch(|ruby| SCHEDULER_TYPE.get(ruby, &object))?;
-        let [attended_us, looked_us, lock_us] = [0, monotonic_us(), monotonic_us()].map(Cell::new);
-        let (attended_us, looked_us, lock_us) = (&attended_us, &looked_us, &lock_us);
-        let own = OwnFibers { me, fibers, pool, scheduler, attended_us, looked_us, lock_us };
+        let [attended_us, looked_us, lock_us, turn_us] =
+            &[0, monotonic_us(), monotonic_us(), 0].map(Cell::new);
+        let own =
+            OwnFibers { me, fibers, pool, scheduler, attended_us, looked_us, lock_us, turn_us };
         let waiter = std::sync::Arc::clone(scheduler.waiter());
         let ring = Box::new(move || waiter.ring());
         self.leadership.roles().add_bell(FollowerBell { number: me, ring });
@@ -156,8 +167,9 @@ impl RackEngine {
         self.begin_to_lead();
         while self.leadership.leads(own.me) && !self.is_over() {
             self.log_warnings(gvl)?;
-            own.scheduler.look_if_due(&mut buffers.ready);
-            self.end_deserted_streams(gvl, own);
+            let now_us = own.begin_turn_us();
+            own.scheduler.look_if_due(now_us, &mut buffers.ready);
+            self.end_deserted_streams(gvl, own, now_us);
             let is_full = own.fibers.is_full();
             if let Some(job) = own.fibers.lane.attend(self.leadership.roles(), monotonic_us) {
                 self.start_job(gvl, own, job)?;
@@ -330,6 +342,7 @@ impl RackEngine {
             return ended;
         }
         let took_us = self.leadership.leave_slice(leads, own.me, entered_us);
+        own.turn_us.set(entered_us + took_us);
         self.end_slice(own, slice, took_us);
         self.note_collections(gvl);
         // A fiber that was transferred to by the application's own means may have ended without a word.
@@ -337,7 +350,7 @@ impl RackEngine {
         if self.gathers.take() {
             self.flush_gathered();
         }
-        ended.and_then(|()| gvl.catch(thread::check_interrupts))
+        ended
     }
 
     /// Begins to measure a slice of a request, if its route is under suspicion.
@@ -478,8 +491,9 @@ impl RackEngine {
         buffers: &mut Buffers,
         follows: bool,
     ) -> Result<(), NonLocalExit> {
-        own.scheduler.look_if_due(&mut buffers.ready);
-        self.end_deserted_streams(gvl, own);
+        let now_us = own.begin_turn_us();
+        own.scheduler.look_if_due(now_us, &mut buffers.ready);
+        self.end_deserted_streams(gvl, own, now_us);
         if own.scheduler.ready_since_us().is_some() {
             return self.run_next_fiber(gvl, own);
         }
@@ -515,8 +529,7 @@ impl RackEngine {
 
     /// Raises Errno::EPIPE in the streams that wait while their clients are gone. The leader calls this on each turn;
     /// the streams are checked once per `LOOK_US`.
-    fn end_deserted_streams(&self, gvl: Gvl, own: OwnFibers<'_>) {
-        let now_us = monotonic_us();
+    fn end_deserted_streams(&self, gvl: Gvl, own: OwnFibers<'_>, now_us: u64) {
         if now_us < own.looked_us.get() + LOOK_US {
             return;
         }
@@ -605,14 +618,16 @@ impl RackEngine {
         context: usize,
         request: ReadyRequest,
     ) -> Result<(), NonLocalExit> {
-        let (context, began_us) = (&self.contexts[context], monotonic_us());
+        let (context, figures) = (&self.contexts[context], self.leadership.roles().load.observer());
+        let began_us = figures.is_measured().then(monotonic_us);
         let ReadyRequest { ticket, input, certificate, .. } = request;
         let ended = Request::new(self, context, gvl).run(input, certificate);
         if self.home.is_left() {
             return ended;
         }
-        let took_us = monotonic_us().saturating_sub(began_us);
-        self.leadership.roles().load.observer().note_call(took_us);
+        if let Some(began_us) = began_us {
+            figures.note_call(monotonic_us().saturating_sub(began_us));
+        }
         if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
             // No event announces this work, so a leader that waits for events has to be woken.
             self.engine.wake();

@@ -48,8 +48,8 @@ impl Figures {
         Self { threads_max, board, metrics }
     }
 
-    /// Whether waits for the interpreter lock are measured.
-    pub(super) fn measures_waits(&self) -> bool {
+    /// Whether calls of the application, and waits for the interpreter lock, are measured.
+    pub(super) fn is_measured(&self) -> bool {
         self.metrics.is_some()
     }
 

@@ -176,7 +176,7 @@ impl FiberScheduler {
         }
         let (waiter, mut ready) = (&*self.waiter, ReadyDescriptors::new());
         while self.task_count() > 0 {
-            self.look_if_due(&mut ready);
+            self.look_if_due(monotonic_us(), &mut ready);
             if let Some(ReadyTask { fiber, .. }) = self.take_ready() {
                 let ended = gvl.catch(|ruby| fiber::transfer(ruby, fiber));
                 self.end_current();
@@ -235,8 +235,7 @@ impl FiberScheduler {
     }
 
     /// Takes in what has happened, if it is time to look. The thread has other work.
-    pub(in crate::server) fn look_if_due(&self, ready: &mut ReadyDescriptors) {
-        let now_us = monotonic_us();
+    pub(in crate::server) fn look_if_due(&self, now_us: u64, ready: &mut ReadyDescriptors) {
         let mut table = self.table.borrow_mut();
         table.expire(now_us);
         if table.awaits_io() && now_us >= self.looked_us.get() + LOOK_INTERVAL_US {
