@@ -12,7 +12,8 @@
 //!    threads.
 //! 3. `duty` and `lookout`: when the standby drives the engine, and how it notices a leader that blocks.
 //! 4. `waits`, `fibers`: the requests of one thread that wait in fibers.
-//! 5. `routes` and `lane`: the requests that compute for long, and the threads that run them.
+//! 5. `routes` and `lane`: the requests that compute for long, and the threads that run them. `lock_requests`: how the
+//!    other threads get the interpreter lock meanwhile.
 //! 6. `model` (tests): the whole protocol under a scheduler that explores interleavings.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod fibers;
 mod lane;
 mod leadership;
 mod load;
+mod lock_requests;
 mod lookout;
 #[cfg(test)]
 mod model;
@@ -35,6 +37,7 @@ pub use fibers::{FiberTable, ReadyTask, TaskId};
 pub use lane::ComputeLane;
 pub use leadership::{Decision, Leadership, LookAtLeader, Role, ThreadNumber};
 pub use load::{Activity, Load, LoadObserver, UNSURE};
+pub use lock_requests::LockRequests;
 pub use lookout::Lookout;
 pub use roster::{FollowerBell, Limits, WaitOutcome};
 pub use routes::{LONG_SLICE_US, Route, Routes};

@@ -19,6 +19,9 @@ pub trait LoadObserver {
 
     /// Receives the number of threads in the application.
     fn in_application(&self, threads: u32);
+
+    /// A thread begins to compute beside the leader, or again after a wait. It is counted already.
+    fn begins_to_compute(&self) {}
 }
 
 impl LoadObserver for () {
@@ -105,8 +108,7 @@ impl<O: LoadObserver> Load<O> {
     pub(crate) fn enter(&self, thread: &Activity) {
         self.observer.in_application(self.in_application.fetch_add(1, Ordering::SeqCst) + 1);
         if self.is_reported() {
-            thread.0.set(ActivityState::Waiting);
-            self.note(thread, true);
+            self.begin(thread);
         } else {
             self.computing.store(1 + self.superseded(), Ordering::SeqCst);
             self.observer.computing(UNSURE);
@@ -191,8 +193,8 @@ impl<O: LoadObserver> Load<O> {
     pub(crate) fn note(&self, thread: &Activity, is_computing: bool) {
         match (thread.0.get(), is_computing) {
             (ActivityState::Waiting, true) => {
-                thread.0.set(ActivityState::Computing);
-                self.observer.computing(self.computing.fetch_add(1, Ordering::SeqCst) + 1);
+                self.begin(thread);
+                self.observer.begins_to_compute();
             }
             (ActivityState::Computing, false) => {
                 thread.0.set(ActivityState::Waiting);
@@ -200,6 +202,11 @@ impl<O: LoadObserver> Load<O> {
             }
             _ => {}
         }
+    }
+
+    fn begin(&self, thread: &Activity) {
+        thread.0.set(ActivityState::Computing);
+        self.observer.computing(self.computing.fetch_add(1, Ordering::SeqCst) + 1);
     }
 
     /// The number of threads in the application that hold the lock or wait for it.

@@ -14,11 +14,13 @@ use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
 use shuttle::thread;
 
-use Request::{Computes, ComputesShort, ComputesWaits, Kills, Marked, Pauses, Short, Waits};
+use Request::{
+    Computes, ComputesOn, ComputesShort, ComputesWaits, Kills, Marked, Pauses, Short, Waits,
+};
 
 use crate::{
-    Activity, AtomicFlag, Bell, ComputeLane, Decision, Leadership, Limits, Lookout, Role,
-    SharedRoles, WaitOutcome,
+    Activity, AtomicFlag, Bell, ComputeLane, Decision, Leadership, Limits, LoadObserver,
+    LockRequests, Lookout, Role, SharedRoles, WaitOutcome,
 };
 
 /// The number of steps after which a schedule counts as a loop.
@@ -46,6 +48,9 @@ enum Request {
     ComputesWaits,
     /// As `Computes`, and counts as a short request.
     ComputesShort,
+    /// The request is left in the lane. It holds the interpreter lock until every short request is answered, and gives
+    /// the lock away only where the herald has triggered that. The leader runs it as a request that pauses.
+    ComputesOn,
 }
 
 impl Request {
@@ -54,7 +59,7 @@ impl Request {
     }
 
     fn is_for_lane(self) -> bool {
-        matches!(self, Computes | ComputesWaits | ComputesShort)
+        matches!(self, Computes | ComputesWaits | ComputesShort | ComputesOn)
     }
 }
 
@@ -105,6 +110,16 @@ impl Bell for Poller {
     }
 }
 
+impl LoadObserver for Arc<LockRequests<Poller>> {
+    fn computing(&self, _threads: u32) {}
+
+    fn in_application(&self, _threads: u32) {}
+
+    fn begins_to_compute(&self) {
+        self.note_computing();
+    }
+}
+
 /// The state under the interpreter lock.
 #[derive(Default)]
 struct Interpreter {
@@ -114,7 +129,10 @@ struct Interpreter {
 }
 
 struct Worker {
-    shared: SharedRoles<Poller, ()>,
+    shared: SharedRoles<Poller, Arc<LockRequests<Poller>>>,
+    lock_requests: Arc<LockRequests<Poller>>,
+    /// Whether the herald has triggered a switch that no thread has made yet.
+    is_switch_due: AtomicBool,
     interpreter: Mutex<Interpreter>,
     poller: Poller,
     queue: Mutex<VecDeque<Request>>,
@@ -146,7 +164,8 @@ enum End {
 impl Worker {
     fn new(limits: Limits, requests: &[Request], is_reported: bool) -> Arc<Self> {
         let poller = Poller::default();
-        let shared = SharedRoles::new(poller.clone(), (), limits);
+        let lock_requests = Arc::new(LockRequests::new(Poller::default()));
+        let shared = SharedRoles::new(poller.clone(), Arc::clone(&lock_requests), limits);
         if is_reported {
             shared.load.set_reported();
         }
@@ -154,6 +173,8 @@ impl Worker {
         let first = usize::try_from(limits.threads_min).unwrap();
         Arc::new(Self {
             shared,
+            lock_requests,
+            is_switch_due: AtomicBool::new(false),
             interpreter: Mutex::default(),
             poller,
             queue: Mutex::default(),
@@ -305,12 +326,28 @@ impl Worker {
         let held = gvl.as_ref().unwrap();
         let Some(request) = held.lane.take(&self.shared, || self.now_us()) else { return false };
         held.leadership.enter_beside(&self.shared, &activity);
-        self.call(gvl, request, thread, &activity);
+        if request == ComputesOn {
+            self.compute_on(gvl);
+        } else {
+            self.call(gvl, request, thread, &activity);
+        }
         gvl.as_ref().unwrap().leadership.leave_beside(&self.shared, &activity);
         if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.wake_all();
         }
         true
+    }
+
+    /// Computes until every short request is answered.
+    fn compute_on<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) {
+        while *self.short_left.lock().unwrap() > 0 {
+            if self.is_switch_due.swap(false, Ordering::SeqCst) {
+                drop(gvl.take());
+                thread::yield_now();
+                *gvl = Some(self.gvl());
+            }
+            thread::yield_now();
+        }
     }
 
     fn wait_for_turn<'a>(&'a self, gvl: &mut Option<Gvl<'a>>) {
@@ -326,7 +363,12 @@ impl Worker {
             self.queue.lock().unwrap().extend(arrived);
         }
         self.is_led.store(false, Ordering::SeqCst);
+        self.lock_requests.ask();
+        if self.shared.load.computing() > 0 {
+            self.lock_requests.call_herald();
+        }
         *gvl = Some(self.gvl());
+        self.lock_requests.withdraw();
     }
 
     fn call<'a>(
@@ -342,7 +384,7 @@ impl Worker {
                 *self.short_left.lock().unwrap() -= 1;
                 self.shorts_over.notify_all();
             }
-            Pauses | Computes => {
+            Pauses | Computes | ComputesOn => {
                 self.release(gvl, activity, thread);
                 self.note_suspension(false, activity, thread);
                 *gvl = Some(self.gvl());
@@ -447,9 +489,15 @@ impl Worker {
 /// Runs a worker from its start to its stop.
 fn serve(limits: Limits, requests: &[Request], is_reported: bool) {
     let worker = Worker::new(limits, requests, is_reported);
-    let [standby, starter] = {
-        let (standby, starter) = (Arc::clone(&worker), Arc::clone(&worker));
-        [thread::spawn(move || standby.stand_by()), thread::spawn(move || starter.take_orders())]
+    let [standby, starter, herald] = {
+        let [standby, starter, herald] = [(); 3].map(|()| Arc::clone(&worker));
+        let trigger = move || herald.is_switch_due.store(true, Ordering::SeqCst);
+        let requests = Arc::clone(&worker.lock_requests);
+        [
+            thread::spawn(move || standby.stand_by()),
+            thread::spawn(move || starter.take_orders()),
+            thread::spawn(move || requests.run_herald(trigger)),
+        ]
     };
     (0..limits.threads_min as usize).for_each(|me| worker.start_thread(me));
     worker.kills_follower.store(requests.contains(&Kills), Ordering::SeqCst);
@@ -462,8 +510,8 @@ fn serve(limits: Limits, requests: &[Request], is_reported: bool) {
         thread.join().unwrap();
     }
     worker.shared.end();
-    standby.join().unwrap();
-    starter.join().unwrap();
+    worker.lock_requests.end();
+    [standby, starter, herald].into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(worker.left.load(Ordering::SeqCst), 0);
 }
 
@@ -566,4 +614,11 @@ fn requests_that_compute_are_run_if_threads_start_on_demand() {
     for is_reported in [true, false] {
         explore(limits, &[Computes, Waits, Computes, Short], is_reported);
     }
+}
+
+#[test]
+fn a_leader_gets_the_lock_from_a_request_that_computes_on() {
+    explore(Limits::fixed(2), &[ComputesOn, Short, Short], true);
+    explore(Limits::fixed(2), &[Short, ComputesOn, Short, Short], true);
+    explore(Limits::fixed(3), &[ComputesOn, ComputesOn, Short], true);
 }

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-use super::lock_requests;
+use super::herald;
 use super::roles::{self, Roles};
 
 /// The thread wants the lock back (`RUBY_INTERNAL_THREAD_EVENT_READY`).
@@ -71,7 +71,7 @@ unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, roles: *mut 
     if event == RESUMED {
         return figures.note_got();
     }
-    if !lock_requests::gives_way() {
+    if !herald::gives_way() {
         roles::note_suspension(roles, event == SUSPENDED);
     }
     if event == READY && figures.is_measured() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::gvl_events::{self, GvlHook};
-use super::lock_requests::Herald;
+use super::herald::Herald;
 use super::roles::Roles;
 use super::shared_engine::SharedEngine;
 use super::standby;

@@ -17,10 +17,11 @@ use super::context::{Context, Stage};
 use super::fibers::pool::{FiberJob, FiberPool, Fibers};
 use super::fibers::scheduler::{FiberScheduler, TYPE as SCHEDULER_TYPE};
 use super::fibers::waiter::ReadyDescriptors;
+use super::herald;
 use super::lead::Turn;
-use super::lock_requests::LockRequests;
 use super::rack_engine::RackEngine;
 use super::request::{Request, end_fork};
+use super::roles::LockRequests;
 use super::sender::Sender;
 use super::shared_engine::{ATTEND_INTERVAL_US, EventBuffer};
 use super::work::{ReadyRequest, Work};
@@ -420,7 +421,8 @@ impl RackEngine {
         let wait = || {
             let rest = held.min(TURN_MAX);
             std::thread::sleep(rest);
-            has_asked = requests.ask(roles, rest);
+            has_asked = true;
+            herald::ask(requests, roles, rest);
         };
         gvl.release(wait, || ());
         if has_asked {
@@ -455,7 +457,10 @@ impl RackEngine {
         let began = Instant::now();
         let wait = || {
             wait();
-            has_asked = requests.is_some_and(|requests| requests.ask(roles, began.elapsed()));
+            if let Some(requests) = requests {
+                has_asked = true;
+                herald::ask(requests, roles, began.elapsed());
+            }
         };
         gvl.release(wait, unblock);
         if let Some(requests) = requests.filter(|_| has_asked) {

@@ -19,8 +19,8 @@ use super::fibers::pool::Fibers;
 use super::files::DeclaredFolders;
 use super::forks::HomeProcess;
 use super::helpers::Helpers;
+use super::herald::Herald;
 use super::leadership::Leadership;
-use super::lock_requests::Herald;
 use super::rack_engine::{Names, RackEngine};
 use super::roles::{Figures, Roles, StandbyBell};
 use super::roots::Roots;
@@ -170,7 +170,11 @@ impl Options {
         let pauses = if_reported(true).map(|metrics| collections::measure(gvl, metrics));
         let collections = if_reported(false).map(|metrics| Totals::new(gvl, metrics));
         let limits = self.limits;
-        let figures = Figures::new(limits.threads(), board, metrics);
+        let failed = |error| format!("cannot start a thread: {error}");
+        let herald =
+            (self.fibers > 0).then(|| Herald::start(gvl)).transpose().map_err(failed)?.flatten();
+        let lock_requests = herald.as_ref().map(Herald::requests);
+        let figures = Figures::new(limits.threads(), board, metrics, lock_requests.clone());
         figures.set_threads(limits.threads_max);
         let bell = StandbyBell(engine.handle().bell);
         let mut roles = Roles::new(bell, figures, limits);
@@ -180,10 +184,6 @@ impl Options {
         let roles = Arc::new(roles);
         let engine = Arc::new(SharedEngine::new(engine));
         let files = self.declared_folders(gvl)?;
-        let failed = |error| format!("cannot start a thread: {error}");
-        let herald =
-            (self.fibers > 0).then(|| Herald::start(gvl)).transpose().map_err(failed)?.flatten();
-        let lock_requests = herald.as_ref().map(Herald::requests);
         let helpers = Helpers::start(&engine, &roles, pauses, herald).map_err(failed)?;
         let roots = Arc::<Roots>::default();
         let threads = limits.threads() as usize;

@@ -16,7 +16,7 @@ use super::files::DeclaredFolders;
 use super::forks::HomeProcess;
 use super::helpers::Helpers;
 use super::leadership::Leadership;
-use super::lock_requests::LockRequests;
+use super::roles::LockRequests;
 use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
 use crate::ruby::data_type::{DataType, Marker, ObjectData};

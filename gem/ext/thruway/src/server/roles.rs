@@ -1,6 +1,8 @@
 //! The thread roles of `thruway-roles`, with the engine's bell, the worker's figures and the system's clock.
 
 use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 use std::time::Duration;
 
 use thruway_roles::{Activity, Bell, LoadObserver, SharedRoles, UNSURE};
@@ -32,11 +34,46 @@ impl Bell for StandbyBell {
     }
 }
 
-/// The figures of a worker that siblings and metrics see.
+/// The bell of the herald. It takes no lock, so a forked child may ring it, too.
+#[derive(Default)]
+pub(super) struct HeraldBell(OnceLock<Thread>);
+
+impl HeraldBell {
+    /// The bell rings for `herald` from now on.
+    pub(super) fn set(&self, herald: &Thread) {
+        self.0.get_or_init(|| herald.clone());
+    }
+}
+
+impl Bell for HeraldBell {
+    fn ring(&self) {
+        if let Some(herald) = self.0.get() {
+            herald.unpark();
+        }
+    }
+
+    fn wait(&self, timeout: Option<Duration>) {
+        match timeout {
+            Some(timeout) => std::thread::park_timeout(timeout),
+            None => std::thread::park(),
+        }
+    }
+
+    fn silence(&self) {
+        std::thread::park_timeout(Duration::ZERO);
+    }
+}
+
+/// The requests of one server for the interpreter lock.
+pub(super) type LockRequests = Arc<thruway_roles::LockRequests<HeraldBell>>;
+
+/// The figures of a worker that siblings and metrics see, and the herald as their reader.
 pub(super) struct Figures {
     threads_max: u32,
     board: Option<Board>,
     metrics: Option<WorkerMetrics>,
+    /// `None` where requests run in threads, and before Ruby 3.3.
+    lock_requests: Option<LockRequests>,
 }
 
 impl Figures {
@@ -44,8 +81,9 @@ impl Figures {
         threads_max: u32,
         board: Option<Board>,
         metrics: Option<WorkerMetrics>,
+        lock_requests: Option<LockRequests>,
     ) -> Self {
-        Self { threads_max, board, metrics }
+        Self { threads_max, board, metrics, lock_requests }
     }
 
     /// Whether calls of the application, and waits for the interpreter lock, are measured.
@@ -110,6 +148,12 @@ impl LoadObserver for Figures {
         }
         if let Some(metrics) = &self.metrics {
             metrics.set_busy_threads(threads);
+        }
+    }
+
+    fn begins_to_compute(&self) {
+        if let Some(requests) = &self.lock_requests {
+            requests.note_computing();
         }
     }
 }

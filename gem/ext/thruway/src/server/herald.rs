@@ -6,30 +6,21 @@
 //! sees of any switch between threads.
 //!
 //! Ruby runs such a job in the calling thread, unless Ruby does not know that thread. So a thread of ours, the herald,
-//! brings the requests to Ruby. It repeats them until the asking thread has the lock: several threads may compute, and
-//! each of them passes the lock on to the next one.
+//! brings the requests to Ruby. `thruway_roles::LockRequests` says when.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::roles::Roles;
+use super::roles::{HeraldBell, LockRequests, Roles};
 use super::standby::hold_signals;
 use crate::ruby::Gvl;
 
 /// How long other threads may compute before the lock is asked for again. A switch between threads costs a hundredth of
 /// that.
 const GRANT: Duration = Duration::from_millis(1);
-
-/// The time until a request is repeated for the first time, several times that of a switch between threads; it doubles
-/// from time to time.
-const REPEAT_MIN: Duration = Duration::from_micros(100);
-
-/// The longest time until a request is repeated. A thread in a long call of a C library does not run the job.
-const REPEAT_MAX: Duration = Duration::from_millis(5);
 
 type Job = unsafe extern "C" fn(*mut c_void);
 /// The function `rb_postponed_job_preregister` of Ruby 3.3 and later.
@@ -43,17 +34,8 @@ thread_local! {
 
 /// The thread that brings the requests to Ruby.
 pub(super) struct Herald {
-    is_over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
     requests: LockRequests,
-}
-
-/// A way to ask for the lock.
-#[derive(Clone)]
-pub(super) struct LockRequests {
-    /// The number of threads that ask.
-    asking: Arc<AtomicU32>,
-    herald: Thread,
 }
 
 impl Herald {
@@ -73,61 +55,38 @@ impl Herald {
         if job == c_uint::MAX {
             return Ok(None);
         }
-        let (is_over, asking) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
-        let (ends, asked) = (Arc::clone(&is_over), Arc::clone(&asking));
+        let requests = LockRequests::new(thruway_roles::LockRequests::new(HeraldBell::default()));
+        let brought = Arc::clone(&requests);
         let thread =
             std::thread::Builder::new().name("thruway-herald".into()).spawn(move || {
                 hold_signals();
-                while !ends.load(Ordering::SeqCst) {
-                    // SAFETY: the job was registered.
-                    repeat(&asked, || unsafe { trigger(job) });
-                    std::thread::park();
-                }
+                // SAFETY: the job was registered.
+                brought.run_herald(|| unsafe { trigger(job) });
             })?;
-        let requests = LockRequests { asking, herald: thread.thread().clone() };
-        Ok(Some(Self { is_over, thread, requests }))
+        // No thread rings before this function has returned.
+        requests.bell().set(thread.thread());
+        Ok(Some(Self { thread, requests }))
     }
 
     pub(super) fn requests(&self) -> LockRequests {
-        self.requests.clone()
+        Arc::clone(&self.requests)
     }
 
     /// Ends the thread, which never takes the interpreter lock.
     pub(super) fn end(self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        self.thread.thread().unpark();
+        self.requests.end();
         // A panic of the herald can have no further consequences.
         let _ = self.thread.join();
     }
 }
 
-impl LockRequests {
-    /// Asks for the lock, if other threads compute. They get `GRANT` first, of which `waited` has passed. Called
-    /// without the lock by a thread that is about to take it, and that calls [`withdraw`](Self::withdraw) then. Returns
-    /// whether the thread has asked.
-    pub(super) fn ask(&self, roles: &Roles, waited: Duration) -> bool {
-        if roles.load.computing() == 0 {
-            return false;
-        }
+/// Asks for the lock. Threads that compute get `GRANT` first, of which `waited` has passed. Called without the lock by
+/// a thread that is about to take it, and that withdraws the request then.
+pub(super) fn ask(requests: &LockRequests, roles: &Roles, waited: Duration) {
+    requests.ask();
+    if roles.load.computing() > 0 {
         std::thread::sleep(GRANT.saturating_sub(waited));
-        self.asking.fetch_add(1, Ordering::SeqCst);
-        self.herald.unpark();
-        true
-    }
-
-    /// Called by a thread that has asked and has the lock.
-    pub(super) fn withdraw(&self) {
-        self.asking.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Calls `trigger` until no thread asks any more.
-fn repeat(asking: &AtomicU32, trigger: impl Fn()) {
-    let mut pause = REPEAT_MIN;
-    while asking.load(Ordering::SeqCst) > 0 {
-        trigger();
-        std::thread::park_timeout(pause);
-        pause = (2 * pause).min(REPEAT_MAX);
+        requests.call_herald();
     }
 }
 
