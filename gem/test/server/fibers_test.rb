@@ -543,7 +543,8 @@ class FibersTest < Minitest::Test
     assert_includes said, "ended unexpectedly"
   end
 
-  # Between two slices, a leader has the interpreter lock until it passes the lock on to a thread that computes.
+  # Between two slices, a leader has the interpreter lock until it passes the lock on to a thread
+  # that computes.
   def test_a_leader_that_is_killed_while_it_passes_the_lock_on_answers_its_requests
     waits = Queue.new
     leader = nil
