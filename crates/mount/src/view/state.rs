@@ -237,8 +237,8 @@ impl View {
         roots.iter().find_map(|(_, root)| known_folder(&self.files, root, path))
     }
 
-    /// Keeps a file from moving to another source while it is changed; see [`Moves::keep_file`]. Nothing moves in a view
-    /// of one source, nor with an upper source.
+    /// Keeps a file from moving to another source while it is changed; see [`Moves::keep_file`]. Nothing moves in a
+    /// view of one source, nor with an upper source.
     pub(super) fn keep_file(&self, id: InodeId) -> Result<Option<RwLockReadGuard<'_, ()>>, Errno> {
         match self.folders.branches() {
             Some(_) if self.folders.upper().is_none() => self.moves.keep_file(id).map(Some),
