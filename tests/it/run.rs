@@ -61,7 +61,7 @@ fn a_pack_that_is_only_read_stays_as_it_is() {
 fn every_part_can_be_left_to_ruby() {
     let program = Program::new(&FILES);
     program.run(&[]);
-    for part in ["lookups", "code", "gems", "yaml", "json", "zones"] {
+    for part in ["lookups", "code", "gems", "yaml", "json", "zones", "heap"] {
         program.same(&["--without", part]);
     }
     let report = program.run(&["--explain", "--without", "code,lookups"]);

@@ -16,6 +16,7 @@ use crate::code::{CodeFlags, Reason, Warnings};
 use crate::disk;
 use crate::files::{Files, FoundFile, cleaned};
 use crate::frozen;
+use crate::heap::HeapSize;
 use crate::kind;
 use crate::learned_entries::{self, CompiledFeature, LearnedEntries};
 use crate::options::{Options, Trust};
@@ -298,6 +299,24 @@ impl Boot {
         if stamp.size == text.len() as u64 && !stamp.is_racy(now_ns()) {
             let digest = xxh3_128(text).to_le_bytes();
             lock(&self.learned).add_json(&path, variant, digest, stamp, document);
+        }
+    }
+
+    /// Returns the size of the heap at the end of an earlier boot of the command.
+    #[must_use]
+    pub fn heap_size(&self, command: &[u8]) -> Option<HeapSize> {
+        HeapSize::decode(self.pack?.find(kind::HEAP, command)?.data()?)
+    }
+
+    /// Keeps the size of the heap at the end of the command's boot, unless the pack has a size that suffices. A
+    /// boot that has compiled code needs more than one that finds all code in the pack, and is not measured.
+    pub fn learn_heap_size(&self, command: &[u8], slots: &[u64]) {
+        let (loaded, compiled) = (self.counts.from_pack.value(), self.counts.compiled.value());
+        let is_from_pack = compiled <= loaded / 16;
+        let Some(size) = HeapSize::of_boot(slots, loaded).filter(|_| is_from_pack) else { return };
+        let known = self.heap_size(command);
+        if self.may_write && known.is_none_or(|known| size.has_outgrown(&known)) {
+            lock(&self.learned).add_heap(command, &size);
         }
     }
 

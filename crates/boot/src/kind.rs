@@ -20,6 +20,9 @@ pub const JSON: u32 = 9;
 /// The file of a time zone. Name: the variant of reading, a NUL, and the path. Data: a [zone](crate::zone), or
 /// empty if the content is uncacheable.
 pub const ZONE: u32 = 10;
+/// The size of Ruby's heap at the end of a boot. Name: the [command](crate::heap::command). Data: a
+/// [`HeapSize`](crate::heap::HeapSize).
+pub const HEAP: u32 = 11;
 
 /// Flag of a folder whose names are in the data. Without the flag, the entry records only that the path is a
 /// folder.
@@ -39,6 +42,7 @@ pub fn name(kind: u32) -> &'static str {
         YAML => "yaml",
         JSON => "json",
         ZONE => "zones",
+        HEAP => "heaps",
         _ => "others",
     }
 }

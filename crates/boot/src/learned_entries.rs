@@ -7,6 +7,7 @@ use thruway_pack::{Builder, Entry, Item, Pack, Stamp, now_ns};
 use crate::code::CodeFlags;
 use crate::disk;
 use crate::folders::Folders;
+use crate::heap::{self, HeapSize};
 use crate::kind;
 use crate::listing::NameKind;
 use crate::{path, rights};
@@ -30,6 +31,8 @@ pub struct LearnedEntries {
     documents: HashMap<DocumentKey, Document>,
     /// Features whose file has a new stamp but the same content.
     touched: HashMap<Vec<u8>, Stamp>,
+    /// The command, and the size of the heap at the end of its boot.
+    heap: Option<(Vec<u8>, Vec<u8>)>,
     bytes: usize,
     has_been_written: bool,
 }
@@ -97,6 +100,11 @@ impl LearnedEntries {
         }
     }
 
+    /// Adds the size of the heap at the end of a command's boot.
+    pub fn add_heap(&mut self, command: &[u8], size: &HeapSize) {
+        self.heap = Some((command.to_vec(), size.encode()));
+    }
+
     /// Adds the content of a file.
     pub fn add_document(&mut self, kind: u32, name: Vec<u8>, stamp: Stamp, data: Vec<u8>) {
         self.put_document((kind, name.clone()), Document { name, stamp, data });
@@ -132,7 +140,7 @@ impl LearnedEntries {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_empty = self.features.is_empty() && self.scripts.is_empty();
-        is_empty && self.documents.is_empty() && self.touched.is_empty()
+        is_empty && self.documents.is_empty() && self.touched.is_empty() && self.heap.is_none()
     }
 
     /// Drops all entries after they were written to a pack.
@@ -172,6 +180,10 @@ impl LearnedEntries {
             let item = Item::new(document.stamp, &document.data[..]);
             builder.insert(*kind, &document.name[..], item);
         }
+        if let Some((command, size)) = &self.heap {
+            let item = Item::new(Stamp::default(), &size[..]);
+            builder.insert(kind::HEAP, &command[..], item);
+        }
     }
 
     /// Copies the current entries of an older pack. Of the documents of one file only a few are copied, since
@@ -181,7 +193,14 @@ impl LearnedEntries {
         for (kind, key) in self.documents.keys() {
             *documents.entry((*kind, after_nul(key).to_vec())).or_default() += 1;
         }
+        let mut heaps = usize::from(self.heap.is_some());
         for entry in pack.entries() {
+            if entry.kind() == kind::HEAP {
+                heaps += 1;
+                if heaps > heap::COMMANDS_MAX {
+                    continue;
+                }
+            }
             let stamp = self.touched.get(entry.name()).copied();
             if let (Some(stamp), kind::FEATURE | kind::DIGEST) = (stamp, entry.kind()) {
                 builder.keep_as(&entry, stamp);
@@ -271,6 +290,8 @@ pub fn is_current(entry: &Entry<'_>) -> bool {
             let path = entry.data().and_then(split_at_nul).map(|(path, _)| path);
             path.is_some_and(leads_to_stamped)
         }
+        // A size is a forecast, which no file can make wrong.
+        kind::HEAP => true,
         // Other kinds are validated when they are used. They are dropped once their path is gone.
         _ => disk::status_of_target(entry.name()).is_some(),
     }

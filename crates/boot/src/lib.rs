@@ -22,6 +22,7 @@ pub mod document;
 pub mod files;
 pub mod folders;
 mod frozen;
+pub mod heap;
 pub mod inspect;
 pub mod kind;
 pub mod learned_entries;

@@ -21,12 +21,14 @@ pub enum Part {
     Json,
     /// The content of time zones' files.
     Zones,
+    /// The size with which Ruby's heap begins.
+    Heap,
 }
 
 impl Part {
     /// All parts, in the order of their documentation.
-    pub const ALL: [Self; 6] =
-        [Self::Lookups, Self::Code, Self::Gems, Self::Yaml, Self::Json, Self::Zones];
+    pub const ALL: [Self; 7] =
+        [Self::Lookups, Self::Code, Self::Gems, Self::Yaml, Self::Json, Self::Zones, Self::Heap];
 
     /// The part's name on the command line.
     #[must_use]
@@ -38,6 +40,7 @@ impl Part {
             Self::Yaml => "yaml",
             Self::Json => "json",
             Self::Zones => "zones",
+            Self::Heap => "heap",
         }
     }
 }

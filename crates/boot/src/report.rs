@@ -45,6 +45,7 @@ pub struct Counts {
     reasons: Mutex<BTreeMap<Reason, Vec<Vec<u8>>>>,
     inactive_parts: Mutex<BTreeSet<(&'static str, String)>>,
     supplier: Mutex<Option<String>>,
+    heap: Mutex<Option<String>>,
 }
 
 impl Counts {
@@ -70,6 +71,13 @@ impl Counts {
     pub fn record_supplier(&self, place: String) {
         if let Ok(mut supplier) = self.supplier.try_lock() {
             *supplier = Some(place);
+        }
+    }
+
+    /// Records how Ruby's heap began.
+    pub fn record_heap(&self, line: String) {
+        if let Ok(mut heap) = self.heap.try_lock() {
+            *heap = Some(line);
         }
     }
 
@@ -102,6 +110,11 @@ impl Counts {
                     format!("thruway: {part} was left to Ruby, since {change} is not its own\n");
                 report.push_str(&line);
             }
+        }
+        if let Ok(heap) = self.heap.try_lock()
+            && let Some(line) = heap.as_deref()
+        {
+            report.push_str(&format!("thruway: {line}\n"));
         }
         if let Ok(supplier) = self.supplier.try_lock()
             && let Some(place) = supplier.as_deref().map(printable::text)

@@ -28,6 +28,7 @@ mod feature_path;
 #[cfg(unix)]
 mod features;
 mod gems;
+mod heap;
 mod iseq;
 mod json_files;
 mod library;

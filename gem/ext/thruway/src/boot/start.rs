@@ -12,7 +12,9 @@ use thruway_sys::imports::Object;
 
 #[cfg(windows)]
 use super::answers;
-use super::{code, current, documents, feature_path, gems, iseq, require, time_code, vm, zones};
+use super::{
+    code, current, documents, feature_path, gems, heap, iseq, require, time_code, vm, zones,
+};
 #[cfg(unix)]
 use super::{collector, features};
 #[cfg(unix)]
@@ -94,6 +96,7 @@ fn install(gvl: Gvl) {
             collector::wait_for(gvl, megabytes);
         }
     }
+    heap::grow(gvl, boot);
     require::install(gvl);
     feature_path::install(gvl);
     if boot.options.has(Part::Code) {
@@ -158,6 +161,8 @@ fn finish() {
 }
 
 pub(super) fn write_pack(boot: &Boot) {
+    // SAFETY: the callers are a method, and a function that Ruby calls at its exit, with the lock held.
+    heap::note_size(unsafe { Gvl::assume() }, boot);
     if let Err(error) = boot.finish() {
         say(&error.to_string());
     }

@@ -1,9 +1,11 @@
 //! Ruby's garbage collector.
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::gvl::Gvl;
 use super::immediate::is_true;
+use super::symbol::Symbol;
 
 /// Whether [`without_collection`] runs.
 static IS_HELD: AtomicBool = AtomicBool::new(false);
@@ -26,4 +28,18 @@ pub(crate) fn without_collection<T>(_: Gvl, work: impl FnOnce() -> T) -> T {
         unsafe { rb_sys::rb_gc_enable() };
     }
     result
+}
+
+/// Marks all objects and frees the others, at once.
+pub(crate) fn collect(_: Gvl) {
+    // SAFETY: the lock is held, and the caller keeps no object where the collector does not find it.
+    unsafe { rb_sys::rb_gc_start() };
+}
+
+/// A number of `GC.stat`; zero if this Ruby does not know the name.
+pub(crate) fn count(gvl: Gvl, name: &'static CStr) -> u64 {
+    let name = Symbol::new(gvl, name).value();
+    // An unknown name raises ArgumentError.
+    // SAFETY: the name is a Symbol; exceptions are caught.
+    gvl.protect(|_| unsafe { rb_sys::rb_gc_stat(name) }).unwrap_or(0)
 }

@@ -89,6 +89,12 @@ impl RString {
         Self(unsafe { rb_sys::rb_str_new(start(bytes), length(bytes)) })
     }
 
+    /// Returns a String of that many bytes without a class, which `ObjectSpace` does not show.
+    pub(crate) fn hidden(_: ProtectedCall, length: u64) -> Self {
+        // SAFETY: exceptions are caught further up.
+        Self(unsafe { rb_sys::rb_str_tmp_new(c_long::try_from(length).unwrap_or(0)) })
+    }
+
     /// Returns another String with the same bytes, which are copied when either String changes.
     pub(crate) fn dup(self, _: Gvl) -> Self {
         // SAFETY: the value is a String.
