@@ -8,7 +8,7 @@ pub const COMMANDS_MAX: usize = 16;
 /// The fewest features of a boot whose heap is remembered. A smaller boot collects in no time.
 const FEATURES_MIN: u64 = 200;
 
-/// The fewest slots of a heap that is remembered. A smaller heap hardly grows, and is not worth another write of a pack.
+/// The fewest slots of a heap that is remembered. A smaller heap hardly grows, and is not worth a write of the pack.
 const SLOTS_MIN: u64 = 60_000;
 
 /// The most slots that are remembered for each feature of the boot. Rails has 150. A program that loads little code
