@@ -146,13 +146,15 @@ fn is_plain_yaml(text: &[u8]) -> bool {
     })
 }
 
-/// `JSON.parse(source, opts = {})`
+/// `JSON.parse(source, opts = {})`, and from version 3 on `JSON.parse(source, **options)`
 fn parse(ruby: ProtectedCall, json: VALUE, arguments: &[VALUE]) -> VALUE {
     let gvl = ruby.gvl();
     let parse_by_library = || JSON_LIBRARY.call(ruby, c"parse", json, arguments);
     let Some((boot, source, options)) = json_request(gvl, arguments) else {
         return parse_by_library();
     };
+    // From version 3 on, JSON refuses options in a Hash that is not passed as keywords.
+    let form = if options == NIL || has_keywords(ruby) { c"parse" } else { c"parse of Hash" };
     let opened = json_files::take().filter(|_| boot.is_learning());
     // Most texts are not in the pack and do not come from a file. Nothing else is checked for them.
     if opened.is_none() && !source.read(gvl, |text| boot.knows_json(text)) {
@@ -160,7 +162,7 @@ fn parse(ruby: ProtectedCall, json: VALUE, arguments: &[VALUE]) -> VALUE {
     }
     // Ruby code runs from here on: `inspect` of the options, and the library's code.
     let source = source.frozen(gvl);
-    let Some(variant) = json_variant(gvl, options) else { return parse_by_library() };
+    let Some(variant) = json_variant(gvl, form, options) else { return parse_by_library() };
     let variant = variant.frozen(gvl);
     let (text, how) = (source.bytes(), variant.bytes());
     if !is_original(gvl, boot, Part::Json, &JSON_LIBRARY) {
@@ -194,8 +196,9 @@ fn json_request(gvl: Gvl, arguments: &[VALUE]) -> Option<(&'static Boot, RString
     }
 }
 
-/// The variant of a text that was parsed with those options; `None` if classes of the program may take part.
-fn json_variant(gvl: Gvl, options: VALUE) -> Option<RString> {
+/// The variant of a text that was parsed with those options, in that form of the call; `None` if classes of the program
+/// may take part.
+fn json_variant(gvl: Gvl, form: &CStr, options: VALUE) -> Option<RString> {
     let hash = RHash::of(gvl, options);
     let is_plain = hash.is_some_and(|_| values::is_printable_hash(gvl, options));
     if options != NIL && (!is_plain || makes_objects(gvl, options)) {
@@ -203,7 +206,7 @@ fn json_variant(gvl: Gvl, options: VALUE) -> Option<RString> {
     }
     let options = string(gvl, options, c"inspect")?;
     let version = RString::of(gvl, constant_at(gvl, &[c"JSON", c"VERSION"])?)?;
-    Some(variant(gvl, c"parse", version, options))
+    Some(variant(gvl, form, version, options))
 }
 
 /// Whether classes of the program may take part in parsing with those options.
