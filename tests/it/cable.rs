@@ -65,22 +65,21 @@ fn pages_of_rails_talk_across_workers_and_come_again_after_a_restart() {
         assert!(entered <= CONNECTIONS_MAX, "one worker has all of {entered} connections");
         browser.value("enter()");
         browser.wait_for(&format!(
-            "seen.filter(own => own.connected && own.workers.length).length === {entered}"
+            "seen.filter(own => own.connected && own.worker).length === {entered}"
         ));
-        if browser.value("new Set(seen.map(own => own.workers[0])).size") == json!(2) {
+        if browser.value("new Set(seen.map(own => own.worker)).size") == json!(2) {
             break;
         }
     }
     browser.value("void seen.at(-1).room.perform('speak', { text: 'grüß <b>' })");
     browser.wait_for("seen.every(own => own.said.join() === 'grüß <b>')");
 
-    browser.value("var old = seen.map(own => own.workers[0])");
+    browser.value("var old = seen.map(own => own.worker)");
     let signal = Command::new("kill").args(["-USR1", &server.pid().to_string()]).status();
     assert!(signal.expect("kill starts").success());
     // A page may come again to an old worker first, which is replaced a moment later.
     browser.wait_for(
-        "seen.every(own => own.lost && own.connected === own.workers.length && \
-         !old.includes(own.workers.at(-1)))",
+        "seen.every(own => own.lost && own.connected && own.worker && !old.includes(own.worker))",
     );
     browser.value("void seen[0].room.perform('speak', { text: 'again' })");
     browser.wait_for("seen.every(own => own.said.includes('again'))");
