@@ -114,6 +114,30 @@ class StandardStreamsTest < Minitest::Test
     end
   end
 
+  # `IO#reopen` would raise IOError in a thread of the application that writes to the old log.
+  def test_a_thread_that_writes_while_a_log_is_reopened_is_not_interrupted
+    script = <<~'RUBY'
+      require "thruway"
+      require "thruway/support/redirection"
+      require "io/wait"
+      reader, writer = IO.pipe
+      STDOUT.reopen(writer)
+      writer.close
+      STDOUT.sync = true
+      thread = Thread.new { STDOUT.write("x" * (1 << 20)) }
+      Thread.pass until thread.stop? && reader.wait_readable(0)
+      settings = Struct.new(:syncs_output, :redirect).new(true, { stdout: "log", append: true })
+      Thruway::Redirection.new(settings).begin
+      drained = reader.read.size
+      warn thread.value, drained + File.size("log")
+    RUBY
+    root = File.expand_path("../../..", __dir__)
+    command = ["ruby", "-I#{root}/target/debug/gem", "-I#{root}/gem/lib", "-e", script]
+    out, said, status = Open3.capture3(*command, chdir: @folder)
+    assert_predicate status, :success?, said
+    assert_equal ["", "#{1 << 20}\n" * 2], [out, said]
+  end
+
   # The application closes a stream by a `reopen` that fails, and the next connection arrives.
   def test_a_stream_that_the_application_loses_is_no_place_for_a_connection
     { "at boot" => "lose.call", "in a request" => "" }.each do |name, at_boot|

@@ -58,11 +58,11 @@ module Thruway
       end
     end
 
-    # Opens the new file before the descriptor leaves the old one. `reopen(path)` would close the
-    # old file first, and another thread's socket could get the number. The fresh IO object has
-    # nothing to flush, so a full disk of the old file does not matter.
+    # Puts the new file in the place of the old one in one step: another thread's socket cannot get
+    # the number, and a thread that writes meanwhile gets no IOError, as it would from `IO#reopen`.
     def redirect(number, path, mode)
-      File.open(path, mode) { |file| IO.for_fd(number, autoclose: false).reopen(file) }
+      error = File.open(path, mode) { |file| System.put_descriptor(file.fileno, number) }
+      raise SystemCallError.new(path, error) unless error.zero?
     end
   end
 end
