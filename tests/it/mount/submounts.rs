@@ -1,6 +1,7 @@
 //! File systems that are mounted and unmounted at the sources and below them, like disks that come and go.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -280,6 +281,58 @@ fn a_mount_whose_only_source_is_unmounted_fails_until_the_source_is_back() {
     assert!(names(&mounted.path("first")).is_empty());
     assert!(disks.mount(&mounted.path("first"), "back"));
     shows(&mounted.target(""), &["back"]);
+}
+
+/// A mount of these disks, each of which is also mounted aside, so that it can go and come. Below each is the folder
+/// `downloads`.
+fn disks_aside(sources: &'static [&'static str], arguments: &[&str]) -> Option<(Mounted, Disks)> {
+    let mut disks = Disks::default();
+    let mut is_possible = true;
+    let all = [&["--missing", "skip", "--require-mount-point"], arguments].concat();
+    let mounted = Mounted::with_sources(sources, &all, |mounted| {
+        for source in sources {
+            let aside = mounted.path(&format!("{source} aside"));
+            fs::create_dir(&aside).unwrap();
+            is_possible &= disks.mount_of(1 << 20, &aside);
+            is_possible &= disks.bind(&aside, &mounted.path(source));
+            fs::create_dir_all(aside.join("downloads")).unwrap();
+        }
+    })?;
+    is_possible.then_some((mounted, disks))
+}
+
+/// Unmounts the disk, or mounts it again, and waits until only the mark of a disk that is present is shown.
+fn go_or_come(mounted: &Mounted, disks: &mut Disks, disk: &str, comes: bool) {
+    let aside = mounted.path(&format!("{disk} aside"));
+    match comes {
+        true => assert!(disks.bind(&aside, &mounted.path(disk))),
+        false => disks.unmount(&mounted.path(disk)),
+    }
+    let failed = || mounted.status_of_any("failed_sources").as_object().unwrap().len();
+    wait_until("the disk is known", || failed() == usize::from(!comes));
+    // The folder is looked up again, and is complete.
+    let mark = format!("{disk} is there");
+    wait_until("the mark", || mounted.target(&mark).symlink_metadata().is_ok() == comes);
+}
+
+#[test]
+fn an_open_file_moves_from_a_full_disk_whichever_disks_went_and_came() {
+    let sources = &["first", "second", "third"];
+    let Some((mounted, mut disks)) = disks_aside(sources, &["--on-full", "move"]) else { return };
+    fs::write(mounted.path("first/first is there"), "").unwrap();
+    fs::write(mounted.path("second/downloads/file"), "").unwrap();
+    let name = mounted.target("downloads/file");
+    let open = fs::File::options().write(true).open(&name).unwrap();
+    go_or_come(&mounted, &mut disks, "first", false);
+    // The name is found below the folder of other disks, which is not the one that is shown afterwards.
+    assert_eq!(name.metadata().unwrap().len(), 0);
+    go_or_come(&mounted, &mut disks, "first", true);
+    assert!(mounted.target("downloads").metadata().unwrap().is_dir());
+    fs::write(mounted.path("second/filling"), vec![0; 900_000]).unwrap();
+    open.write_all_at(&[7; 300_000], 0).unwrap();
+    assert!(mounted.path("second/downloads/file").symlink_metadata().is_err());
+    drop(open);
+    assert!(fs::read(&name).unwrap().iter().all(|&byte| byte == 7));
 }
 
 /// Random cases in CI.

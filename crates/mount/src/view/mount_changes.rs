@@ -253,6 +253,11 @@ impl MountChanges {
         view.folders.branches().map(Branches::drop_folders).unwrap_or_default()
     }
 
+    /// Waits for the end of a change of the sources, after which the view shows nothing of the previous ones.
+    pub(super) fn wait_for_change(&self) {
+        drop(lock(&self.sources));
+    }
+
     /// Waits until no file system is being released.
     pub(super) fn wait_for_release(&self) {
         drop(lock(&self.releasing));

@@ -25,6 +25,7 @@ use super::copying::{
 };
 use super::stat::{FILE_TYPE, REGULAR, handle_of, identity, stat_fd, stat_name};
 use super::state::View;
+use super::target::Target;
 use crate::inodes::{BackingState, Identity, InodeId};
 use crate::source_spec::SourceAccess;
 
@@ -70,9 +71,9 @@ pub(super) fn relocate(
         return Ok(());
     }
     let moving = view.moves.begin(id)?;
-    let known = view.files.names.as_ref().and_then(|names| names.path(id));
     let paths = match given {
-        [] => vec![known.ok_or(Errno::STALE)?],
+        // The kernel may have forgotten a folder on the path, and then the source knows the path.
+        [] => vec![view.files.path_of(Target::Inode(id))?],
         given => given.to_vec(),
     };
     let mut relocation = Relocation {

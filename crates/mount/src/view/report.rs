@@ -133,7 +133,9 @@ fn transport(view: &View) -> &'static str {
     if is_ring { "io_uring" } else { "/dev/fuse" }
 }
 
+/// Returns the sources that cannot be used. The names of those that are absent are not shown any more.
 fn failed_sources(view: &View) -> BTreeMap<String, String> {
+    view.mount_changes.wait_for_change();
     let failures = view.folders.branches().into_iter().flat_map(Branches::failures);
     let failures = failures.chain(probe(view));
     let failures = failures.map(|(branch, errno)| (branch, Error::from(errno).to_string()));
