@@ -136,7 +136,10 @@ module Serving
     $stderr = original
   end
 
+  # Returns the block's first result that is neither nil nor false.
   def eventually
-    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.005 until yield }
+    result = nil
+    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.005 until (result = yield) }
+    result
   end
 end

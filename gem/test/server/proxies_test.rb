@@ -110,7 +110,7 @@ class ProxiesTest < Minitest::Test
       error = assert_raises(Thruway::Failure) { serve_with(words) }
       assert_includes error.message, "set_remote_address: the source must be"
     end
-    error = assert_raises(RuntimeError) { serve_with("trusted_proxies 'somewhere'") }
+    error = assert_raises(Thruway::Failure) { serve_with("trusted_proxies 'somewhere'") }
     assert_includes error.message, '"somewhere" is neither an address nor a network'
   end
 

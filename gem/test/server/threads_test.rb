@@ -137,12 +137,16 @@ class ThreadsTest < Minitest::Test
     assert_operator Integer(get.body), :<, 5
   end
 
-  # Returns the number of times that the standby of the last server has gone to sleep. Standbys of
-  # earlier servers may be ending.
+  # Returns the number of times that the standby of the last server has gone to sleep. The standby
+  # may not have its name yet, and standbys of earlier servers may be ending.
   def wake_ups
-    tasks = Dir["/proc/self/task/*"].select { |path| standby?(path) }
-    task = tasks.max_by { |path| path[/\d+\z/].to_i }
-    File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i
+    eventually do
+      tasks = Dir["/proc/self/task/*"].select { |path| standby?(path) }
+      task = tasks.max_by { |path| path[/\d+\z/].to_i }
+      task && File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i
+    rescue Errno::ENOENT, Errno::ESRCH
+      nil
+    end
   end
 
   def standby?(path)
