@@ -27,6 +27,8 @@ mod links;
 #[cfg(test)]
 mod locks;
 #[cfg(test)]
+mod media_day;
+#[cfg(test)]
 mod media_model;
 #[cfg(test)]
 mod moves;

@@ -26,7 +26,7 @@ pub(crate) struct Prove {
     /// Property to prove
     #[arg(value_enum)]
     what: Proof,
-    /// Number of cases: programs, boots, damaged packs, documents, sequences of operations, requests or seeds
+    /// Number of cases: programs, boots, damaged packs, documents, sequences of operations, requests, seeds or hours
     #[arg(long, default_value_t = 500)]
     cases: u64,
     /// Seed of the cases

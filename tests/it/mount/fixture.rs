@@ -70,6 +70,15 @@ impl Mounted {
         command.arg(self.target("")).output().unwrap()
     }
 
+    /// Unmounts, and mounts again.
+    pub(super) fn remount(&self, arguments: &[String]) {
+        let unmounted = thruway().arg("unmount").arg(self.target("")).output().unwrap();
+        assert!(unmounted.status.success(), "{}", stderr(&unmounted));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = self.mount(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+
     /// A path beside the sources.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

@@ -1,7 +1,7 @@
 //! A simulated media server on three small disks, compared with a model: downloads with preallocation and hash checks,
 //! imports by hard link, scans, moves between disks, full disks, and a disk that disappears and returns.
 //!
-//! `cargo x prove mount-media --cases STEPS` runs a longer simulation.
+//! `THRUWAY_MEDIA_STEPS` sets the number of steps. `media_day` knows more of each disk, and runs for longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
