@@ -1,4 +1,4 @@
-//! What happens to the disks: outages, moves between them, changes behind the mount, and restarts.
+//! Events of the disks: outages, moves between them, changes behind the mount, and restarts.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

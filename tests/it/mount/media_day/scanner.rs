@@ -14,7 +14,7 @@ struct Listing {
     folders: Vec<String>,
 }
 
-/// What the scanner has seen of each folder.
+/// The state of each folder at the last scan.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     seen: BTreeMap<String, Listing>,
