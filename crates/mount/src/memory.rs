@@ -49,6 +49,8 @@ pub(crate) enum Count {
     DaemonIo,
     /// Changes behind the mount that were reported to the kernel.
     ReportedChanges,
+    /// Reports that came late, for which the kernel looks up all names once more.
+    LateReports,
     /// Requests that the policy has refused.
     Refused,
 }

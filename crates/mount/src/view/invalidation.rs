@@ -256,6 +256,7 @@ impl Invalidation {
     /// Invalidates all names, since changes are reported too late. But if there is a mount on top of a thruway mount,
     /// nothing is invalidated: the kernel would remove that mount together with the name of its mount point.
     fn invalidate_late(&self) -> Result<(), Errno> {
+        self.memory.count(Count::LateReports);
         if mounts::any_on_top_of_ours() { Ok(()) } else { self.invalidate_everything() }
     }
 
