@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thruway_testing::skipped;
 
@@ -23,6 +23,9 @@ const MOUNTS_MAX: usize = 20;
 
 /// The protocol of Linux 6.16, 7.x: the counts hold from there on.
 const MINOR: u32 = 44;
+
+/// The time after which a test fails, and never a measure.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A mount of some sources, until the value is dropped.
 struct Mounted {
@@ -98,9 +101,17 @@ impl Mounted {
         is_new
     }
 
+    /// Returns the status. A daemon that gets no processor for seconds does not reply in time, and is asked again.
     fn status(&self) -> serde_json::Value {
-        let output = thruway(&["mount", "status", "--json"], &[&self.path("target")]);
-        serde_json::from_slice(&output.stdout).unwrap()
+        let start = Instant::now();
+        loop {
+            let output = thruway(&["mount", "status", "--json"], &[&self.path("target")]);
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            if status["error"].is_null() {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "{status}");
+        }
     }
 
     /// All requests up to now, without FORGET: the kernel decides when to forget an inode.

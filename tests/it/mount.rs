@@ -66,7 +66,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use fixture::{Mounted, kill, wait_until};
+use fixture::{Mounted, kill, status_of, wait_until};
 use thruway_testing::skipped;
 
 use crate::{run, stderr, stdout, thruway};
@@ -160,7 +160,7 @@ fn a_mount_whose_supervisor_is_dead_says_so() {
     wait_until("another worker serves", || mounted.restarts() == Some(1));
     let processes = mounted.processes();
     kill(processes[0]);
-    let status = || run(&["mount", "status", "--json", mounted.target("").to_str().unwrap()]);
+    let status = || status_of(&mounted.target(""), &["--json"]);
     wait_until("it is known", || stdout(&status()).contains("\"is_orphaned\":true"));
     let said: serde_json::Value = serde_json::from_str(stdout(&status())).unwrap();
     assert_eq!(said["process"], processes[1]);
@@ -211,7 +211,7 @@ fn status_reports_a_source_that_fails() {
     fs::create_dir(&upper).unwrap();
     let mount = thruway().arg("mount").args([&lower.target(""), &upper]).output().unwrap();
     assert!(mount.status.success(), "{}", stderr(&mount));
-    let status = || run(&["mount", "status", upper.to_str().unwrap()]);
+    let status = || status_of(&upper, &[]);
     assert_eq!(status().status.code(), Some(0), "{}", stdout(&status()));
     fs::read(upper.join("file")).unwrap();
     assert!(stdout(&status()).contains("stacks no more than two"), "{}", stdout(&status()));
@@ -445,8 +445,8 @@ fn changes_through_the_mount_invalidate_nothing() {
     for name in 0..100 {
         assert_eq!(fs::metadata(mounted.target(&format!("folder/{name}"))).unwrap().len(), 4);
     }
-    // Each file was written to after the kernel had read its attributes, so they are requested once. After a late report,
-    // the kernel looks up the names as well.
+    // Each file was written to after the kernel had read its attributes, so they are requested once. After a late
+    // report, the kernel looks up the names as well.
     let more = asked() - before;
     let is_late = mounted.status("counts")["changes_told_late"] != 0;
     assert!(is_late || (100..110).contains(&more), "{more}");

@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::fs::{IFlags, ioctl_getflags};
 use rustix::io::Errno;
 
-use super::fixture::{Mounted, wait_until};
+use super::fixture::{Mounted, status_of, wait_until};
 use super::moves::move_to;
 use super::submounts::Disks;
 use crate::{run, stderr, stdout};
@@ -90,7 +90,7 @@ fn a_disk_that_cannot_be_read_fails_its_own_files_and_status_names_the_error() {
         assert_eq!(fs::read_to_string(mounted.target("good")).unwrap(), "good");
         fs::write(mounted.path("second/new"), "new").unwrap();
         append(&mounted.target("new")).unwrap();
-        let output = run(&["mount", "status", mounted.target("").to_str().unwrap()]);
+        let output = status_of(&mounted.target(""), &[]);
         assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
         assert!(
             stdout(&output).contains("requests failed: Input/output error"),

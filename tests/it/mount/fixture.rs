@@ -94,24 +94,14 @@ impl Mounted {
 
     /// Returns a field of `thruway mount status --json`.
     pub(super) fn status(&self, field: &str) -> serde_json::Value {
-        let reply = Cell::new(None);
-        // A daemon that gets no processor for seconds does not reply in time.
-        wait_until("the daemon replies", || {
-            let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
-            let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
-            let has_replied = !status[field].is_null();
-            assert!(output.status.success() || !has_replied, "{status}");
-            reply.set(Some(status[field].clone()));
-            has_replied
-        });
-        reply.take().unwrap()
+        let output = status_of(&self.target(""), &["--json"]);
+        assert!(output.status.success(), "{}", stdout(&output));
+        field_of(&output, field)
     }
 
     /// Returns a field of the status, even of a mount with a failure.
     pub(super) fn status_of_any(&self, field: &str) -> serde_json::Value {
-        let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
-        let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
-        status[field].clone()
+        field_of(&status_of(&self.target(""), &["--json"]), field)
     }
 
     /// Returns the number of requests of this kind.
@@ -147,6 +137,28 @@ impl Drop for Mounted {
         let target = self.target("");
         let _ = thruway().args(["unmount", "--lazy"]).arg(&target).output();
     }
+}
+
+/// Runs `thruway mount status` for a mount whose daemon is alive, and waits for the daemon's reply. A daemon that gets
+/// no processor for seconds does not reply in time, and the command says so.
+pub(super) fn status_of(target: &Path, options: &[&str]) -> Output {
+    let reply = Cell::new(None);
+    wait_until("the daemon replies", || {
+        let output =
+            thruway().args(["mount", "status"]).args(options).arg(target).output().unwrap();
+        let has_replied = match serde_json::from_slice::<serde_json::Value>(&output.stdout) {
+            Ok(status) => status["error"].is_null(),
+            Err(_) => !stdout(&output).contains(": does not reply: "),
+        };
+        reply.set(Some(output));
+        has_replied
+    });
+    reply.take().unwrap()
+}
+
+fn field_of(output: &Output, field: &str) -> serde_json::Value {
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    status[field].clone()
 }
 
 /// Returns the processes that have this folder open.

@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::fixture::{Mounted, kill, wait_until};
+use super::fixture::{Mounted, kill, status_of, wait_until};
 use super::submounts::Disks;
-use crate::{run, stderr, stdout, thruway};
+use crate::{stderr, stdout, thruway};
 
 const SOURCES: &[&str] = &["first", "second"];
 
@@ -52,8 +52,7 @@ impl Custom {
     }
 
     fn status(&self) -> serde_json::Value {
-        let output = run(&["mount", "status", "--json", self.path("target").to_str().unwrap()]);
-        serde_json::from_str(stdout(&output)).unwrap()
+        serde_json::from_slice(&status_of(&self.path("target"), &["--json"]).stdout).unwrap()
     }
 }
 
@@ -299,8 +298,8 @@ fn patterns_and_a_file_of_sources_are_evaluated_again() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(is_there(&target.path().join("in_disk1")));
     fs::write(&list, format!("{}=RO\n", mounted.path("other").display())).unwrap();
-    let status = run(&["mount", "status", "--json", target.path().to_str().unwrap()]);
-    let status: serde_json::Value = serde_json::from_str(stdout(&status)).unwrap();
+    let status = status_of(target.path(), &["--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
     let process = status["process"].as_u64().unwrap().to_string();
     assert!(Command::new("kill").args(["-HUP", &process]).status().unwrap().success());
     wait_until("the file of sources", || is_there(&target.path().join("in_other")));

@@ -8,11 +8,11 @@ use std::process::Command;
 use thruway_testing::skipped;
 
 use super::differential::Numbers;
-use super::fixture::{Mounted, kill, wait_until};
+use super::fixture::{Mounted, kill, status_of, wait_until};
 use super::freshness::{
     NameState, change, leads_through_a_link, look, look_merged, number, random_name,
 };
-use crate::{run, stderr, stdout, thruway};
+use crate::{stderr, stdout, thruway};
 
 const SOURCES: &[&str] = &["first", "second"];
 
@@ -222,7 +222,7 @@ fn a_disk_that_is_mounted_at_a_source_takes_its_place_until_it_goes() {
 
 /// Returns the state of a mount in the words of the status, and the exit status.
 fn status(mounted: &Mounted) -> (String, Option<i32>) {
-    let said = run(&["mount", "status", mounted.target("").to_str().unwrap()]);
+    let said = status_of(&mounted.target(""), &[]);
     (stdout(&said).to_owned(), said.status.code())
 }
 

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use thruway_testing::skipped;
 
-use super::fixture::{Mounted, kill, wait_until};
+use super::fixture::{Mounted, kill, status_of, wait_until};
 use super::upper::tree;
 use crate::{stderr, thruway};
 
@@ -86,9 +86,8 @@ impl Layers {
 
     /// Kills the supervisor, so that no other worker goes on with the change, and returns the worker.
     fn worker_alone(&self) -> u32 {
-        let status =
-            thruway().args(["mount", "status", "--json"]).arg(self.path("target")).output();
-        let status: serde_json::Value = serde_json::from_slice(&status.unwrap().stdout).unwrap();
+        let status = status_of(&self.path("target"), &["--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
         let supervisor = &status["process"];
         let children = format!("/proc/{supervisor}/task/{supervisor}/children");
         let worker = fs::read_to_string(children).unwrap().trim().parse().unwrap();
