@@ -17,6 +17,9 @@ const MORE: i64 = 100;
 /// twice before), and open the file again.
 const PLAIN_MIN: i64 = 15;
 
+/// The calls of a whole application for each folder above its own, such as those of its paths' expansion.
+const CALLS_A_FOLDER_ABOVE: i64 = 6;
+
 /// The calls of a search: for names, descriptors, and the process's rights. Calls for memory do not count.
 const ASKED: &str = "trace=%file,%desc,%creds";
 
@@ -180,15 +183,24 @@ fn rails_boots_within_its_budget() {
     }
     age();
     (0..2).for_each(|_| learn(folder.path(), "main.rb"));
-    let files = |run| calls("trace=%file", folder.path(), run, "main.rb");
-    let (plain, validated, frozen) = (files(None), files(Some(&[])), files(Some(&["--frozen"])));
-    fs::remove_file(pack(folder.path())).unwrap();
     let features = features(folder.path());
-    println!("plain {plain}, validated {validated}, frozen {frozen}, features {features}");
+    let files = |run| calls("trace=%file", folder.path(), run, "main.rb");
+    let above = i64::try_from(folder.path().components().count()).unwrap() * CALLS_A_FOLDER_ABOVE;
+    // Calls for ten features. A process that stands still for a second repeats its queries, so the fewest calls of
+    // several runs count.
+    let is_within = |budget: i64, options| {
+        (0..5).any(|_| {
+            let calls = files(Some(options));
+            println!("{options:?}: {calls} calls for {features} features");
+            10 * (calls - above) <= budget * features
+        })
+    };
+    let plain = files(None);
     assert!(plain > 35 * features, "{plain}");
     // 4.6 and 3.7 calls a feature; Rails 6.1 loads 1,738 on Ruby 3.1, Rails 7.2 more.
-    assert!(10 * validated <= 46 * features, "{validated} for {features} features");
-    assert!(10 * frozen <= 37 * features, "{frozen} for {features} features");
+    assert!(is_within(46, &[]));
+    assert!(is_within(37, &["--frozen"]));
+    fs::remove_file(pack(folder.path())).unwrap();
 }
 
 /// Returns the number of the program's loaded features, which grows with each Rails.
