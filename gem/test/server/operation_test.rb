@@ -117,8 +117,8 @@ class OperationTest < Minitest::Test
         pid = start_service(*arguments, *binds, sockets: sockets)
         assert_equal address.sub("tcp", "http"), @address
         assert_equal "v1", version_and_pid.first
-        Process.kill("USR2", pid)
         write("version", "v2")
+        Process.kill("USR2", pid)
         eventually { version_and_pid.first == "v2" }
         # Another worker may still run the old version.
         eventually { connect_by_unix.request.body.start_with?("v2") }
