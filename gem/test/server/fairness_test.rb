@@ -73,8 +73,10 @@ class FairnessTest < Minitest::Test
     assert_includes said, "cannot read #{File.realpath(path)}: fair_by takes :connection, :address"
   end
 
+  # The first request is in the application as soon as the file `begun` is there.
   BUSY = <<~'RUBY'
     run(lambda do |env|
+      File.write("begun", "")
       nil until File.exist?("over")
       [200, {}, ["ok"]]
     end)
@@ -90,12 +92,24 @@ class FairnessTest < Minitest::Test
     assert_equal 200, busy.response.status
   end
 
+  # Returns a client whose request is in the application. On a busy machine, a request may have
+  # waited too long before its turn.
+  def busy_client
+    client = nil
+    eventually do
+      client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      eventually { File.exist?("#{@folder}/begun") || client.io.wait_readable(0) }
+      File.exist?("#{@folder}/begun")
+    end
+    client
+  end
+
   def test_what_has_waited_too_long_gets_503_while_the_worker_computes
     write("config.ru", BUSY)
     write("config/puma.rb", "queue_seconds_max 0.2\nhealth_check '/up'")
     start("-t", "1")
-    busy = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    eventually { get("/up").status == 200 }
+    busy = busy_client
+    assert_equal 200, get("/up").status
     late = get("/late")
     assert_equal [503, "1"], [late.status, late["retry-after"]]
     assert_includes late.body, "the request has waited too long"
