@@ -64,6 +64,21 @@ module Commands
     Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }
   end
 
+  # Whether new connections are refused, as from some time on while a server drains.
+  def refused?
+    connect.io.close
+    false
+  rescue Errno::ECONNREFUSED, Errno::ENOENT
+    true
+  end
+
+  # Stops all threads of a process, which the signal reaches one by one.
+  def suspend(pid)
+    Process.kill("STOP", pid)
+    stats = -> { Dir["/proc/#{pid}/task/*/stat"] }
+    eventually { stats.call.all? { |stat| File.read(stat)[/.*\) (\w)/, 1] == "T" } }
+  end
+
   # Returns the error output of a server that must not start. A server that does start is stopped.
   def refusal(*arguments)
     _, said, status = Open3.capture3("timeout", PATIENCE_SECONDS.to_s, BINARY, "serve", *arguments)

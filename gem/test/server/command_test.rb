@@ -54,14 +54,19 @@ class CommandTest < Minitest::Test
   end
 
   def test_an_answer_that_was_begun_is_finished_before_the_end
-    write("config.ru", "run ->(_) { sleep 0.3; [200, {}, ['done']] }")
+    write("config.ru", WAITING)
+    File.mkfifo(File.join(@folder, "gate"))
     [[], %w[-w 1]].each do |arguments|
       pid = start(*arguments)
-      client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-      sleep 0.1
-      status = stop(pid)
-      assert_equal "done", client.response.body
-      assert_predicate status, :success?
+      client = connect.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+      # The open waits for the application's.
+      File.open(File.join(@folder, "gate"), "w") do |gate|
+        Process.kill("TERM", pid)
+        eventually { refused? }
+        gate.puts "now"
+      end
+      assert_match(/\A\d+\z/, client.response.body)
+      assert_predicate Process.wait2(pid).last, :success?
     end
   end
 

@@ -173,7 +173,6 @@ class RestartTest < Minitest::Test
       Process.kill(signal, pid)
       booting_worker
       Process.kill(signal, pid)
-      sleep 0.05
       write("version", "v2")
       open_gate
       eventually { log.scan("#{name}: done").size == 2 }
@@ -233,7 +232,8 @@ class RestartTest < Minitest::Test
       write("config/puma.rb", "preload_app! false")
       pid = start_version("v1", "-w", "1")
       old = version_and_pid.last
-      Process.kill("STOP", old)
+      # Of two pending signals, the process would handle USR1 first.
+      suspend(old)
       write("config/puma.rb", "preload_app! false\nhttp_content_length_limit 3")
       Process.kill(signal, pid)
       eventually { retirement_pends?(old) }
