@@ -196,6 +196,7 @@ class StreamWaitTest < Minitest::Test
     serve { [200, {}, body] }
     said = stderr_of { assert_equal 500, get.status }
     assert_includes said, "a body consists of Strings (TypeError)"
+    eventually { body.asked.last == :close }
     assert_equal %i[to_ary close], body.asked
   end
 
