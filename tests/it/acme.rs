@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
-use thruway_testing::{certificate, skipped};
+use thruway_testing::{certificate, free_port, skipped};
 
 use crate::http::Server;
 use crate::{eventually, run, stderr, stdout, thruway};
@@ -33,12 +33,6 @@ impl Drop for Authority {
             let _ = process.wait();
         }
     }
-}
-
-/// Returns a port that is free at the moment.
-fn free_port() -> u16 {
-    let socket = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    socket.local_addr().expect("it has an address").port()
 }
 
 /// Finds a program of Pebble: in the folder of `scripts/setup`, or on the path.
@@ -83,7 +77,8 @@ impl Authority {
             "profiles": { "default": { "description": "", "validityPeriod": validity_s } } } });
         fs::write(folder.path().join("pebble.json"), config.to_string()).expect("it is written");
         let log = |name: &str| File::create(folder.path().join(name)).expect("it is made");
-        let dns = format!("127.0.0.1:{dns}");
+        // The port is claimed by a socket of UDP at 127.0.0.1.
+        let dns = format!("127.0.0.2:{dns}");
         let resolver = Command::new(resolver)
             .args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-dnsserver", &dns])
             .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-management", ""])

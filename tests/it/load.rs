@@ -4,9 +4,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
-use thruway_testing::certificate;
 use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
-use thruway_testing::skipped;
+use thruway_testing::{certificate, free_port, skipped};
 
 use crate::http::Server;
 use crate::site::Site;
@@ -182,8 +181,8 @@ fn a_server_that_never_answers_is_a_failure_after_its_report() {
 
 #[test]
 fn a_port_without_a_listener_is_one_clear_line() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = run(&["load", &closed.to_string(), "-d", "60"]);
+    let closed = format!("127.0.0.1:{}", free_port());
+    let output = run(&["load", &closed, "-d", "60"]);
     assert_eq!(output.status.code(), Some(2));
     let expected = format!("thruway: no response from http://{closed}/: Connection refused");
     assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
@@ -302,12 +301,6 @@ fn report(url: &str, options: &[&str]) -> serde_json::Value {
     let output = thruway().arg("load").arg(url).args(options).arg("--json").output();
     let output = output.expect("the binary starts");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
-}
-
-/// Returns a port at which no process listens.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// Requests a short file and a large one over HTTP/2, and checks the reports.

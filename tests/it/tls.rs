@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use thruway_testing::certificate::{self, Pair};
+use thruway_testing::free_port;
 
 use crate::http::Server;
 use crate::{eventually, run, stderr, thruway};
@@ -354,13 +355,13 @@ fn load_asks_over_tls_with_clients_of_every_kind() {
 #[test]
 fn load_asks_a_server_of_openssl_that_ends_each_connection() {
     let site = Site::new();
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("one is free");
+    let address = format!("127.0.0.1:{}", free_port());
     let mut command = Command::new("openssl");
-    command.args(["s_server", "-www", "-quiet", "-accept", &port.to_string(), "-cert"]);
+    command.args(["s_server", "-www", "-quiet", "-accept", &address, "-cert"]);
     command.arg(&site.pair.certificate).arg("-key").arg(&site.pair.key);
     let mut server = command.stdin(Stdio::null()).spawn().expect("openssl starts");
-    eventually(|| TcpStream::connect(port).is_ok());
-    let report = load(&format!("https://{port}/"), &["-c", "1", "-n", "10"]);
+    eventually(|| TcpStream::connect(&address).is_ok());
+    let report = load(&format!("https://{address}/"), &["-c", "1", "-n", "10"]);
     let _ = server.kill();
     let _ = server.wait();
     let total = &report["total"];

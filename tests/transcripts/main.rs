@@ -15,7 +15,6 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -203,11 +202,6 @@ const MARK: &str = "(the command has ended)";
 const LOOP: &str = "exec 9<&0 </dev/null 2>&1\n\
     while IFS= read -r line <&9; do eval \"$line\"; printf '\\n%s\\n' \"$MARK\"; done";
 
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound").port().to_string()
-}
-
 impl Shell {
     /// At the top of the checkout, with the binary first on its PATH.
     fn start() -> Self {
@@ -224,7 +218,14 @@ impl Shell {
         let commands = child.stdin.take().expect("it is a pipe");
         let output = BufReader::new(child.stdout.take().expect("it is a pipe"));
         let folder = tempfile::tempdir().expect("a folder");
-        Self { child, commands, output, jobs: Vec::new(), folder, port: free_port() }
+        Self {
+            child,
+            commands,
+            output,
+            jobs: Vec::new(),
+            folder,
+            port: thruway_testing::free_port().to_string(),
+        }
     }
 
     /// Runs a command and returns its output.

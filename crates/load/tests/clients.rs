@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use thruway_load::{
     Address, Arrivals, Class, ClientKind, Plan, Protocol, Report, Request, Url, WeightedRequest,
     run,
 };
+use thruway_testing::free_port;
 use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -385,7 +386,7 @@ fn garbage_is_counted() {
 #[test]
 fn a_port_without_a_listener_ends_the_run() {
     let server = HttpServer::answering(HELLO);
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = (Ipv4Addr::LOCALHOST, free_port()).into();
     let report = ran(&Plan {
         address: Address::Tcp(closed),
         requests: None,

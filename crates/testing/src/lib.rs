@@ -4,6 +4,7 @@
 #[cfg(unix)]
 pub mod certificate;
 pub mod http_server;
+mod port;
 #[cfg(unix)]
 mod program;
 mod progress;
@@ -11,6 +12,7 @@ mod random;
 mod skipped;
 pub mod table;
 
+pub use port::free_port;
 #[cfg(unix)]
 pub use program::{copy_program, write_program};
 pub use progress::Progress;
