@@ -173,7 +173,7 @@ class PreloadFaultsTest < Minitest::Test
       late = Array.new(3) { Thread.new { made.preloaded(*WORDS, "puts 1") } }
       sleep 0.3
       Process.kill(:CONT, template)
-      said = late.map { |one| one.join(15)&.value&.out }
+      said = late.map { |one| one.join(Preloading::PATIENCE_SECONDS)&.value&.out }
       made.write("tmp/go", "")
       assert_equal ["1\n"] * 3, said
       assert_predicate status_of(client), :success?

@@ -125,7 +125,8 @@ fn a_request_that_waits_for_a_lock_does_not_delay_others() {
                 flock(&file, FlockOperation::LockExclusive).unwrap();
             });
         }
-        wait_until("all of them wait", || mounted.requests("setlkw") == 21);
+        // A thread that is stopped while it waits, as by a debugger, sends its request once more.
+        wait_until("all of them wait", || mounted.requests("setlkw") >= 21);
         fs::write(mounted.target("other"), "text").unwrap();
         drop(unlock);
     });
