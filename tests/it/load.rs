@@ -2,6 +2,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
@@ -175,8 +177,20 @@ fn ctrl_c_ends_the_run_with_its_report() {
 
 #[test]
 fn a_server_that_never_answers_is_a_failure_after_its_report() {
-    let server = HttpServer::new(|_, _| Next::Hang);
-    let output = load(&server, &["-c", "3", "-d", "0.3"]);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let server = HttpServer::new(move |_, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Next::Hang
+    });
+    // On a busy machine, a run may end before it has sent its three requests.
+    let mut output = None;
+    eventually(|| {
+        requests.store(0, Ordering::Relaxed);
+        output = Some(load(&server, &["-c", "3", "-d", "0.3"]));
+        requests.load(Ordering::Relaxed) == 3
+    });
+    let output = output.unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("3 starved   3 pending, the oldest for "));
     assert!(stderr(&output).contains(": no complete response\n\nhint: "));

@@ -1,8 +1,8 @@
 //! The results of `thruway load`: figures, limits and files.
 
 use std::fs;
-use std::io::Read;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
@@ -250,11 +250,14 @@ fn without_escapes(line: &str) -> String {
 #[test]
 fn lines_show_the_progress_where_there_is_no_terminal() {
     let server = flawed();
-    let output = load(&server, &["-d", "2s", "--progress", "300ms"]);
-    let lines: Vec<_> = stderr(&output).lines().collect();
-    assert!(!lines.is_empty(), "{output:?}");
-    assert!(lines[0].contains("/s  p50 ") && lines[0].contains(" errors  Jain "), "{output:?}");
-    assert_eq!(stderr(&load(&server, &["-d", "700ms", "-q"])), "");
+    let mut run = thruway();
+    run.arg("load").arg(server.url("/")).args(["-d", "60", "--progress", "100ms"]);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let lines = BufReader::new(run.stderr.take().expect("it is a pipe")).lines();
+    let mut lines = lines.map(|line| line.expect("it is text"));
+    assert!(lines.any(|line| line.contains("/s  p50 ") && line.contains(" errors  Jain ")));
+    run.kill().and_then(|()| run.wait()).expect("it runs");
+    assert_eq!(stderr(&load(&server, &["-n", "40", "-q"])), "");
 }
 
 #[test]
@@ -314,7 +317,7 @@ fn ctrl_c_ends_a_comparison_with_its_rounds() {
     });
     let mut load = thruway();
     load.args(["load", "--compare", &server.url("/a"), &server.url("/b"), "-d", "2s", "-q"]);
-    let child = load.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let child = load.stdout(Stdio::piped()).spawn().unwrap();
     while begun.recv().unwrap() != "/b" {}
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(interrupt.success());
@@ -393,8 +396,8 @@ fn urls_come_from_a_file_and_a_body_from_stdin() {
     load.args(["load", "--urls"]).arg(&file).args(["-c", "1", "-n", "20", "--json"]);
     let mut load = load
         .args(["--body", "@-", "--chunked", "4"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     std::io::Write::write_all(&mut load.stdin.take().unwrap(), b"hello").unwrap();
