@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -252,11 +252,21 @@ fn the_terminal_is_the_commands_alone() {
     script.args(["-qec", &inner, "/dev/null"]).stdin(Stdio::null());
     let output = script.output().expect("script starts");
     assert_eq!(stdout(&output), "name? done\r\n");
-    // On request, progress comes in whole lines.
-    let output = trace(&["--quiet", "--progress"], &mut sh("sleep 3"));
-    let line = stderr(&output).lines().next().expect("a line");
-    assert!(line.contains(" file calls ") && line.ends_with(" not there"), "{line}");
-    assert!(!stderr(&output).contains('\u{1b}'));
+    // On request, progress comes in whole lines. The command waits for the first.
+    let place = Place::new();
+    let mark = place.path().join("mark");
+    let wait = "while ! test -e \"$0\"; do sleep 0.01; done";
+    let mut traced = thruway();
+    traced.args(["trace", "--quiet", "--progress", "--", "sh", "-c", wait]).arg(&mark);
+    let mut traced = traced.stderr(Stdio::piped()).spawn().expect("thruway starts");
+    let mut lines = BufReader::new(traced.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line");
+    assert!(line.contains(" file calls ") && line.ends_with(" not there\n"), "{line}");
+    std::fs::write(&mark, "").expect("it can be written");
+    lines.read_to_string(&mut line).expect("text");
+    assert!(traced.wait().expect("it ends").success());
+    assert!(!line.contains('\u{1b}'));
 }
 
 /// Creates an artificial recording: look-ups of these names, all of which are missing.

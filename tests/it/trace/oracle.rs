@@ -356,24 +356,52 @@ fn a_thread_that_becomes_a_program() {
     assert_equal(&mut Command::new(place.program("thread", THREAD_EXEC, &["-pthread"])));
 }
 
+/// A process waits in an open until a signal interrupts it, with a handler that looks up names. A child sends the signal
+/// once the process sleeps, and opens the other end once the handler has run. Reads, writes and signals do not count.
 const INTERRUPTED: &str = r#"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
-static void ask(int signal) { struct stat status; stat("/none/handler", &status); open("/none/handler", 0); }
+static int handled[2], opened[2];
+static void ask(int signal) {
+  struct stat status;
+  stat("/none/handler", &status);
+  open("/none/handler", 0);
+  write(handled[1], "h", 1);
+}
+static int sleeps(int process) {
+  char text[400] = "";
+  pread(process, text, sizeof text - 1, 0);
+  char *name_end = strrchr(text, ')');
+  return name_end && name_end[2] == 'S';
+}
+static void answer(char *fifo) {
+  char byte, path[40];
+  snprintf(path, sizeof path, "/proc/%d/stat", getppid());
+  int process = open(path, O_RDONLY);
+  while (!sleeps(process)) usleep(1000);
+  kill(getppid(), SIGALRM);
+  read(handled[0], &byte, 1);
+  open(fifo, O_RDWR);
+  write(opened[1], "o", 1);
+  for (;;) pause();
+}
 int main(int count, char **arguments) {
+  char byte;
+  if (arguments[1][0] != '/' || pipe(handled) || pipe(opened)) return 0;
   mkfifo(arguments[1], 0600);
   for (int restarts = 0; restarts < 2; restarts++) {
     struct sigaction action = {.sa_handler = ask, .sa_flags = restarts ? SA_RESTART : 0};
     sigaction(SIGALRM, &action, 0);
     pid_t writer = fork();
-    if (writer == 0) { usleep(300000); open(arguments[1], O_RDWR); usleep(300000); _exit(0); }
-    struct itimerval soon = {.it_value = {.tv_usec = 100000}}; setitimer(ITIMER_REAL, &soon, 0);
+    if (writer == 0) answer(arguments[1]);
     open(arguments[1], O_RDONLY);
+    read(opened[0], &byte, 1);
+    kill(writer, SIGKILL);
     waitpid(writer, 0, 0);
   }
   unlink(arguments[1]);
