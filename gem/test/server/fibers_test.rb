@@ -350,6 +350,41 @@ class FibersTest < Minitest::Test
     assert_equal 1, Array.new(5) { client.request.body }.uniq.size
   end
 
+  # Requests that have arrived together. Each fails or leaves something behind as its path says.
+  def test_requests_in_a_row_run_in_one_fiber_without_a_switch
+    switches = 0
+    counter = TracePoint.new(:fiber_switch) { switches += 1 }
+    serve do |env|
+      counter.enable unless counter.enabled?
+      seen = [Fiber.current.object_id, switches, Thread.current[:left]].join(" ")
+      case env["PATH_INFO"]
+      when "/left" then Thread.current[:left] = "left"
+      when "/failed" then raise "failed"
+      end
+      [200, {}, [seen]]
+    end
+    bodies = lambda do |*paths|
+      client = connect
+      client.send(paths.map { |path| "GET #{path} HTTP/1.1\r\nHost: a\r\n\r\n" }.join)
+      paths.map { client.response.body.split }
+    end
+    rows = bodies.call(*["/"] * 20)
+    assert_equal [rows[0]], rows.uniq
+    # A fiber that has something left behind is not used again.
+    before, left, *after = bodies.call("/", "/left", "/", "/")
+    assert_equal before, left
+    refute_equal before[0], after[0][0]
+    assert_equal [after[0]], after.uniq
+    assert_equal 2, after[0].size
+    stderr_of do
+      failed, *after = bodies.call("/failed", "/", "/")
+      refute_equal after[0], failed
+      assert_equal [after[0]], after.uniq
+    end
+  ensure
+    counter.disable
+  end
+
   def test_no_more_requests_run_than_there_may_be_fibers
     inside, most, gate = 0, 0, Queue.new
     server = serve(fibers: 3, counts: true) do

@@ -5,12 +5,10 @@
 //! which each of them waits. While a fiber computes for long, or blocks the thread, another thread takes the lead, and
 //! this one goes on with its fibers beside that leader.
 
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rb_sys::VALUE;
-use rustix::time::{ClockId, clock_gettime};
-use thruway_roles::{FollowerBell, LONG_SLICE_US, ReadyTask, Role, Route, TaskId, WaitOutcome};
+use thruway_roles::{FollowerBell, ReadyTask, Role, WaitOutcome};
 use thruway_serve::monotonic_us;
 
 use super::context::{Context, Stage};
@@ -20,15 +18,11 @@ use super::fibers::waiter::ReadyDescriptors;
 use super::herald;
 use super::lead::Turn;
 use super::rack_engine::RackEngine;
-use super::request::{Request, end_fork};
 use super::roles::LockRequests;
 use super::sender::Sender;
 use super::shared_engine::{ATTEND_INTERVAL_US, EventBuffer};
 use super::work::{ReadyRequest, Work};
-use crate::ruby::call::call;
-use crate::ruby::{
-    Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RHash, RString, fiber, raise, thread,
-};
+use crate::ruby::{Gvl, NIL, NonLocalExit, RString, fiber, raise, thread};
 
 /// The time between two looks at the clients of streams that wait in fibers.
 const LOOK_US: u64 = 400_000;
@@ -51,18 +45,11 @@ const ABANDONED: &str = "the thread that served this request has ended";
 
 /// The fibers of the calling thread.
 #[derive(Clone, Copy)]
-struct OwnFibers<'a> {
-    me: usize,
-    fibers: &'a Fibers,
-    pool: &'a FiberPool,
-    scheduler: &'a FiberScheduler,
-    attended_us: &'a Cell<u64>,
-    /// When the clients of streams were looked at last.
-    looked_us: &'a Cell<u64>,
-    /// When the thread last waited without the interpreter lock.
-    lock_us: &'a Cell<u64>,
-    /// When the last slice ended, for the turn that follows it; zero in other turns.
-    turn_us: &'a Cell<u64>,
+pub(super) struct OwnFibers<'a> {
+    pub(super) me: usize,
+    pub(super) fibers: &'a Fibers,
+    pub(super) pool: &'a FiberPool,
+    pub(super) scheduler: &'a FiberScheduler,
 }
 
 impl OwnFibers<'_> {
@@ -75,20 +62,11 @@ impl OwnFibers<'_> {
 
     /// The time at the beginning of a turn. After a slice, the clock has just been read.
     fn begin_turn_us(self) -> u64 {
-        match self.turn_us.take() {
+        match self.pool.turn_us.take() {
             0 => monotonic_us(),
             turn_us => turn_us,
         }
     }
-}
-
-/// A slice of a request: what runs until the request waits or ends.
-#[derive(Clone, Copy)]
-struct Slice {
-    context: usize,
-    route: Route,
-    /// The thread's processor time at the beginning, if it is measured.
-    began_us: Option<u64>,
 }
 
 /// The buffers for what a wait finds.
@@ -109,10 +87,7 @@ impl RackEngine {
         let object = gvl.catch(|ruby| self.callbacks.scheduler(ruby))?;
         pool.enter(object);
         let scheduler = gvl.catch(|ruby| SCHEDULER_TYPE.get(ruby, &object))?;
-        let [attended_us, looked_us, lock_us, turn_us] =
-            &[0, monotonic_us(), monotonic_us(), 0].map(Cell::new);
-        let own =
-            OwnFibers { me, fibers, pool, scheduler, attended_us, looked_us, lock_us, turn_us };
+        let own = OwnFibers { me, fibers, pool, scheduler };
         let waiter = std::sync::Arc::clone(scheduler.waiter());
         let ring = Box::new(move || waiter.ring());
         self.leadership.roles().add_bell(FollowerBell { number: me, ring });
@@ -201,17 +176,11 @@ impl RackEngine {
                 Turn::Nothing => self.wait_with_fibers(gvl, own, buffers, is_full)?,
                 Turn::Work => self.engine.poll_if_due(&mut buffers.events),
                 Turn::Handshake => self.shake_hands(gvl, &mut buffers.events)?,
-                Turn::Request(request) if self.is_for_lane(own, &request) => {
-                    // Pieces of a response leave at once where the request is known to compute between them.
-                    let computes = request.route.is_some_and(|it| own.fibers.routes.computes(it));
-                    let corks = !computes && self.leadership.calls_are_short();
-                    if let Some(job) = self.new_job(own, Work::Request(request), corks) {
-                        own.fibers.lane.leave(self.leadership.roles(), job);
-                    }
-                }
                 Turn::Request(request) => {
-                    self.start_work(gvl, own, Work::Request(request))?;
-                    self.after_slice(gvl, own, &mut buffers.events)?;
+                    if let Some(job) = self.admit(own, request) {
+                        self.start_job(gvl, own, job)?;
+                        self.after_slice(gvl, own, &mut buffers.events)?;
+                    }
                 }
                 Turn::Event(event) => {
                     self.start_work(gvl, own, Work::Event(event))?;
@@ -232,8 +201,8 @@ impl RackEngine {
     /// Does at the engine what needs no application, while no request can begin.
     fn attend_if_due(&self, own: OwnFibers<'_>, events: &mut EventBuffer) {
         let now_us = monotonic_us();
-        if now_us >= own.attended_us.get() + ATTEND_INTERVAL_US {
-            own.attended_us.set(now_us);
+        if now_us >= own.pool.attended_us.get() + ATTEND_INTERVAL_US {
+            own.pool.attended_us.set(now_us);
             self.engine.attend(events);
         }
     }
@@ -249,9 +218,23 @@ impl RackEngine {
         lane.accepts(roles) && request.route.is_some_and(is_wanted)
     }
 
+    /// Returns a job for the request, unless another thread is to run it.
+    pub(super) fn admit(&self, own: OwnFibers<'_>, request: ReadyRequest) -> Option<FiberJob> {
+        if !self.is_for_lane(own, &request) {
+            return self.new_job(own, Work::Request(request), self.leadership.calls_are_short());
+        }
+        // Pieces of a response leave at once where the request is known to compute between them.
+        let computes = request.route.is_some_and(|route| own.fibers.routes.computes(route));
+        let corks = !computes && self.leadership.calls_are_short();
+        if let Some(job) = self.new_job(own, Work::Request(request), corks) {
+            own.fibers.lane.leave(self.leadership.roles(), job);
+        }
+        None
+    }
+
     /// Prepares a context for `work`. A response that `corks` may wait for others of its connection. `None` if no
     /// context is free, while none of the callers takes work from the engine.
-    fn new_job(&self, own: OwnFibers<'_>, work: Work, corks: bool) -> Option<FiberJob> {
+    pub(super) fn new_job(&self, own: OwnFibers<'_>, work: Work, corks: bool) -> Option<FiberJob> {
         let number = own.fibers.take_context()?;
         let context = &self.contexts[number];
         // No thread's before one has taken the job.
@@ -334,60 +317,19 @@ impl RackEngine {
         own: OwnFibers<'_>,
         ReadyTask { task, fiber }: ReadyTask<VALUE>,
     ) -> Result<(), NonLocalExit> {
-        let leads = self.leadership.leads(own.me);
-        let waits = leads && self.engine.lock().has_waiting();
-        let slice = self.begin_slice(own, task);
-        let entered_us = self.leadership.enter_slice(leads, waits);
+        self.open_slice(own, task);
         let ended = gvl.catch(|ruby| fiber::transfer(ruby, fiber));
         if self.home.is_left() {
             return ended;
         }
-        let took_us = self.leadership.leave_slice(leads, own.me, entered_us);
-        own.turn_us.set(entered_us + took_us);
-        self.end_slice(own, slice, took_us);
-        self.note_collections(gvl);
+        self.close_slice(gvl, own);
         // A fiber that was transferred to by the application's own means may have ended without a word.
         own.scheduler.end_current();
-        if self.gathers.take() {
-            self.flush_gathered();
-        }
         ended
     }
 
-    /// Begins to measure a slice of a request, if its route is under suspicion.
-    fn begin_slice(&self, own: OwnFibers<'_>, task: TaskId) -> Option<Slice> {
-        let context = own.pool.context_of(task)?;
-        let route = self.contexts[context].route.get()?;
-        let began_us = own.fibers.routes.is_measured(route).then(thread_cpu_us);
-        Some(Slice { context, route, began_us })
-    }
-
-    /// Learns from a slice, which took `took_us` by the wall clock.
-    fn end_slice(&self, own: OwnFibers<'_>, slice: Option<Slice>, took_us: u64) {
-        let Some(Slice { context, route, began_us }) = slice else { return };
-        let routes = &own.fibers.routes;
-        let Some(began_us) = began_us else {
-            if took_us >= LONG_SLICE_US {
-                routes.suspect(route);
-            }
-            return;
-        };
-        let context = &self.contexts[context];
-        let is_over = context.route.get() != Some(route) || context.ticket.get().is_none();
-        if thread_cpu_us().saturating_sub(began_us) >= LONG_SLICE_US {
-            // A request counts once.
-            if is_over || !context.was_long.replace(true) {
-                routes.note_long(route);
-            }
-        } else if !is_over {
-            routes.note_short_slice(route);
-        } else if !context.was_long.get() {
-            routes.note_short(route);
-        }
-    }
-
     /// Runs between two slices, if this thread still leads.
-    fn after_slice(
+    pub(super) fn after_slice(
         &self,
         gvl: Gvl,
         own: OwnFibers<'_>,
@@ -412,7 +354,7 @@ impl RackEngine {
         if roles.load.computing() == 0 {
             return;
         }
-        let held = Duration::from_micros(monotonic_us().saturating_sub(own.lock_us.get()));
+        let held = Duration::from_micros(monotonic_us().saturating_sub(own.pool.lock_us.get()));
         if held < TURN_MIN {
             return;
         }
@@ -428,7 +370,7 @@ impl RackEngine {
         if has_asked {
             requests.withdraw();
         }
-        own.lock_us.set(monotonic_us());
+        own.pool.lock_us.set(monotonic_us());
     }
 
     /// Waits for work while the thread has no fibers, as [`wait`](Self::wait) does.
@@ -466,7 +408,7 @@ impl RackEngine {
         if let Some(requests) = requests.filter(|_| has_asked) {
             requests.withdraw();
         }
-        own.lock_us.set(monotonic_us());
+        own.pool.lock_us.set(monotonic_us());
     }
 
     /// Waits for the engine and for fibers.
@@ -535,10 +477,10 @@ impl RackEngine {
     /// Raises Errno::EPIPE in the streams that wait while their clients are gone. The leader calls this on each turn;
     /// the streams are checked once per `LOOK_US`.
     fn end_deserted_streams(&self, gvl: Gvl, own: OwnFibers<'_>, now_us: u64) {
-        if now_us < own.looked_us.get() + LOOK_US {
+        if now_us < own.pool.looked_us.get() + LOOK_US {
             return;
         }
-        own.looked_us.set(now_us);
+        own.pool.looked_us.set(now_us);
         self.tell_fibers(own);
         for (number, task) in own.pool.tasks() {
             let context = &self.contexts[number];
@@ -576,90 +518,4 @@ impl RackEngine {
             }
         }
     }
-
-    /// The body of a fiber of thread `me`: it runs one request after the other.
-    pub(super) fn run_fiber(&self, ruby: ProtectedCall, me: usize) -> VALUE {
-        let gvl = ruby.gvl();
-        let Some(fibers) = &self.fibers else { return NIL };
-        let pool = &fibers.pools[me];
-        let object = pool.scheduler();
-        let scheduler = SCHEDULER_TYPE.get(ruby, &object);
-        while let Some(FiberJob { work, context }) = pool.take_job() {
-            let task = scheduler.current_task();
-            let ended = match work {
-                Work::Request(request) => self.run_request(gvl, me, context, request),
-                Work::Event(event) => self.pass_event(gvl, event),
-            };
-            if self.home.is_left() {
-                match ended {
-                    Ok(()) => end_fork(ruby),
-                    Err(raised) => raised.resume(ruby),
-                }
-            }
-            if let Work::Event(event) = work {
-                self.end_event(me, event.ticket);
-            }
-            if let Some(task) = task {
-                pool.forget_task(task);
-            }
-            fibers.free_context(context);
-            scheduler.end_current();
-            if let Err(raised) = ended {
-                raised.resume(ruby);
-            }
-            let fiber = fiber::current(gvl);
-            if !self.is_clean(ruby, fiber) || !pool.keep_idle(fiber) {
-                break;
-            }
-            fiber::transfer(ruby, scheduler.root());
-        }
-        NIL
-    }
-
-    fn run_request(
-        &self,
-        gvl: Gvl,
-        me: usize,
-        context: usize,
-        request: ReadyRequest,
-    ) -> Result<(), NonLocalExit> {
-        let (context, figures) = (&self.contexts[context], self.leadership.roles().load.observer());
-        let began_us = figures.is_measured().then(monotonic_us);
-        let ReadyRequest { ticket, input, certificate, .. } = request;
-        let ended = Request::new(self, context, gvl).run(input, certificate);
-        if self.home.is_left() {
-            return ended;
-        }
-        if let Some(began_us) = began_us {
-            figures.note_call(monotonic_us().saturating_sub(began_us));
-        }
-        if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
-            // No event announces this work, so a leader that waits for events has to be woken.
-            self.engine.wake();
-        }
-        context.end();
-        ended
-    }
-
-    /// Whether the application has left nothing in a fiber that another request could see.
-    fn is_clean(&self, ruby: ProtectedCall, fiber: VALUE) -> bool {
-        let (gvl, names) = (ruby.gvl(), &self.names);
-        let keys = call(ruby, thread::current(gvl), names.keys, &[]);
-        if RArray::of(gvl, keys).is_none_or(|keys| keys.len(gvl) > 0)
-            || fiber::has_variables(gvl, fiber)
-        {
-            return false;
-        }
-        if !fiber::HAS_STORAGE {
-            return true;
-        }
-        let storage = call(ruby, fiber, names.storage, &[]);
-        storage == NIL || RHash::of(gvl, storage).is_some_and(|storage| storage.len(gvl) == 0)
-    }
-}
-
-/// The processor time of the calling thread, in microseconds.
-fn thread_cpu_us() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000
 }

@@ -19,6 +19,7 @@ mod callbacks;
 mod collections;
 mod context;
 mod env;
+mod fiber_work;
 mod fibers;
 mod files;
 mod forks;

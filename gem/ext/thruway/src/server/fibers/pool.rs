@@ -4,9 +4,12 @@ use std::cell::{Cell, RefCell};
 
 use rb_sys::VALUE;
 use thruway_roles::{ComputeLane, Routes, TaskId};
+use thruway_serve::monotonic_us;
 
 use crate::ruby::NIL;
 use crate::ruby::data_type::Marker;
+use crate::server::fiber_work::Slice;
+use crate::server::shared_engine::EventBuffer;
 use crate::server::work::Work;
 
 /// Fibers without a request that are kept, each with its stack.
@@ -29,6 +32,18 @@ pub(in crate::server) struct FiberPool {
     task_count: Cell<usize>,
     /// The work of the fiber to which the thread transfers next.
     job: Cell<Option<FiberJob>>,
+    /// The slice that runs.
+    pub(in crate::server) slice: Cell<Option<Slice>>,
+    /// The buffer for events that a fiber takes in.
+    pub(in crate::server) events: RefCell<EventBuffer>,
+    /// When the engine was attended to last, while no request could begin.
+    pub(in crate::server) attended_us: Cell<u64>,
+    /// When the clients of streams were looked at last.
+    pub(in crate::server) looked_us: Cell<u64>,
+    /// When the thread last waited without the interpreter lock.
+    pub(in crate::server) lock_us: Cell<u64>,
+    /// When the last slice ended, for the turn that follows it; zero in other turns.
+    pub(in crate::server) turn_us: Cell<u64>,
 }
 
 impl Default for FiberPool {
@@ -39,6 +54,12 @@ impl Default for FiberPool {
             tasks: RefCell::default(),
             task_count: Cell::new(0),
             job: Cell::new(None),
+            slice: Cell::new(None),
+            events: RefCell::new(EventBuffer::new()),
+            attended_us: Cell::new(0),
+            looked_us: Cell::new(0),
+            lock_us: Cell::new(0),
+            turn_us: Cell::new(0),
         }
     }
 }
@@ -50,7 +71,12 @@ impl FiberPool {
         self.tasks.borrow_mut().clear();
         self.task_count.set(0);
         self.job.set(None);
+        self.slice.set(None);
         self.scheduler.set(scheduler);
+        self.attended_us.set(0);
+        self.looked_us.set(monotonic_us());
+        self.lock_us.set(monotonic_us());
+        self.turn_us.set(0);
     }
 
     pub(in crate::server) fn scheduler(&self) -> VALUE {
