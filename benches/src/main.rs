@@ -116,6 +116,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-waiting", serve::waiting::mix),
     ("serve-naps", serve::waiting::naps),
     ("serve-pages", serve::waiting::pages),
+    ("serve-rails-waits", serve::waiting::rails),
     ("serve-computing", serve::waiting::computing),
     ("serve-fibers", serve::waiting::short),
     ("serve-streams", serve::streams::run),

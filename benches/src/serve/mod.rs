@@ -16,6 +16,7 @@ pub(super) mod rack;
 pub(super) mod restarts;
 pub(crate) mod running;
 pub(super) mod server;
+pub(super) mod slow_service;
 pub(super) mod sockets;
 pub(super) mod streams;
 pub(crate) mod system_root;

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::contender::Contender;
 use super::server::App;
+use super::slow_service;
 use crate::process;
 
 /// How long a server may take until its first response.
@@ -66,10 +67,15 @@ impl RunningServer {
         let arguments = contender.server.arguments(start.app).unwrap_or_default();
         // The server stays in the task's process group, so that a signal that ends the task ends
         // the server, too.
+        let service = match start.app {
+            App::RailsWaits => Some(("SERVICE_PORT", slow_service::port()?.to_string())),
+            _ => None,
+        };
         let child = contender
             .command(start.application)
             .args(arguments.split_whitespace().map(fill))
             .envs([("RACK_ENV", "production"), ("RAILS_ENV", "production"), ("LOG_LEVEL", "warn")])
+            .envs(service)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

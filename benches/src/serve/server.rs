@@ -50,6 +50,8 @@ pub(crate) enum App {
     Shapes,
     /// `benches/serve/waiting`.
     Waiting,
+    /// `benches/serve/rails_waits`.
+    RailsWaits,
     /// `benches/serve/sockets`.
     Sockets,
     /// `benches/serve/cable`.
@@ -206,6 +208,7 @@ impl App {
             Self::Rails => "examples/rails_app",
             Self::Shapes => "benches/serve",
             Self::Waiting => "benches/serve/waiting",
+            Self::RailsWaits => "benches/serve/rails_waits",
             Self::Sockets => "benches/serve/sockets",
             Self::Cable => "benches/serve/cable",
         }
@@ -213,7 +216,7 @@ impl App {
 
     /// Seconds of load before each measurement, which warm code and caches. YJIT compiles Rails for that long.
     pub(crate) fn warm_up_seconds(self) -> &'static str {
-        if self == Self::Rails { "5" } else { "0.5" }
+        if matches!(self, Self::Rails | Self::RailsWaits) { "5" } else { "0.5" }
     }
 }
 
@@ -240,7 +243,7 @@ impl Server {
     /// The arguments that start the server with `app`; `None` if the server does not support `app`.
     pub(crate) fn arguments(&self, app: App) -> Option<&'static str> {
         match app {
-            App::Rack | App::Rails | App::Shapes | App::Waiting => self.rack,
+            App::Rack | App::Rails | App::Shapes | App::Waiting | App::RailsWaits => self.rack,
             App::Sendfile => self.sendfile,
             App::Folder => self.folder,
             App::Sockets => self.rack.filter(|_| SOCKET_SERVERS.contains(&self.name)),

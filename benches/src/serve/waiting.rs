@@ -109,6 +109,7 @@ pub(crate) fn naps(context: &BenchContext) -> Result<String, String> {
 /// Measures a page that waits and computes in turn, for 20 and for 200 clients.
 pub(crate) fn pages(context: &BenchContext) -> Result<String, String> {
     let pages = |clients| ClosedLoop {
+        app: App::Waiting,
         what: "A page that waits for 10 ms and computes for 3 ms",
         path: "/page",
         clients,
@@ -120,8 +121,24 @@ pub(crate) fn pages(context: &BenchContext) -> Result<String, String> {
     closed_loops(context, &[pages(20), pages(200)])
 }
 
+/// Measures a page of Rails with three queries and a call to a service that takes 200 ms, for 100 clients.
+pub(crate) fn rails(context: &BenchContext) -> Result<String, String> {
+    let page = ClosedLoop {
+        app: App::RailsWaits,
+        what: "A page of Rails with three queries and a call of 200 ms to a service",
+        path: "/page",
+        clients: 100,
+        speed_min: 1.1,
+        p99_max: 1.0,
+        cpu_max: None,
+        jain_min: None,
+    };
+    closed_loops(context, &[page])
+}
+
 /// Requests that are sent again and again, and the targets relative to Falcon.
 struct ClosedLoop {
+    app: App,
     what: &'static str,
     path: &'static str,
     clients: u32,
@@ -134,6 +151,7 @@ struct ClosedLoop {
 impl ClosedLoop {
     fn of_naps(clients: u32) -> Self {
         Self {
+            app: App::Waiting,
             what: "A wait of 50 ms",
             path: "/nap",
             clients,
@@ -157,10 +175,10 @@ fn closed_loop(
     servers: &[&Contender],
     closed: &ClosedLoop,
 ) -> Result<String, String> {
-    let ClosedLoop { what, path, clients, .. } = closed;
+    let ClosedLoop { app, what, path, clients, .. } = closed;
     let (count, seconds) = (clients.to_string(), arena.seconds(1.0));
     let options = ["-c", &count, "-d", &seconds];
-    let scenario = Scenario { app: App::Waiting, threads: 5, ..Scenario::rack(path, &options) };
+    let scenario = Scenario { app: *app, threads: 5, ..Scenario::rack(path, &options) };
     let all = rounds(arena, servers, scenario, &[path])?;
     let title = format!("{what}, {count} clients, `-w 2 -t 5`");
     let columns = ["server", "requests/s", "±", "p99 ms", "Jain", "starved", "CPU µs a request"];
@@ -179,6 +197,15 @@ fn closed_loop(
     }
     for system in systems(&all) {
         note_targets(&mut table, &all, system, closed);
+        if *app == App::RailsWaits {
+            // The name has Puma's version.
+            let is_puma = |name: &str| name.starts_with("Puma ") && name.ends_with(system);
+            let puma = all.iter().find(|measured| is_puma(measured.name));
+            let ours = median_of(&all, &format!("thruway{system}"), p99_ms);
+            let against = ratio(ours, puma.map(|measured| measured.median(p99_ms)));
+            let target = format!("threads{system}: p99 ≤ 0.8 × that of Puma with as many threads");
+            table.target(&target, at_most(against, 0.8));
+        }
     }
     Ok(table.text())
 }
