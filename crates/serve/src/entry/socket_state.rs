@@ -72,6 +72,8 @@ pub(crate) enum SocketState {
     Broken(CloseCode),
     /// The socket is closed, and the owner has yet to hear of the end.
     Closed(CloseCode),
+    /// The owner has heard of the end.
+    Reported,
 }
 
 impl UpgradedSocket {
@@ -98,13 +100,14 @@ impl UpgradedSocket {
 
     /// Whether the socket is closed already.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.state, SocketState::Closed(_))
+        matches!(self.state, SocketState::Closed(_) | SocketState::Reported)
     }
 
     /// Whether an event waits for the owner and the owner is free.
     pub(crate) fn has_event(&self) -> bool {
         let is_due = self.is_drained || self.planned_close.is_due();
-        !self.is_busy && (self.is_new || self.message.is_some() || is_due || self.is_over())
+        let has_ended = matches!(self.state, SocketState::Closed(_));
+        !self.is_busy && (self.is_new || self.message.is_some() || is_due || has_ended)
     }
 
     /// Takes the next event for the owner.
@@ -117,6 +120,7 @@ impl UpgradedSocket {
         } else if let Some(message) = self.message.take() {
             SocketEvent::Message(message)
         } else if let SocketState::Closed(code) = self.state {
+            self.state = SocketState::Reported;
             SocketEvent::Ended(code)
         } else if std::mem::take(&mut self.is_drained) {
             SocketEvent::Drained
@@ -133,7 +137,7 @@ impl UpgradedSocket {
     /// ping, or for the planned close.
     pub(crate) fn deadline_ms(&self, since_ms: u64, ping_ms: u64) -> Option<u64> {
         match self.state {
-            SocketState::Closed(_) => return None,
+            SocketState::Closed(_) | SocketState::Reported => return None,
             SocketState::Closing | SocketState::Broken(_) => return Some(since_ms + CLOSE_MS),
             SocketState::Open | SocketState::Flushing(_) => {}
         }

@@ -17,7 +17,7 @@ use crate::entry::cache_role::CacheRole;
 use crate::entry::carrier::{Carrier, StreamLink};
 use crate::entry::input::Input;
 use crate::entry::multiplexer::Multiplexer;
-use crate::entry::socket_state::{SocketState, UpgradedSocket};
+use crate::entry::socket_state::SocketState;
 use crate::entry::ticket::Ticket;
 use crate::entry::upload::Upload;
 use crate::entry::{self, Entry, State, stream_of};
@@ -144,12 +144,7 @@ impl Store {
         let mut closed = self.slab.remove(id)?;
         let streams = closed.multiplexer().map_or(Vec::new(), Multiplexer::streams);
         for stream in streams {
-            // A stream that is over already stays until its owner is notified, in its next turn.
-            let is_over =
-                |entry: &Entry| entry::upgraded(entry).is_some_and(UpgradedSocket::is_over);
-            if !self.slab.get(stream).is_some_and(is_over) {
-                self.close(stream);
-            }
+            self.close(stream);
         }
         if let Some(link) = closed.carrier.stream_mut() {
             self.leave_parent(link);
@@ -225,9 +220,9 @@ impl<'a> EntryMut<'a> {
     }
 
     /// Closes the entry, with its streams. Its socket is closed when the returned entry is dropped. Returns `None` for
-    /// a live upgraded connection: its entry stays until its next turn, in which its owner is notified of the end.
+    /// an upgraded connection whose owner has yet to hear of the end: its entry stays until that turn.
     pub(crate) fn close(self) -> Option<Entry> {
-        if entry::upgraded(&self).is_some_and(|upgraded| !upgraded.is_over()) {
+        if entry::upgraded(&self).is_some_and(|upgraded| upgraded.state != SocketState::Reported) {
             self.finish_upgraded(CloseCode::ABNORMAL);
             return None;
         }
@@ -377,7 +372,10 @@ impl<'a> EntryMut<'a> {
                 entry.send_close_notify();
                 entry.carrier.shut(Shutdown::Write);
             }
-            SocketState::Open | SocketState::Closing | SocketState::Closed(_) => {}
+            SocketState::Open
+            | SocketState::Closing
+            | SocketState::Closed(_)
+            | SocketState::Reported => {}
         }
     }
 

@@ -290,6 +290,22 @@ fn sockets_by_http_2_are_closed_with_the_server_and_gone_with_their_connection()
     all.run_until(|all| all.rig.engine.is_done());
 }
 
+/// curl closes its connection as soon as the only stream ends, while the owner may be busy.
+#[test]
+fn the_owner_hears_of_a_stream_that_ended_before_its_connection_did() {
+    let mut all = SocketRig::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
+    let mut client = http2::Client::new(&all.rig, &[]);
+    client.send(&extended_connect(1));
+    all.run_until(|all| !all.sockets.told.is_empty());
+    let (ticket, _) = all.sockets.told.remove(0);
+    client.send(&http2::frame(http2::RESET, 0, 1, &[0, 0, 0, 8]));
+    client.send(&http2::frame(http2::GOAWAY, 0, 0, &[0; 8]));
+    all.run_until(|all| all.rig.engine.store.slab.len() == 1);
+    assert!(all.rig.engine.socket(ticket).done(), "the end is next");
+    assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
+    assert_eq!(all.rig.engine.store.slab.len(), 0);
+}
+
 #[test]
 fn a_stream_becomes_a_socket_only_where_that_is_wanted() {
     let mut rig = Rig::with(hello, Settings::default());
