@@ -7,6 +7,7 @@
 //!    `thruway-roles` to the engine; `shared_engine`, `standby` and `gvl_events` serve it while no thread is at the
 //!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
 //!    `fibers`: requests that wait without a thread. `lead_fibers`: the turns of a thread that has such requests.
+//!    `fiber_work`: a fiber's requests, one after another.
 //! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body`,
 //!    `body_block` and `sender`: from the application's return value to the client's bytes. `sockets`: upgraded
 //!    connections.
