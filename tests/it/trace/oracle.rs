@@ -356,8 +356,9 @@ fn a_thread_that_becomes_a_program() {
     assert_equal(&mut Command::new(place.program("thread", THREAD_EXEC, &["-pthread"])));
 }
 
-/// A process waits in an open until a signal interrupts it, with a handler that looks up names. A child sends the signal
-/// once the process sleeps, and opens the other end once the handler has run. Reads, writes and signals do not count.
+/// A process waits in an open until a signal interrupts it, with a handler that looks up names. A child sends the
+/// signal once the process sleeps, and opens the other end once the handler has run. Reads, writes and signals do not
+/// count.
 const INTERRUPTED: &str = r#"
 #include <fcntl.h>
 #include <signal.h>
