@@ -4,6 +4,8 @@ require_relative "../installed"
 require_relative "../ports"
 require_relative "../restarting"
 
+require "thruway/launch/systemd_notifier"
+
 # The interfaces to service managers and load balancers, and the recycling of workers.
 class OperationTest < Minitest::Test
   include Restarting
@@ -91,6 +93,27 @@ class OperationTest < Minitest::Test
       2.times { told("WATCHDOG=1") }
       assert_predicate stop(pid), :success?
     end
+  end
+
+  # Fills the service manager's queue with signs of life.
+  def fill_queue
+    socket = Socket.new(:UNIX, :DGRAM)
+    sign = ["WATCHDOG=1\n", 0, notified.local_address.to_sockaddr]
+    nil until socket.sendmsg_nonblock(*sign, exception: false) == :wait_writable
+    socket.close
+  end
+
+  def test_a_service_manager_that_is_late_misses_no_state
+    fill_queue
+    path = File.join(@folder, "notify")
+    notifier = Thruway::SystemdNotifier.new(path, patience_seconds: PATIENCE_SECONDS)
+    sender = Thread.new { notifier.ready }
+    eventually { sender.stop? }
+    told("READY=1")
+    sender.join
+    fill_queue
+    # A service manager that hangs stops nothing.
+    Thruway::SystemdNotifier.new(path, patience_seconds: 0.05).stopping
   end
 
   def test_the_application_sees_none_of_the_variables_of_a_service_manager
