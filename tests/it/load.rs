@@ -153,6 +153,13 @@ fn a_class_that_is_starved_is_unfair_whatever_the_others_got() {
     assert!(report["total"]["fairness"]["starved"].as_u64().unwrap() >= 1, "{report}");
 }
 
+/// The binary, which Ctrl-C ends even if a script runs the tests in the background, and they ignore the signal.
+pub(crate) fn interruptible() -> Command {
+    let mut env = Command::new("env");
+    env.args(["--default-signal=INT", env!("CARGO_BIN_EXE_thruway")]);
+    env
+}
+
 #[test]
 fn ctrl_c_ends_the_run_with_its_report() {
     use std::os::unix::process::ExitStatusExt;
@@ -164,7 +171,7 @@ fn ctrl_c_ends_the_run_with_its_report() {
         }
         write(stream, HELLO)
     });
-    let mut load = thruway();
+    let mut load = interruptible();
     load.arg("load").arg(server.url("/")).args(["-d", "60"]).stdout(Stdio::piped());
     let child = load.spawn().unwrap();
     begun.recv().unwrap();

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
 
+use crate::load::interruptible;
 use crate::{stderr, stdout, thruway};
 
 const FAILURE: &str = "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n";
@@ -318,7 +319,7 @@ fn ctrl_c_ends_a_comparison_with_its_rounds() {
         }
         write(stream, HELLO)
     });
-    let mut load = thruway();
+    let mut load = interruptible();
     load.args(["load", "--compare", &server.url("/a"), &server.url("/b"), "-d", "2s", "-q"]);
     let child = load.stdout(Stdio::piped()).spawn().unwrap();
     while begun.recv().unwrap() != "/b" {}
