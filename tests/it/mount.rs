@@ -35,6 +35,8 @@ mod moves;
 #[cfg(test)]
 mod owners;
 #[cfg(test)]
+mod parts;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod policy_model;

@@ -4,7 +4,7 @@
 //! to the file in the first part that has the name.
 
 use std::collections::HashSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
@@ -92,6 +92,13 @@ impl Branches {
 
     pub(crate) fn get(&self, id: InodeId) -> Option<Arc<MergedFolder>> {
         self.read().get(&id.0).cloned()
+    }
+
+    /// Marks a name of a merged folder as stale in the index.
+    pub(crate) fn mark_stale(&self, id: InodeId, name: &CStr) {
+        if let Some(merged) = self.get(id).filter(|merged| merged.is_merged()) {
+            merged.stale_names().insert(name.to_owned());
+        }
     }
 
     /// Adds the folder, unless another thread has added it meanwhile. Returns the folder that is kept.

@@ -61,7 +61,7 @@ pub(super) fn copy_up(view: &View, id: InodeId, size: Option<u64>) -> Result<(),
         Ok((dir, folder)) => {
             let source = open_data(view, id, &stat)?;
             let copied = copy_named(upper, (&from, source.as_ref()), &stat, size, (&dir, &name))?;
-            view.folders.note_change(&folder, &name);
+            view.folders.note_change(folder.id, &name);
             copied
         }
         // The file was removed, or another one has its name, and programs still have it open.
@@ -240,7 +240,7 @@ pub(super) fn upper_dir(view: &View, id: InodeId) -> Result<BranchDir, Errno> {
     if let Some(branches) = view.folders.branches() {
         branches.drop_folder(id);
     }
-    view.folders.note_change(&parent_folder, &name);
+    view.folders.note_change(parent_folder.id, &name);
     switch(view, id, made)?;
     drop(held);
     in_upper()
@@ -343,6 +343,6 @@ pub(super) fn copy_up_name(
         _ => None,
     };
     copy_named(upper, (&from, data.as_ref()), stat, None, (&place, name))?;
-    view.folders.note_change(folder, name);
+    view.folders.note_change(folder.id, name);
     Ok(())
 }

@@ -51,7 +51,7 @@ pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result
         let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
         let (dir, ()) =
             layered_names::make_named(view, &folder, name, |dir| link_fd(&fd, &dir.fd, name))?;
-        return reply_new(cx, &view.folders.folder(parent)?, &dir, name);
+        return reply_new(cx, &view.folders.after_change(folder), &dir, name);
     }
     // The link is created in the source that has the file, since a link cannot cross file systems.
     let _names = view.moves.share_names();
@@ -71,9 +71,7 @@ pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result
         }
         linked => linked?,
     }
-    // The folder may have another part now.
-    let folder = view.folders.folder(parent)?;
-    reply_new(cx, &folder, &dir, name)
+    reply_new(cx, &view.folders.after_change(folder), &dir, name)
 }
 
 pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Result<(), Errno> {
@@ -87,7 +85,7 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
         Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
         created => created,
     }?;
-    cx.view.folders.note_change(&created.folder, name);
+    cx.view.folders.note_change(created.folder.id, name);
     let found = FoundInode::Created(&created.dir, created.file.as_fd(), name);
     let id = reply_created(cx, &created, found, (with, verdict))?;
     // The next requests usually concern this file: its attributes are set, or it is written to.
@@ -127,8 +125,7 @@ fn make<T>(
         let (dir, file) = layered_names::make_named(cx.view, &folder, name, |dir| {
             actor.make_as(caller, mode, umask, || make(dir, permissions(mode)))
         })?;
-        // The folder may have another part now.
-        let folder = cx.view.folders.folder(cx.inode())?;
+        let folder = cx.view.folders.after_change(folder);
         return Ok(PlacedFile { folder, dir, file });
     }
     let (dir, file) = match &cx.view.behaviour.owners {
@@ -142,7 +139,7 @@ fn make<T>(
             })
         }
     }?;
-    Ok(PlacedFile { folder, dir, file })
+    Ok(PlacedFile { folder: cx.view.folders.after_change(folder), dir, file })
 }
 
 /// Checks whether the policy allows a new file. Returns the verdict if it does.
@@ -172,7 +169,7 @@ fn reply_new(
     dir: &BranchDir,
     name: &CStr,
 ) -> Result<(), Errno> {
-    cx.view.folders.note_change(folder, name);
+    cx.view.folders.note_change(folder.id, name);
     let stat = stat_name(&dir.fd, name)?;
     cx.reply.put(&new_entry(cx.view, folder, FoundInode::Named(dir, name), &stat)?);
     Ok(())

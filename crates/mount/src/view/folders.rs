@@ -72,6 +72,13 @@ impl Folders {
         Ok(Folder { id, is_watched, parts: Parts::One(dir) })
     }
 
+    /// Returns the folder after a change in it, by which the folder may have got another part.
+    pub(super) fn after_change(&self, folder: Folder) -> Folder {
+        let id = folder.id;
+        // Without the parts, nothing is known about who reports changes.
+        self.folder(id).unwrap_or(Folder { is_watched: false, ..folder })
+    }
+
     /// Returns the attributes of the file with this name, and the source that has the file.
     pub(super) fn find(&self, folder: &Folder, name: &CStr) -> Result<(BranchDir, Statx), Errno> {
         match &folder.parts {
@@ -316,9 +323,9 @@ impl Folders {
     }
 
     /// Marks a name as stale in the index after a change through the mount, for which there is no event.
-    pub(super) fn note_change(&self, folder: &Folder, name: &CStr) {
-        if let Some(merged) = folder.merged() {
-            merged.stale_names().insert(name.to_owned());
+    pub(super) fn note_change(&self, folder: InodeId, name: &CStr) {
+        if let Some(branches) = self.branches() {
+            branches.mark_stale(folder, name);
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn remove(
         true => hide(upper, &dir, name),
         false => remove_from(upper, &dir, name, of_folder),
     });
-    view.folders.note_change(folder, name);
+    view.folders.note_change(folder.id, name);
     removed
 }
 
@@ -194,8 +194,8 @@ impl LayeredRename<'_> {
                 })
             }
         };
-        view.folders.note_change(folder, name);
-        view.folders.note_change(new_folder, new_name);
+        view.folders.note_change(folder.id, name);
+        view.folders.note_change(new_folder.id, new_name);
         renamed.map(|()| (from, to))
     }
 

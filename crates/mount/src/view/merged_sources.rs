@@ -222,9 +222,8 @@ impl MergedSources {
 
     /// Marks a name as stale after another program has changed the file that a branch has under the name.
     pub(super) fn mark_stale(&self, id: InodeId, name: &[u8]) {
-        let merged = self.branches.get(id);
-        if let (Some(merged), Ok(name)) = (merged.filter(|it| it.is_merged()), CString::new(name)) {
-            merged.stale_names().insert(name);
+        if let Ok(name) = CString::new(name) {
+            self.branches.mark_stale(id, &name);
         }
     }
 

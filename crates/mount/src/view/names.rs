@@ -78,7 +78,7 @@ fn remove(
         Err(Errno::NOENT) => Ok(()),
         removed => removed,
     });
-    view.folders.note_change(folder, name);
+    view.folders.note_change(folder.id, name);
     removed
 }
 
@@ -137,8 +137,8 @@ pub(super) fn rename(
             })?;
         }
     }
-    view.folders.note_change(&folder, name);
-    view.folders.note_change(&new_folder, new_name);
+    view.folders.note_change(parent, name);
+    view.folders.note_change(new_parent, new_name);
     renamed?;
     let moved = note_name(view, new_parent, to[0].fd.as_fd(), new_name);
     if let Some(id) = moved {

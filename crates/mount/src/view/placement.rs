@@ -185,7 +185,8 @@ fn sort_at_random(sources: &mut [(u16, Space)], weight: impl Fn(&Space) -> u64) 
     }
 }
 
-/// Creates the folder in a branch that lacks it, with the same owner, permissions and extended attributes.
+/// Creates the folder in a branch that lacks it, with the same owner, permissions and extended attributes. When this
+/// function returns, the new part is watched, so changes of the names that are made there are reported.
 fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno> {
     let branches = view.folders.branches().ok_or(Errno::XDEV)?;
     if id == InodeId::ROOT {
@@ -214,15 +215,20 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
                 let _ = fs::unlinkat(&above.fd, name.as_c_str(), AtFlags::REMOVEDIR);
             })?
         }
-        opened => opened?,
+        opened => {
+            let fd = opened?;
+            if branches.get(id).is_some_and(|merged| merged.part(branch).is_some()) {
+                return Ok(BranchDir { branch, fd: Arc::new(fd) });
+            }
+            fd
+        }
     };
     // The folder has an additional part, and so has its name in the parent.
     branches.drop_folder(id);
-    if let Ok(parent) = view.folders.folder(parent) {
-        view.folders.note_change(&parent, &name);
-        // The kernel does not expect this change, since it did not request it.
-        view.connection.invalidate_attributes(parent.id);
-    }
+    view.folders.note_change(parent, &name);
+    // The kernel does not expect this change, since it did not request it.
+    view.connection.invalidate_attributes(parent);
+    view.folders.folder(id)?;
     Ok(BranchDir { branch, fd: Arc::new(fd) })
 }
 

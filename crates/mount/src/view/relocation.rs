@@ -136,6 +136,8 @@ impl Relocation<'_> {
             return Err(Errno::BUSY);
         }
         let old_folders = self.check_names(&before)?;
+        // A folder that was made for the file is watched before the file is there.
+        self.drop_folders();
         let made_names = self.link_all(&made, &folders)?;
         self.drop_folders();
         let is_switched =
@@ -329,14 +331,21 @@ impl Relocation<'_> {
         Ok(true)
     }
 
-    /// Makes the view look up again the folders that have gained or lost a part, and the names on the paths.
+    /// Looks up again the folders that have gained a part, and marks the names on the paths as stale.
     fn drop_folders(&self) {
         let Some(branches) = self.view.folders.branches() else { return };
-        self.each_folder(|id, name, _| match branches.get(id) {
-            Some(merged) if merged.part(self.to.0).is_some() => {
-                merged.stale_names().insert(name.to_owned());
+        self.each_folder(|id, name, _| {
+            if branches.get(id).is_none_or(|merged| merged.part(self.to.0).is_none()) {
+                branches.drop_folder(id);
             }
-            _ => drop(branches.drop_folder(id)),
+            branches.mark_stale(id, name);
+        });
+        // The look-up of a folder is one of those above as well.
+        self.each_folder(|id, _, has_file| {
+            if has_file {
+                // A folder that was removed meanwhile has no names.
+                let _ = self.view.folders.folder(id);
+            }
         });
     }
 
