@@ -146,6 +146,26 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
     assert_eq!(move_to(&file, Path::new("/nowhere")), Err(rustix::io::Errno::INVAL));
 }
 
+/// The folder is made on the other disk before it is known that the file has no room there.
+#[test]
+fn a_file_that_finds_no_room_leaves_a_folder_that_is_shown_with_its_time_and_its_names() {
+    let kept = ["--entry-timeout", "3600", "--attribute-timeout", "3600"];
+    let arguments = [&["--create", "first"], &kept[..]].concat();
+    let Some((mounted, _disks)) = disks([8 << 20, 256 << 10], &arguments) else { return };
+    fs::create_dir_all(mounted.target("a/b")).unwrap();
+    fs::create_dir(mounted.path("slow/a")).unwrap();
+    let file = mounted.target("a/b/file");
+    fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let modified = |path: &str| fs::metadata(mounted.path(path)).unwrap().modified().unwrap();
+    wait_until("the time is shown", || modified("target/a") == modified("slow/a"));
+    assert!(!is_there(&mounted.target("a/b/new")));
+    let refused = Err(rustix::io::Errno::NOSPC);
+    assert_eq!(move_to(&file, &mounted.path("slow")), refused);
+    assert_eq!(modified("target/a"), modified("slow/a"));
+    fs::write(mounted.path("slow/a/b/new"), "").unwrap();
+    wait_until("the name is shown", || is_there(&mounted.target("a/b/new")));
+}
+
 #[test]
 fn files_move_by_age_with_their_hard_links_and_what_would_be_done_is_shown_first() {
     let Some((mounted, _disks)) = disks([8 << 20; 2], &["--create", "first"]) else { return };

@@ -118,7 +118,11 @@ impl Relocation<'_> {
         let is_disturbed = || {
             self.is_cancelled.load(Relaxed) || lease.as_ref().is_some_and(|it| !it.is_unbroken())
         };
-        let folders = self.folders_in_target()?;
+        let folders = self.folders_in_target();
+        // Folders that were made stay, even if the file does not move. They are watched before the file is there.
+        self.drop_folders();
+        self.each_folder(|id, _, _| view.connection.invalidate_attributes(id));
+        let folders = folders?;
         let made = self.copy(&file, &before, &folders, &is_disturbed)?;
         let alone = view.moves.hold_names();
         // A change that is made from here on would be one of the old file. A change that is being made may wait for the
@@ -136,8 +140,6 @@ impl Relocation<'_> {
             return Err(Errno::BUSY);
         }
         let old_folders = self.check_names(&before)?;
-        // A folder that was made for the file is watched before the file is there.
-        self.drop_folders();
         let made_names = self.link_all(&made, &folders)?;
         self.drop_folders();
         let is_switched =
