@@ -320,6 +320,29 @@ fn attributes_are_not_asked_for_after_a_program_has_asked_while_it_wrote() {
     });
 }
 
+/// All names are looked up again when a folder gets another part, and on a busy machine when a change is reported late.
+/// The kernel forgets the inodes in between, but it is still known that only the mount has changed these files.
+#[test]
+fn attributes_are_not_asked_for_since_all_names_were_looked_up_again() {
+    on_mount(&[], &["first", "second"], |mounted| {
+        let at = |name: u32| mounted.target(&format!("folder/made-{name}"));
+        let stat = || (0..20).for_each(|name| assert!(is_there(&at(name))));
+        fs::create_dir(mounted.target("part")).unwrap();
+        (0..20).for_each(|name| fs::write(at(name), "text").unwrap());
+        mounted.await_closed(20);
+        let looked_up = || mounted.requests()["lookup"];
+        let before = looked_up();
+        fs::create_dir(mounted.path("second/part")).unwrap();
+        let are_looked_up = (0..LOOKS_MAX).any(|_| {
+            stat();
+            sleep(Duration::from_millis(1));
+            looked_up() >= before + 20
+        });
+        assert!(are_looked_up);
+        mounted.compare("attributes of files that were just written", &[], stat, &[]);
+    });
+}
+
 #[test]
 fn what_a_listing_asks() {
     on_mount(&[], &["first"], |mounted| {

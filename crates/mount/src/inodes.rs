@@ -4,10 +4,11 @@
 //! by its **identity** (file system, number, time of birth), and opened by its file handle. Inodes need no open
 //! descriptor, so `RLIMIT_NOFILE` does not limit their number.
 //!
-//! Reading order: [`inode`], [`flags`], [`record`], [`slots`].
+//! Reading order: [`inode`], [`flags`], [`record`], [`slots`], [`own_changes`].
 
 mod flags;
 mod inode;
+mod own_changes;
 mod record;
 mod slots;
 
@@ -19,6 +20,7 @@ use thruway_sys::handle::FileHandle;
 
 use crate::memory::Memory;
 use flags::Flags;
+use own_changes::OwnChanges;
 use record::Record;
 use slots::Slots;
 
@@ -45,6 +47,7 @@ pub(crate) struct Inodes {
     slots: Mutex<Slots>,
     /// Held while an inode's backing file is chosen.
     backings: Box<[Mutex<()>]>,
+    own_changes: OwnChanges,
 }
 
 impl Inodes {
@@ -55,6 +58,7 @@ impl Inodes {
             slots: Mutex::new(Slots::default()),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             backings: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            own_changes: OwnChanges::default(),
             memory,
         };
         table.recover();
@@ -142,6 +146,9 @@ impl Inodes {
         if checked {
             self.record(slot).flags().set_checked();
         }
+        if let Some(until) = self.own_changes.take(identity, handle.as_ref()) {
+            self.record(slot).set_own_changes_until(until);
+        }
         self.insert(&mut shard, hash, slot);
         Ok(id)
     }
@@ -182,6 +189,7 @@ impl Inodes {
         if !record.flags().is_detached() {
             self.remove(&mut shard, hash, id.slot());
         }
+        self.own_changes.keep(&inode.identity, inode.handle, record.own_changes_until());
         record.clear();
         lock(&self.slots).free(id.slot(), &self.memory);
         Some(forgotten)

@@ -5,6 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::{Deserialize, Serialize};
 use thruway_sys::handle::FileHandle;
 
+/// The type of a folder: `S_IFDIR >> 12`.
+const FOLDER: u8 = 4;
+
 /// The kernel's id of an inode: a slot of the table and an incarnation. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct InodeId(pub(crate) u64);
@@ -57,6 +60,10 @@ impl InodeId {
 }
 
 impl Identity {
+    pub(crate) fn is_folder(&self) -> bool {
+        self.kind == FOLDER
+    }
+
     /// Whether both identify the same file, as far as can be known without handles.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         let file =

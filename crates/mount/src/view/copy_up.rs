@@ -30,7 +30,7 @@ pub(super) fn fds_to_change(
         return view.folders.fds_to_change(id);
     }
     let inode = view.files.inodes.get(id)?;
-    if u32::from(inode.identity.kind) << 12 == super::stat::FOLDER {
+    if inode.identity.is_folder() {
         return Ok(vec![upper_dir(view, id)?.fd]);
     }
     copy_up(view, id, size)?;

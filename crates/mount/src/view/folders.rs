@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::files::Files;
 use super::folder::{BranchDir, Folder, Parts};
 use super::merged_sources::MergedSources;
-use super::stat::{FOLDER, handle_of, shown_number, stat_fd, stat_name, take_newer_times};
+use super::stat::{handle_of, shown_number, stat_fd, stat_name, take_newer_times};
 use super::watches::FolderWatches;
 use crate::branches::{Branches, MergedFolder, Opener, Part};
 use crate::inodes::{ForgottenInode, InodeId, WatchState};
@@ -145,7 +145,7 @@ impl Folders {
 
     /// Returns the inode's descriptors: one for each part of a merged folder, otherwise a single one.
     pub(super) fn fds_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
-        let is_folder = u32::from(self.files.inodes.get(id)?.identity.kind) << 12 == FOLDER;
+        let is_folder = self.files.inodes.get(id)?.identity.is_folder();
         if self.branches().is_none() || !is_folder {
             return Ok(vec![self.files.path_fd(id)?]);
         }
@@ -157,7 +157,7 @@ impl Folders {
     /// merged folder, unless the first one is among them, which the view shows.
     pub(super) fn fds_to_change(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
         let inode = self.files.inodes.get(id)?;
-        let is_folder = u32::from(inode.identity.kind) << 12 == FOLDER;
+        let is_folder = inode.identity.is_folder();
         let roots = &self.files.roots;
         if self.branches().is_none() || !is_folder {
             roots.check_writable(inode.branch)?;

@@ -66,7 +66,7 @@ fn below(view: &View, id: InodeId) -> Result<Vec<u8>, Errno> {
 
 /// Returns the branch that provides the inode.
 fn branch(view: &View, id: InodeId) -> Result<u16, Errno> {
-    let is_folder = view.files.inodes.get(id)?.identity.kind == 4;
+    let is_folder = view.files.inodes.get(id)?.identity.is_folder();
     if is_folder && view.folders.branches().is_some() {
         let dirs = view.folders.dirs(&view.folders.folder(id)?)?;
         return dirs.first().map(|dir| dir.branch).ok_or(Errno::STALE);
