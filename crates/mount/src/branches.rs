@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
@@ -15,28 +17,37 @@ use thruway_sys::handle::FileHandle;
 use crate::descriptors::Descriptors;
 use crate::id_map::IdMap;
 use crate::index::Index;
-use crate::inodes::{InodeId, lock};
+use crate::inodes::{Identity, InodeId, lock};
 use crate::roots::Roots;
+
+/// The maximum number of names of a folder that may be stale. If there are more, the folder is read again.
+const STALE_NAMES_MAX: usize = 4096;
 
 /// The sources, and the merged folders that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Branches {
     roots: Arc<Roots>,
-    folders: RwLock<IdMap<Arc<MergedFolder>>>,
+    folders: RwLock<KnownFolders>,
     /// Open parts, by folder and branch.
     part_fds: Descriptors,
-    /// The indexes of dropped folders that the kernel knows: the order of names stays while a program lists them.
-    /// Locked after `folders`.
-    retired: Mutex<IdMap<SharedIndex>>,
+    /// Dropped folders that the kernel knows. Locked after `folders`.
+    retired: Mutex<IdMap<RetiredFolder>>,
     /// The last read errors of branches.
     failures: Mutex<IdMap<Errno>>,
+}
+
+#[derive(Debug, Default)]
+struct KnownFolders {
+    folders: IdMap<Arc<MergedFolder>>,
+    /// The number of times that folders were dropped.
+    drops: u64,
 }
 
 /// The folder that a branch contributes to a merged folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) branch: u16,
-    pub(crate) volume: u16,
+    pub(crate) identity: Identity,
     pub(crate) opener: Opener,
 }
 
@@ -58,21 +69,47 @@ pub(crate) struct MergedFolder {
     pub(crate) is_watched: bool,
     /// Whether parts may have whiteouts, so that even a single one is read through the index.
     pub(crate) is_layered: bool,
-    /// The names of all parts, built when a request first needs them.
-    index: SharedIndex,
-    /// The index of the dropped folder that this one replaces, until the own index is built.
-    before: Mutex<Option<SharedIndex>>,
-    /// Names whose entry in the index may be stale.
-    stale_names: Mutex<HashSet<CString>>,
+    names: Arc<FolderNames>,
+    /// The names of the dropped folder that this one replaces, until the own index is built. The order of names stays
+    /// while a program lists them.
+    before: Mutex<Option<Arc<FolderNames>>>,
 }
 
-/// An index that outlives its folder.
-type SharedIndex = Arc<RwLock<BuiltIndex>>;
+/// The names of a merged folder, which outlive the folder.
+#[derive(Debug, Default)]
+pub(crate) struct FolderNames {
+    /// The names of all parts, built when a request first needs them.
+    built: RwLock<BuiltIndex>,
+    /// Names whose entry in the index may be stale.
+    stale: Mutex<HashSet<CString>>,
+    /// Whether a part could not be read.
+    is_partial: AtomicBool,
+    /// Whether the names were taken over from a dropped folder.
+    are_inherited: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct BuiltIndex {
     pub(crate) index: Index,
     pub(crate) at: Option<Instant>,
+}
+
+/// The names that were known of a folder when it was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DroppedNames {
+    /// They hold if the folder has the same parts: their changes are reported.
+    Current,
+    /// They are read again.
+    Outdated,
+}
+
+/// A folder that was dropped.
+#[derive(Debug)]
+struct RetiredFolder {
+    parts: Vec<(u16, Identity)>,
+    is_merged: bool,
+    names: Arc<FolderNames>,
+    are_names: DroppedNames,
 }
 
 impl Branches {
@@ -91,65 +128,120 @@ impl Branches {
     }
 
     pub(crate) fn get(&self, id: InodeId) -> Option<Arc<MergedFolder>> {
-        self.read().get(&id.0).cloned()
+        self.read().folders.get(&id.0).cloned()
     }
 
-    /// Marks a name of a merged folder as stale in the index.
-    pub(crate) fn mark_stale(&self, id: InodeId, name: &CStr) {
-        if let Some(merged) = self.get(id).filter(|merged| merged.is_merged()) {
-            merged.stale_names().insert(name.to_owned());
+    /// Returns the number of times that folders were dropped, for [`keep`](Self::keep).
+    pub(crate) fn drops(&self) -> u64 {
+        self.read().drops
+    }
+
+    /// Adds the folder, unless another thread has added it meanwhile. `drops` was read before the parts were looked up.
+    /// Returns the folder that is kept, or the given one as an error if folders were dropped meanwhile, so that its
+    /// parts may not be those of the sources any more.
+    pub(crate) fn keep(
+        &self,
+        mut merged: MergedFolder,
+        drops: u64,
+    ) -> Result<Arc<MergedFolder>, MergedFolder> {
+        let mut known = self.write();
+        if known.drops != drops {
+            return Err(merged);
         }
-    }
-
-    /// Adds the folder, unless another thread has added it meanwhile. Returns the folder that is kept.
-    pub(crate) fn keep(&self, merged: MergedFolder) -> Arc<MergedFolder> {
-        let mut folders = self.write();
-        let kept = folders.entry(merged.id.0).or_insert_with(|| {
-            if merged.is_merged() {
-                *lock(&merged.before) = lock(&self.retired).remove(&merged.id.0);
-            }
-            Arc::new(merged)
-        });
-        Arc::clone(kept)
-    }
-
-    /// Drops the folder. The next use looks its parts up again.
-    pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<MergedFolder>> {
-        let mut folders = self.write();
-        let dropped = folders.remove(&id.0)?;
-        self.retire(&dropped);
-        drop(folders);
-        for part in &dropped.parts {
-            self.part_fds.remove((id, part.branch));
+        if let Some(kept) = known.folders.get(&merged.id.0) {
+            return Ok(Arc::clone(kept));
         }
-        Some(dropped)
+        if let Some(retired) = lock(&self.retired).remove(&merged.id.0) {
+            merged.replace(retired);
+        }
+        let kept = Arc::new(merged);
+        known.folders.insert(kept.id.0, Arc::clone(&kept));
+        Ok(kept)
+    }
+
+    /// Drops the folder, whose parts may be others now. The next use looks its parts up again.
+    pub(crate) fn drop_folder(&self, id: InodeId) {
+        let mut known = self.write();
+        known.drops += 1;
+        let Some(dropped) = known.folders.remove(&id.0) else { return };
+        self.retire(&dropped, DroppedNames::Current);
+        drop(known);
+        self.close_parts(&dropped);
     }
 
     /// Drops all folders as [`drop_folder`](Self::drop_folder) does, and returns their ids.
-    pub(crate) fn drop_folders(&self) -> Vec<InodeId> {
-        let mut folders = self.write();
-        let dropped = std::mem::take(&mut *folders);
-        dropped.values().for_each(|folder| self.retire(folder));
-        drop(folders);
-        for folder in dropped.values() {
-            folder.parts.iter().for_each(|part| self.part_fds.remove((folder.id, part.branch)));
+    pub(crate) fn drop_folders(&self, are_names: DroppedNames) -> Vec<InodeId> {
+        let mut known = self.write();
+        known.drops += 1;
+        let dropped = std::mem::take(&mut known.folders);
+        if are_names == DroppedNames::Outdated {
+            lock(&self.retired).values_mut().for_each(|retired| retired.are_names = are_names);
         }
+        dropped.values().for_each(|folder| self.retire(folder, are_names));
+        drop(known);
+        dropped.values().for_each(|folder| self.close_parts(folder));
         dropped.values().map(|folder| folder.id).collect()
     }
 
-    /// Keeps the index of a dropped folder. The names are read again, and those that stay keep their places, so that a
-    /// listing goes on where it was.
-    fn retire(&self, dropped: &MergedFolder) {
-        if dropped.is_merged() {
-            let last = lock(&dropped.before).clone().unwrap_or_else(|| Arc::clone(&dropped.index));
-            lock(&self.retired).insert(dropped.id.0, last);
-        }
+    /// Keeps the names of a dropped folder. Those that are read again and stay keep their places, so that a listing
+    /// goes on where it was.
+    fn retire(&self, dropped: &MergedFolder, are_names: DroppedNames) {
+        let before = lock(&dropped.before).clone();
+        let retired = RetiredFolder {
+            parts: dropped.parts.iter().map(|part| (part.branch, part.identity)).collect(),
+            is_merged: dropped.is_merged(),
+            are_names: if before.is_none() && dropped.is_watched {
+                are_names
+            } else {
+                DroppedNames::Outdated
+            },
+            names: before.unwrap_or_else(|| Arc::clone(&dropped.names)),
+        };
+        lock(&self.retired).insert(dropped.id.0, retired);
+    }
+
+    fn close_parts(&self, dropped: &MergedFolder) {
+        dropped.parts.iter().for_each(|part| self.part_fds.remove((dropped.id, part.branch)));
     }
 
     /// Drops a folder that the kernel has forgotten.
     pub(crate) fn forget(&self, id: InodeId) {
-        self.drop_folder(id);
+        let mut known = self.write();
+        let forgotten = known.folders.remove(&id.0);
         lock(&self.retired).remove(&id.0);
+        drop(known);
+        forgotten.iter().for_each(|folder| self.close_parts(folder));
+    }
+
+    /// Marks a name of a folder as stale in the index, also if the folder was dropped.
+    pub(crate) fn mark_stale(&self, id: InodeId, name: &CStr) {
+        let known = self.read();
+        let names = match known.folders.get(&id.0) {
+            Some(merged) => merged.is_merged().then(|| Arc::clone(&merged.names)),
+            None => {
+                let retired = lock(&self.retired);
+                let retired = retired.get(&id.0).filter(|retired| retired.is_merged);
+                retired.map(|retired| Arc::clone(&retired.names))
+            }
+        };
+        drop(known);
+        names.iter().for_each(|names| names.mark_stale(name));
+    }
+
+    /// Whether a folder of this name, just added or removed, may be a part of a merged folder.
+    pub(crate) fn may_be_part(&self, id: InodeId, name: &[u8]) -> bool {
+        let known = self.read();
+        let retired = lock(&self.retired);
+        let (is_merged, names) = match (known.folders.get(&id.0), retired.get(&id.0)) {
+            (Some(merged), _) => (merged.is_merged(), Arc::clone(&merged.names)),
+            (None, Some(retired)) if retired.are_names == DroppedNames::Current => {
+                (retired.is_merged, Arc::clone(&retired.names))
+            }
+            // Nothing is known about the folder, so assume that it may be a part.
+            _ => return !known.folders.is_empty(),
+        };
+        drop((retired, known));
+        is_merged && names.may_have(name)
     }
 
     /// Returns the open part, which `open` opens if necessary.
@@ -194,37 +286,78 @@ impl Branches {
         all
     }
 
-    /// Whether no merged folder is known.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.read().is_empty()
-    }
-
     /// Returns the number of merged folders, and the number of names in their indexes.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let folders = self.read();
-        let names = folders.values().map(|merged| merged.read_index().index.len()).sum();
-        (folders.len(), names)
+        let known = self.read();
+        let names = known.folders.values().map(|merged| merged.read_index().index.len()).sum();
+        (known.folders.len(), names)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, IdMap<Arc<MergedFolder>>> {
+    fn read(&self) -> RwLockReadGuard<'_, KnownFolders> {
         self.folders.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, IdMap<Arc<MergedFolder>>> {
+    fn write(&self) -> RwLockWriteGuard<'_, KnownFolders> {
         self.folders.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RetiredFolder {
+    fn has_the_parts_of(&self, merged: &MergedFolder) -> bool {
+        let is_same = |((branch, identity), part): (&(u16, Identity), &Part)| {
+            *branch == part.branch && identity.is_same_file(&part.identity)
+        };
+        self.parts.len() == merged.parts.len() && self.parts.iter().zip(&merged.parts).all(is_same)
+    }
+}
+
+impl FolderNames {
+    fn mark_stale(&self, name: &CStr) {
+        let mut stale = lock(&self.stale);
+        if stale.len() < STALE_NAMES_MAX {
+            stale.insert(name.to_owned());
+        } else {
+            stale.clear();
+            self.write().at = None;
+        }
+    }
+
+    fn may_have(&self, name: &[u8]) -> bool {
+        let is_stale = CString::new(name).is_ok_and(|name| lock(&self.stale).contains(&name));
+        let built = self.read();
+        is_stale || built.at.is_none() || built.index.find(name).is_some()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BuiltIndex> {
+        self.built.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BuiltIndex> {
+        self.built.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl MergedFolder {
     pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool, is_layered: bool) -> Self {
-        Self {
-            id,
-            parts,
-            is_watched,
-            is_layered,
-            index: SharedIndex::default(),
-            before: Mutex::default(),
-            stale_names: Mutex::default(),
+        let (names, before) = Default::default();
+        Self { id, parts, is_watched, is_layered, names, before }
+    }
+
+    /// Takes the names of the dropped folder that this one replaces. If they hold no more, the names that stay keep
+    /// their places.
+    fn replace(&mut self, retired: RetiredFolder) {
+        if !self.is_merged() || !retired.is_merged {
+            return;
+        }
+        let are_current = retired.are_names == DroppedNames::Current
+            && self.is_watched
+            && retired.has_the_parts_of(self)
+            && !retired.names.is_partial.load(Relaxed);
+        if are_current {
+            self.names = retired.names;
+            self.names.are_inherited.store(true, Relaxed);
+        } else {
+            self.before = Mutex::new(Some(retired.names));
         }
     }
 
@@ -233,9 +366,21 @@ impl MergedFolder {
     pub(crate) fn begin_build(&self, built: &mut BuiltIndex) {
         let before = lock(&self.before).take();
         if let Some(before) = before {
-            built.index = before.read().unwrap_or_else(PoisonError::into_inner).index.clone();
+            built.index = before.read().index.clone();
         }
+        self.names.is_partial.store(false, Relaxed);
+        self.names.are_inherited.store(false, Relaxed);
         built.index.begin();
+    }
+
+    /// Whether the names were taken over from a dropped folder, and not read since.
+    pub(crate) fn inherits_names(&self) -> bool {
+        self.names.are_inherited.load(Relaxed)
+    }
+
+    /// Notes that a part could not be read.
+    pub(crate) fn note_partial(&self) {
+        self.names.is_partial.store(true, Relaxed);
     }
 
     /// Returns the part in this branch.
@@ -250,15 +395,15 @@ impl MergedFolder {
 
     /// Returns the names to look up again before the index is used.
     pub(crate) fn stale_names(&self) -> MutexGuard<'_, HashSet<CString>> {
-        lock(&self.stale_names)
+        lock(&self.names.stale)
     }
 
     pub(crate) fn read_index(&self) -> RwLockReadGuard<'_, BuiltIndex> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+        self.names.read()
     }
 
     pub(crate) fn write_index(&self) -> RwLockWriteGuard<'_, BuiltIndex> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
+        self.names.write()
     }
 }
 
@@ -267,10 +412,25 @@ mod tests {
     use super::*;
     use crate::source_table::SourceTable;
 
-    fn folder() -> MergedFolder {
+    fn branches() -> Branches {
+        let roots = Roots::new(Vec::new(), SourceTable::default());
+        Branches::new(Arc::new(roots), 1)
+    }
+
+    /// A folder with parts of these numbers.
+    fn folder(numbers: &[u64]) -> MergedFolder {
         let held: Arc<OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
-        let part = |branch| Part { branch, volume: 0, opener: Opener::Held(Arc::clone(&held)) };
-        MergedFolder::new(InodeId(7), vec![part(0), part(1)], true, false)
+        let identity = |number| Identity { volume: 0, number, birth: 1, kind: 4, young: false };
+        let parts = numbers.iter().zip(0..).map(|(&number, branch)| Part {
+            branch,
+            identity: identity(number),
+            opener: Opener::Held(Arc::clone(&held)),
+        });
+        MergedFolder::new(InodeId(7), parts.collect(), true, false)
+    }
+
+    fn keep(branches: &Branches, folder: MergedFolder) -> Arc<MergedFolder> {
+        branches.keep(folder, branches.drops()).unwrap()
     }
 
     fn build(folder: &MergedFolder, names: &[&str]) {
@@ -278,33 +438,89 @@ mod tests {
         folder.begin_build(&mut built);
         names.iter().for_each(|name| _ = built.index.insert(name.as_bytes(), 0, 8, 0));
         built.index.end();
+        built.at = Some(Instant::now());
+    }
+
+    fn names(folder: &MergedFolder) -> Vec<(u32, String)> {
+        let built = folder.read_index();
+        let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
+        built.index.after(0).map(|(place, name, _)| (place, text(name))).collect()
     }
 
     #[test]
     fn names_keep_their_places_when_their_folder_is_dropped() {
-        let roots = Roots::new(Vec::new(), SourceTable::default());
-        let branches = Branches::new(Arc::new(roots), 1);
-        build(&branches.keep(folder()), &["a", "b", "c"]);
-        branches.drop_folders();
+        let branches = branches();
+        build(&keep(&branches, folder(&[1, 2])), &["a", "b", "c"]);
+        branches.drop_folders(DroppedNames::Outdated);
         // A folder that was not used in the meantime passes the places on.
-        let unused = branches.keep(folder());
-        branches.drop_folder(unused.id);
-        let kept = branches.keep(folder());
+        keep(&branches, folder(&[1, 2]));
+        branches.drop_folder(InodeId(7));
+        let kept = keep(&branches, folder(&[1, 2]));
+        assert!(kept.read_index().at.is_none());
         build(&kept, &["new", "c", "a"]);
-        let built = kept.read_index();
-        let names: Vec<_> = built.index.after(0).map(|(place, name, _)| (place, name)).collect();
-        assert_eq!(names, [(1, &b"a"[..]), (3, b"c"), (4, b"new")]);
+        assert_eq!(names(&kept), [(1, "a".into()), (3, "c".into()), (4, "new".into())]);
+    }
+
+    #[test]
+    fn names_hold_if_only_the_parts_were_looked_up_again() {
+        let branches = branches();
+        build(&keep(&branches, folder(&[1, 2])), &["a", "b"]);
+        branches.drop_folders(DroppedNames::Current);
+        branches.mark_stale(InodeId(7), c"b");
+        let kept = keep(&branches, folder(&[1, 2]));
+        assert!(kept.read_index().at.is_some());
+        assert!(kept.stale_names().contains(c"b") && kept.inherits_names());
+        // Names are read again if they were outdated, or if the folder has other parts.
+        branches.drop_folders(DroppedNames::Current);
+        branches.drop_folders(DroppedNames::Outdated);
+        assert!(keep(&branches, folder(&[1, 2])).read_index().at.is_none());
+        for parts in [&[1, 3][..], &[2, 1], &[1, 2, 3]] {
+            branches.drop_folder(InodeId(7));
+            build(&keep(&branches, folder(&[1, 2])), &["a"]);
+            branches.drop_folder(InodeId(7));
+            assert!(keep(&branches, folder(parts)).read_index().at.is_none(), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_which_a_part_could_not_be_read_are_read_again() {
+        let branches = branches();
+        let first = keep(&branches, folder(&[1, 2]));
+        build(&first, &["a"]);
+        first.note_partial();
+        branches.drop_folder(InodeId(7));
+        assert!(keep(&branches, folder(&[1, 2])).read_index().at.is_none());
+    }
+
+    #[test]
+    fn parts_that_were_looked_up_before_folders_were_dropped_are_not_kept() {
+        let branches = branches();
+        let drops = branches.drops();
+        branches.drop_folders(DroppedNames::Current);
+        assert!(branches.keep(folder(&[1]), drops).is_err());
+        assert!(branches.get(InodeId(7)).is_none());
+    }
+
+    #[test]
+    fn a_folder_with_too_many_stale_names_is_read_again() {
+        let branches = branches();
+        let kept = keep(&branches, folder(&[1, 2]));
+        build(&kept, &["a"]);
+        for number in 0..=STALE_NAMES_MAX {
+            assert!(kept.read_index().at.is_some());
+            branches.mark_stale(InodeId(7), &CString::new(number.to_string()).unwrap());
+        }
+        assert!(kept.read_index().at.is_none() && kept.stale_names().is_empty());
     }
 
     #[test]
     fn nothing_is_kept_of_a_folder_that_the_kernel_has_forgotten() {
-        let roots = Roots::new(Vec::new(), SourceTable::default());
-        let branches = Branches::new(Arc::new(roots), 1);
-        build(&branches.keep(folder()), &["a", "b"]);
+        let branches = branches();
+        build(&keep(&branches, folder(&[1, 2])), &["a", "b"]);
         branches.forget(InodeId(7));
         assert!(lock(&branches.retired).is_empty());
-        let kept = branches.keep(folder());
+        let kept = keep(&branches, folder(&[1, 2]));
         build(&kept, &["b"]);
-        assert_eq!(kept.read_index().index.after(0).next().map(|(place, ..)| place), Some(1));
+        assert_eq!(names(&kept), [(1, "b".into())]);
     }
 }

@@ -53,6 +53,8 @@ pub(crate) enum Count {
     LateReports,
     /// Requests that the policy has refused.
     Refused,
+    /// Readings of all names of a merged folder.
+    FolderReads,
 }
 
 #[derive(Debug)]

@@ -75,3 +75,41 @@ fn a_new_name_in_a_folder_that_its_disk_lacked_goes_with_its_file() {
         wait_until(&format!("the name of {how} is gone"), || !is_there(&mounted.target(&name)));
     }
 }
+
+/// A folder with a part more or less makes the mount look up the parts of all folders. Names are read again only where
+/// the parts are others.
+#[test]
+fn names_are_not_read_again_since_another_folder_got_a_part() {
+    let fill = |mounted: &Mounted| {
+        for (source, folder) in [("first", "large"), ("second", "large"), ("second", "small")] {
+            fs::create_dir_all(mounted.path(source).join(folder)).unwrap();
+            fs::write(mounted.path(source).join(folder).join(source), "").unwrap();
+        }
+    };
+    let Some(mounted) = Mounted::with_sources(SOURCES, &[], fill) else { return };
+    let is_shown = |name: &str| is_there(&mounted.target(name));
+    let reads = || mounted.status("counts")["merged_folders_read"].as_u64().unwrap();
+    assert!(is_shown("large/first") && is_shown("large/second") && is_shown("small/second"));
+    // The kernel keeps folders that are in use.
+    let open = ["large", "small"].map(|folder| File::open(mounted.target(folder)).unwrap());
+    let before = reads();
+    let rounds = 3;
+    for number in 1..=rounds {
+        fs::create_dir(mounted.path("first/small")).unwrap();
+        fs::write(mounted.path("first/small/first"), "").unwrap();
+        wait_until("the part is shown", || is_shown("small/first"));
+        let name = format!("large/{number}");
+        assert!(!is_shown(&name));
+        fs::write(mounted.path("second").join(&name), "").unwrap();
+        wait_until("the name is shown", || is_shown(&name));
+        fs::remove_dir_all(mounted.path("first/small")).unwrap();
+        wait_until("the part is gone", || !is_shown("small/first"));
+        assert!(is_shown("small/second") && is_shown("large/first"));
+    }
+    // The small folder is read once for each time that it has two parts.
+    let more = reads() - before;
+    assert!(more <= rounds, "{more} readings");
+    let names = fs::read_dir(mounted.target("large")).unwrap().count();
+    assert_eq!(names as u64, 2 + rounds);
+    drop(open);
+}

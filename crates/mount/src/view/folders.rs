@@ -10,11 +10,14 @@ use rustix::io::Errno;
 use super::files::Files;
 use super::folder::{BranchDir, Folder, Parts};
 use super::merged_sources::MergedSources;
-use super::stat::{handle_of, shown_number, stat_fd, stat_name, take_newer_times};
+use super::stat::{handle_of, identity, shown_number, stat_fd, stat_name, take_newer_times};
 use super::watches::FolderWatches;
 use crate::branches::{Branches, MergedFolder, Opener, Part};
 use crate::inodes::{ForgottenInode, InodeId, WatchState};
 use crate::upper::{UPPER, Upper};
+
+/// How often the parts of a folder are looked up while folders are dropped.
+const FINDS_MAX: u32 = 4;
 
 /// The folders that the kernel knows, of a single source or merged from several.
 #[derive(Debug)]
@@ -207,9 +210,25 @@ impl Folders {
 
     /// Returns the merged folder, whose parts are looked up if they are not known.
     fn merged(&self, branches: &Branches, id: InodeId) -> Result<Arc<MergedFolder>, Errno> {
-        if let Some(merged) = branches.get(id) {
-            return Ok(merged);
+        for _ in 1..FINDS_MAX {
+            if let Ok(merged) = self.find_merged(branches, id)? {
+                return Ok(merged);
+            }
         }
+        // For this request alone.
+        self.find_merged(branches, id).map(|found| found.unwrap_or_else(Arc::new))
+    }
+
+    /// Returns the merged folder, or as an error one whose parts may have changed while they were looked up.
+    fn find_merged(
+        &self,
+        branches: &Branches,
+        id: InodeId,
+    ) -> Result<Result<Arc<MergedFolder>, MergedFolder>, Errno> {
+        if let Some(merged) = branches.get(id) {
+            return Ok(Ok(merged));
+        }
+        let drops = branches.drops();
         let (fds, is_complete) = if id == InodeId::ROOT {
             (branches.roots().present(), true)
         } else {
@@ -233,12 +252,14 @@ impl Folders {
             let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
             self.watches.try_watching(id, &dir) && all
         });
+        let is_layered = self.upper().is_some();
         if !is_complete {
             // Once its name is looked up again, the folder may have more parts.
-            return Ok(Arc::new(MergedFolder::new(id, parts, false, self.upper().is_some())));
+            return Ok(Ok(Arc::new(MergedFolder::new(id, parts, false, is_layered))));
         }
         self.watches.set_watched(id, is_watched);
-        Ok(branches.keep(MergedFolder::new(id, parts, is_watched, self.upper().is_some())))
+        let merged = MergedFolder::new(id, parts, is_watched, is_layered);
+        Ok(branches.keep(merged, drops))
     }
 
     /// Returns the folder in each branch that has this folder's path, for a folder whose name is not known: the worker
@@ -319,7 +340,7 @@ impl Folders {
         } else {
             handle_of(fd.as_fd()).map_or_else(|_| held(), Opener::Handle)
         };
-        Ok(Part { branch, volume: volume.index, opener })
+        Ok(Part { branch, identity: identity(volume.index, &stat), opener })
     }
 
     /// Marks a name as stale in the index after a change through the mount, for which there is no event.

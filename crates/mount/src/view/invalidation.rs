@@ -17,7 +17,7 @@ use super::folders::Folders;
 use super::merged_sources::MergedSources;
 use super::stat::{TICK_MAX, now, open_handle, stat_fd};
 use super::timeouts::{OPEN_TIMEOUT, fingerprint};
-use crate::branches::Branches;
+use crate::branches::DroppedNames;
 use crate::inodes::InodeId;
 use crate::memory::{Count, Memory};
 use crate::mounts;
@@ -150,7 +150,7 @@ impl Invalidation {
             Change::File((folder, branch), name) => self.invalidate_file(folder, branch, name),
             Change::Folder(id, folder) => self.invalidate_folder(id, &folder),
             Change::Unwatched(folder) => self.invalidate_unwatched(&folder),
-            Change::Everything => self.invalidate_everything(),
+            Change::Everything => self.invalidate_names(DroppedNames::Outdated),
             Change::Late => self.invalidate_late(),
         };
         self.memory.count(Count::ReportedChanges);
@@ -159,9 +159,9 @@ impl Invalidation {
     }
 
     fn invalidate_folder_name(&self, key: WatchKey, name: &[u8]) -> Result<(), Errno> {
-        if self.merged_sources().is_some_and(|all| all.may_be_part(key.0, name)) {
-            // Folders below have one part more or less. Such changes are rare enough to start afresh.
-            self.invalidate_everything()?;
+        if self.folders.branches().is_some_and(|all| all.may_be_part(key.0, name)) {
+            // Folders below have one part more or less.
+            self.invalidate_names(DroppedNames::Current)?;
         }
         self.invalidate_name(key, name, ChangeKind::Disappeared)
     }
@@ -253,18 +253,25 @@ impl Invalidation {
         Ok(())
     }
 
-    /// Invalidates all names, since changes are reported too late. But if there is a mount on top of a thruway mount,
+    /// Invalidates all names, since changes are reported too late. What is known of folders holds, as the changes will
+    /// be reported: only their parts are looked up again. But if there is a mount on top of a thruway mount,
     /// nothing is invalidated: the kernel would remove that mount together with the name of its mount point.
     fn invalidate_late(&self) -> Result<(), Errno> {
         self.memory.count(Count::LateReports);
-        if mounts::any_on_top_of_ours() { Ok(()) } else { self.invalidate_everything() }
+        if mounts::any_on_top_of_ours() {
+            Ok(())
+        } else {
+            self.invalidate_names(DroppedNames::Current)
+        }
     }
 
-    /// Invalidates everything, because events were lost or rules have changed.
-    pub(super) fn invalidate_everything(&self) -> Result<(), Errno> {
+    /// Invalidates all names of the kernel, because events were lost or come late, or rules have changed. The parts of
+    /// merged folders are looked up again, and their names read again if those are outdated.
+    pub(super) fn invalidate_names(&self, of_folders: DroppedNames) -> Result<(), Errno> {
         // The notification that takes no lock comes first.
         let sent = self.connection.notify(&Notification::Epoch);
-        let dropped = self.folders.branches().map(Branches::drop_folders).unwrap_or_default();
+        let branches = self.folders.branches();
+        let dropped = branches.map(|all| all.drop_folders(of_folders)).unwrap_or_default();
         // The kernel validates cached listings by the times of a single source, so listings of merged folders are
         // dropped individually.
         let names =

@@ -197,6 +197,10 @@ fn each_merged(
         }
     }
     let Some(merged_sources) = &view.folders.merged_sources else { return };
+    // A program lists its own changes even if they are reported late.
+    if cookie < DOTS && merged.inherits_names() && view.folders.watches.is_behind() {
+        merged_sources.rebuild(merged);
+    }
     let built = merged_sources.index(merged);
     let sequence = u32::try_from(cookie.saturating_sub(DOTS)).unwrap_or(u32::MAX);
     let shown = built.index.after(sequence).filter(|(_, _, entry)| entry.kind != WHITEOUT);

@@ -13,6 +13,7 @@ use super::stat::{is_folder, open_handle, stat_name};
 use crate::branches::{Branches, BuiltIndex, MergedFolder, Part};
 use crate::index::{Entry, WHITEOUT};
 use crate::inodes::InodeId;
+use crate::memory::{Count, Memory};
 use crate::upper::Upper;
 use crate::volumes::Volumes;
 
@@ -27,6 +28,7 @@ const RAW_BYTES: usize = 64 * 1024;
 pub(super) struct MergedSources {
     pub(super) branches: Branches,
     pub(super) volumes: Arc<Volumes>,
+    pub(super) memory: Arc<Memory>,
     /// The upper source, if names may be hidden by whiteouts.
     pub(super) upper: Option<Arc<Upper>>,
 }
@@ -35,7 +37,7 @@ impl MergedSources {
     /// Opens a part of a merged folder.
     pub(super) fn open_part(&self, merged: &MergedFolder, part: &Part) -> Result<BranchDir, Errno> {
         let fd = self.branches.part_fd(merged.id, part, |handle| {
-            let volume = self.volumes.get(part.volume)?;
+            let volume = self.volumes.get(part.identity.volume)?;
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
             open_handle(&volume, handle, flags)
         })?;
@@ -113,6 +115,7 @@ impl MergedSources {
     }
 
     fn build(&self, merged: &MergedFolder, built: &mut BuiltIndex) {
+        self.memory.count(Count::FolderReads);
         merged.begin_build(built);
         for part in &merged.parts {
             let read = self.open_part(merged, part).and_then(|dir| {
@@ -133,7 +136,10 @@ impl MergedSources {
             match read {
                 Ok(()) => self.branches.note_success(part.branch),
                 // Only the names of this part are missing.
-                Err(errno) => self.branches.note_failure(part.branch, errno),
+                Err(errno) => {
+                    merged.note_partial();
+                    self.branches.note_failure(part.branch, errno);
+                }
             }
         }
         built.index.end();
@@ -225,15 +231,5 @@ impl MergedSources {
         if let Ok(name) = CString::new(name) {
             self.branches.mark_stale(id, &name);
         }
-    }
-
-    /// Whether a folder of this name, just added or removed, may be a part of a merged folder.
-    pub(super) fn may_be_part(&self, id: InodeId, name: &[u8]) -> bool {
-        // Nothing is known about a folder that was dropped, so assume that it may be a part.
-        let Some(merged) = self.branches.get(id) else { return !self.branches.is_empty() };
-        let is_stale = CString::new(name).is_ok_and(|name| merged.stale_names().contains(&name));
-        let built = merged.read_index();
-        let may_be_in = built.at.is_none() || built.index.find(name).is_some();
-        merged.is_merged() && (is_stale || may_be_in)
     }
 }

@@ -20,7 +20,7 @@ use super::entries::each_entry;
 use super::files::Files;
 use super::folders::Folders;
 use super::stat::{identity, stat_fd};
-use crate::branches::Branches;
+use crate::branches::DroppedNames;
 use crate::inodes::{InodeId, lock};
 use crate::mounts::{self, MountTable, TableChanges, TableEntry};
 use crate::plan::Presence;
@@ -223,7 +223,13 @@ impl MountChanges {
         // The names of a file system are looked up again before the file system is released, so that the names that it
         // hid appear without an error.
         points.iter().for_each(|point| invalidate_point(view, point, &below));
-        let dropped = self.release(view, table, !moved.is_empty());
+        // Other mounts show nothing else below the sources.
+        let is_below = |point: &PathBuf| below.iter().any(|source| point.starts_with(source));
+        let of_folders = match moved.is_empty() && !points.iter().any(is_below) {
+            true => DroppedNames::Current,
+            false => DroppedNames::Outdated,
+        };
+        let dropped = self.release(view, table, (!moved.is_empty(), of_folders));
         points.iter().for_each(|point| invalidate_point(view, point, &below));
         names.iter().for_each(|name| view.invalidate_name(InodeId::ROOT, name));
         dropped.iter().for_each(|id| view.invalidate_folder(*id));
@@ -241,7 +247,7 @@ impl MountChanges {
         &self,
         view: &FollowingView<'_>,
         table: &MountTable,
-        has_new_root: bool,
+        (has_new_root, of_folders): (bool, DroppedNames),
     ) -> Vec<InodeId> {
         // A look-up may wait for the end, so the kernel must not be notified here: it may wait for the look-up.
         let _releasing = lock(&self.releasing);
@@ -250,7 +256,8 @@ impl MountChanges {
             view.note_new_root();
         }
         view.files.close_all();
-        view.folders.branches().map(Branches::drop_folders).unwrap_or_default()
+        let branches = view.folders.branches();
+        branches.map(|all| all.drop_folders(of_folders)).unwrap_or_default()
     }
 
     /// Waits for the end of a change of the sources, after which the view shows nothing of the previous ones.

@@ -71,12 +71,13 @@ const OPERATIONS: [(u32, &str); 43] = [
     (opcode::COPY_FILE_RANGE_64, "copy_file_range_64"),
 ];
 
-const COUNTS: [(Count, &str); 5] = [
+const COUNTS: [(Count, &str); 6] = [
     (Count::Passthrough, "opens_passthrough"),
     (Count::DaemonIo, "opens_daemon_io"),
     (Count::ReportedChanges, "changes_told"),
     (Count::LateReports, "changes_told_late"),
     (Count::Refused, "refused_by_policy"),
+    (Count::FolderReads, "merged_folders_read"),
 ];
 
 impl View {

@@ -28,7 +28,7 @@ use super::stat::{identity, is_folder};
 use super::timeouts::{CacheTimeouts, EPOCH_MINOR, Timeouts};
 use super::walks::Walks;
 use super::watches::FolderWatches;
-use crate::branches::Branches;
+use crate::branches::{Branches, DroppedNames};
 use crate::inodes::{InodeId, Inodes};
 use crate::locks::Locks;
 use crate::memory::Memory;
@@ -118,7 +118,7 @@ impl View {
         let watches = FolderWatches::new(watch, inodes, volumes, &roots);
         let merged_sources = is_merged.then(|| {
             let branches = Branches::new(roots, descriptors_max / 4);
-            MergedSources::new(branches, volumes, &behaviour)
+            MergedSources::new(branches, volumes, &memory, &behaviour)
         });
         let is_frozen = behaviour.frozen;
         let folders =
@@ -212,7 +212,7 @@ impl View {
     /// changes were not watched meanwhile. Kernels before 6.16 lack that notification and rely on the timeouts.
     pub(crate) fn take_over(&self) -> Result<(), Errno> {
         self.connection.notify(&Notification::Resend)?;
-        let _ = self.invalidation.invalidate_everything();
+        let _ = self.invalidation.invalidate_names(DroppedNames::Outdated);
         self.invalidation.invalidate_all_open();
         Ok(())
     }
@@ -227,7 +227,7 @@ impl View {
         if self.access.is_enforced() {
             self.access.set_policy(policy);
             // The new policy may hide other names. Older kernels drop names after a short timeout.
-            let _ = self.invalidation.invalidate_everything();
+            let _ = self.invalidation.invalidate_names(DroppedNames::Current);
         }
     }
 
@@ -282,8 +282,14 @@ impl View {
 }
 
 impl MergedSources {
-    fn new(branches: Branches, volumes: &Arc<Volumes>, behaviour: &Behaviour) -> Self {
-        Self { branches, volumes: Arc::clone(volumes), upper: behaviour.upper.clone() }
+    fn new(
+        branches: Branches,
+        volumes: &Arc<Volumes>,
+        memory: &Arc<Memory>,
+        behaviour: &Behaviour,
+    ) -> Self {
+        let (volumes, memory) = (Arc::clone(volumes), Arc::clone(memory));
+        Self { branches, volumes, memory, upper: behaviour.upper.clone() }
     }
 }
 
