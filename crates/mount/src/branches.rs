@@ -139,10 +139,13 @@ impl Branches {
     /// Adds the folder, unless another thread has added it meanwhile. `drops` was read before the parts were looked up.
     /// Returns the folder that is kept, or the given one as an error if folders were dropped meanwhile, so that its
     /// parts may not be those of the sources any more.
+    ///
+    /// `on_shared_part` runs if the folder has a part of the dropped folder that it replaces.
     pub(crate) fn keep(
         &self,
         mut merged: MergedFolder,
         drops: u64,
+        on_shared_part: impl FnOnce(),
     ) -> Result<Arc<MergedFolder>, MergedFolder> {
         let mut known = self.write();
         if known.drops != drops {
@@ -152,6 +155,9 @@ impl Branches {
             return Ok(Arc::clone(kept));
         }
         if let Some(retired) = lock(&self.retired).remove(&merged.id.0) {
+            if retired.shares_a_part_with(&merged) {
+                on_shared_part();
+            }
             merged.replace(retired);
         }
         let kept = Arc::new(merged);
@@ -303,6 +309,11 @@ impl Branches {
 }
 
 impl RetiredFolder {
+    fn shares_a_part_with(&self, merged: &MergedFolder) -> bool {
+        let has = |part: &Part| self.parts.iter().any(|(_, it)| it.is_same_file(&part.identity));
+        merged.parts.iter().any(has)
+    }
+
     fn has_the_parts_of(&self, merged: &MergedFolder) -> bool {
         let is_same = |((branch, identity), part): (&(u16, Identity), &Part)| {
             *branch == part.branch && identity.is_same_file(&part.identity)
@@ -429,8 +440,10 @@ mod tests {
         MergedFolder::new(InodeId(7), parts.collect(), true, false)
     }
 
-    fn keep(branches: &Branches, folder: MergedFolder) -> Arc<MergedFolder> {
-        branches.keep(folder, branches.drops()).unwrap()
+    fn keep(branches: &Branches, folder: MergedFolder) -> (Arc<MergedFolder>, bool) {
+        let mut is_continued = false;
+        let kept = branches.keep(folder, branches.drops(), || is_continued = true);
+        (kept.unwrap(), is_continued)
     }
 
     fn build(folder: &MergedFolder, names: &[&str]) {
@@ -450,12 +463,12 @@ mod tests {
     #[test]
     fn names_keep_their_places_when_their_folder_is_dropped() {
         let branches = branches();
-        build(&keep(&branches, folder(&[1, 2])), &["a", "b", "c"]);
+        build(&keep(&branches, folder(&[1, 2])).0, &["a", "b", "c"]);
         branches.drop_folders(DroppedNames::Outdated);
         // A folder that was not used in the meantime passes the places on.
         keep(&branches, folder(&[1, 2]));
         branches.drop_folder(InodeId(7));
-        let kept = keep(&branches, folder(&[1, 2]));
+        let (kept, _) = keep(&branches, folder(&[1, 2]));
         assert!(kept.read_index().at.is_none());
         build(&kept, &["new", "c", "a"]);
         assert_eq!(names(&kept), [(1, "a".into()), (3, "c".into()), (4, "new".into())]);
@@ -464,32 +477,44 @@ mod tests {
     #[test]
     fn names_hold_if_only_the_parts_were_looked_up_again() {
         let branches = branches();
-        build(&keep(&branches, folder(&[1, 2])), &["a", "b"]);
+        build(&keep(&branches, folder(&[1, 2])).0, &["a", "b"]);
         branches.drop_folders(DroppedNames::Current);
         branches.mark_stale(InodeId(7), c"b");
-        let kept = keep(&branches, folder(&[1, 2]));
+        let (kept, _) = keep(&branches, folder(&[1, 2]));
         assert!(kept.read_index().at.is_some());
         assert!(kept.stale_names().contains(c"b") && kept.inherits_names());
         // Names are read again if they were outdated, or if the folder has other parts.
         branches.drop_folders(DroppedNames::Current);
         branches.drop_folders(DroppedNames::Outdated);
-        assert!(keep(&branches, folder(&[1, 2])).read_index().at.is_none());
+        assert!(keep(&branches, folder(&[1, 2])).0.read_index().at.is_none());
         for parts in [&[1, 3][..], &[2, 1], &[1, 2, 3]] {
             branches.drop_folder(InodeId(7));
-            build(&keep(&branches, folder(&[1, 2])), &["a"]);
+            build(&keep(&branches, folder(&[1, 2])).0, &["a"]);
             branches.drop_folder(InodeId(7));
-            assert!(keep(&branches, folder(parts)).read_index().at.is_none(), "{parts:?}");
+            assert!(keep(&branches, folder(parts)).0.read_index().at.is_none(), "{parts:?}");
         }
     }
 
     #[test]
     fn names_of_which_a_part_could_not_be_read_are_read_again() {
         let branches = branches();
-        let first = keep(&branches, folder(&[1, 2]));
+        let (first, _) = keep(&branches, folder(&[1, 2]));
         build(&first, &["a"]);
         first.note_partial();
         branches.drop_folder(InodeId(7));
-        assert!(keep(&branches, folder(&[1, 2])).read_index().at.is_none());
+        assert!(keep(&branches, folder(&[1, 2])).0.read_index().at.is_none());
+    }
+
+    #[test]
+    fn a_folder_continues_while_it_keeps_a_part() {
+        let branches = branches();
+        assert!(!keep(&branches, folder(&[1, 2])).1);
+        for (parts, is_continued) in
+            [(&[2][..], true), (&[3, 2], true), (&[3], true), (&[4], false), (&[4, 5], true)]
+        {
+            branches.drop_folder(InodeId(7));
+            assert_eq!(keep(&branches, folder(parts)).1, is_continued, "{parts:?}");
+        }
     }
 
     #[test]
@@ -497,14 +522,14 @@ mod tests {
         let branches = branches();
         let drops = branches.drops();
         branches.drop_folders(DroppedNames::Current);
-        assert!(branches.keep(folder(&[1]), drops).is_err());
+        assert!(branches.keep(folder(&[1]), drops, || ()).is_err());
         assert!(branches.get(InodeId(7)).is_none());
     }
 
     #[test]
     fn a_folder_with_too_many_stale_names_is_read_again() {
         let branches = branches();
-        let kept = keep(&branches, folder(&[1, 2]));
+        let (kept, _) = keep(&branches, folder(&[1, 2]));
         build(&kept, &["a"]);
         for number in 0..=STALE_NAMES_MAX {
             assert!(kept.read_index().at.is_some());
@@ -516,10 +541,10 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_a_folder_that_the_kernel_has_forgotten() {
         let branches = branches();
-        build(&keep(&branches, folder(&[1, 2])), &["a", "b"]);
+        build(&keep(&branches, folder(&[1, 2])).0, &["a", "b"]);
         branches.forget(InodeId(7));
         assert!(lock(&branches.retired).is_empty());
-        let kept = keep(&branches, folder(&[1, 2]));
+        let (kept, _) = keep(&branches, folder(&[1, 2]));
         build(&kept, &["b"]);
         assert_eq!(names(&kept), [(1, "b".into())]);
     }

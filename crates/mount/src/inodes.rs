@@ -12,7 +12,7 @@ mod own_changes;
 mod record;
 mod slots;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 use rustix::io::Errno;
@@ -208,12 +208,8 @@ impl Inodes {
     ) -> Result<Option<i32>, Errno> {
         let before = self.get(id)?.identity.hash();
         let after = identity.hash();
-        let mut shards: Vec<_> =
-            [before, after].iter().map(|&hash| self.shard_index(hash)).collect();
         // The order of locks is that of the table, and an inode's shard comes before its backing file, as in `forget`.
-        shards.sort_unstable();
-        shards.dedup();
-        let mut held: Vec<_> = shards.iter().map(|&index| lock(&self.shards[index])).collect();
+        let mut shards = self.lock_shards([before, after]);
         let _held = lock(&self.backings[self.stripe(id)]);
         let record = self.record(id.slot());
         let mut backing = record.backing();
@@ -221,19 +217,50 @@ impl Inodes {
             return Ok(None);
         }
         let unused = if backing.id > 0 { std::mem::take(&mut backing.id) } else { 0 };
-        let place =
-            |hash| shards.iter().position(|&index| index == self.shard_index(hash)).unwrap_or(0);
-        let at = place(before);
         if !record.flags().is_detached() {
-            self.remove(&mut held[at], before, id.slot());
+            self.remove(shards.of(before), before, id.slot());
         }
         record.replace_file(identity, branch, handle);
         record.set_backing(backing);
-        let at = place(after);
-        self.insert(&mut held[at], after, id.slot());
+        self.insert(shards.of(after), after, id.slot());
         // The new file is known by now, so a descriptor that is opened from here on is one of the new file.
         switch();
         Ok(Some(unused))
+    }
+
+    /// Gives a folder's inode another folder, unless that one is known as an inode of its own. `switch` runs once the
+    /// inode has the new folder.
+    pub(crate) fn follow_folder(
+        &self,
+        id: InodeId,
+        identity: &Identity,
+        branch: u16,
+        handle: Option<&FileHandle>,
+        switch: impl FnOnce(),
+    ) {
+        let Ok(inode) = self.get(id) else { return };
+        let (before, after) = (inode.identity.hash(), identity.hash());
+        let mut shards = self.lock_shards([before, after]);
+        let record = self.record(id.slot());
+        // Otherwise the kernel has forgotten the inode, or another thread has changed it.
+        let is_unchanged = self.get(id).is_ok_and(|now| now.identity == inode.identity);
+        if !is_unchanged || record.flags().is_detached() {
+            return;
+        }
+        if let Some(other) = self.find(shards.of(after), identity, after)
+            && other != id.slot()
+        {
+            if self.record(other).has_identity(identity) {
+                return;
+            }
+            // The file system has reused the number, as in `intern`.
+            self.record(other).flags().detach();
+            self.remove(shards.of(after), after, other);
+        }
+        self.remove(shards.of(before), before, id.slot());
+        record.replace_file(identity, branch, handle);
+        self.insert(shards.of(after), after, id.slot());
+        switch();
     }
 
     /// Gives the inode another file under whose identity it is not found, since the kernel moves the data of an open of
@@ -331,12 +358,17 @@ impl Inodes {
         Record::new(self.memory.slot(slot))
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<HashTable<u32>> {
-        &self.shards[self.shard_index(hash)]
+    /// Locks the shards of these hashes, in the order of the table.
+    fn lock_shards(&self, hashes: [u64; 2]) -> LockedShards<'_> {
+        let mut indexes = hashes.map(shard_index).to_vec();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let shards = indexes.iter().map(|&index| lock(&self.shards[index])).collect();
+        LockedShards { indexes, shards }
     }
 
-    fn shard_index(&self, hash: u64) -> usize {
-        (hash >> 48) as usize % self.shards.len()
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<u32>> {
+        &self.shards[shard_index(hash)]
     }
 
     fn stripe(&self, id: InodeId) -> usize {
@@ -362,8 +394,27 @@ impl Inodes {
     }
 }
 
+/// Shards that are locked together.
+struct LockedShards<'a> {
+    indexes: Vec<usize>,
+    shards: Vec<MutexGuard<'a, HashTable<u32>>>,
+}
+
+impl LockedShards<'_> {
+    /// Returns the shard of one of the hashes for which the shards were locked.
+    fn of(&mut self, hash: u64) -> &mut HashTable<u32> {
+        let index = shard_index(hash);
+        let place = self.indexes.iter().position(|&other| other == index);
+        &mut self.shards[place.expect("the shard is locked")]
+    }
+}
+
+fn shard_index(hash: u64) -> usize {
+    (hash >> 48) as usize % SHARDS
+}
+
 /// Locks a mutex, even a poisoned one. A poisoned state is consistent, since no request panics between two steps of a
 /// change.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,6 +5,7 @@
 //!
 //! - [`files`]: inodes and their open descriptors; [`found_inode`] opens new inodes, and [`stat`] distinguishes them;
 //! - [`folders`]: folders of a single source, or merged from several ([`merged_sources`]), and [`watches`] on them;
+//!   [`folder_places`] keeps their inodes while disks go and come;
 //! - [`several_sources`]: changes that either all sources make or none;
 //! - [`backing_files`]: files that the kernel reads and writes without the daemon;
 //! - [`relocation`]: moves of files between sources, on request or to make [`room`]; [`location`] tells the source;
@@ -31,6 +32,7 @@ mod error_counts;
 mod file_flags;
 mod files;
 mod folder;
+mod folder_places;
 mod folders;
 mod found_inode;
 mod invalidation;

@@ -6,8 +6,7 @@
 //!
 //! A step stands for three minutes. The seed determines the steps and the options of the mount:
 //! `THRUWAY_MEDIA_SEED=9 THRUWAY_MEDIA_HOURS=24 cargo test --test it media_day` runs one simulation, and
-//! `cargo x prove mount-media` runs many. The simulation is not part of the other tests yet, because it still finds
-//! differences: a file that is removed behind the mount right after its creation keeps its name for `stat` (seed 206).
+//! `cargo x prove mount-media` runs many.
 
 mod audit;
 mod events;

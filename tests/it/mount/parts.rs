@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, XattrFlags};
 
 use super::fixture::{Mounted, wait_until};
-use super::submounts::Disks;
+use super::submounts::{Disks, disks_aside, go_or_come};
 
 const SOURCES: &[&str] = &["first", "second"];
 
@@ -31,10 +31,6 @@ fn on_a_larger_disk() -> Option<(Mounted, Disks)> {
         });
     })?;
     is_possible.then_some((mounted, disks))
-}
-
-fn in_proc(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn is_there(path: &Path) -> bool {
@@ -74,6 +70,121 @@ fn a_new_name_in_a_folder_that_its_disk_lacked_goes_with_its_file() {
         }
         wait_until(&format!("the name of {how} is gone"), || !is_there(&mounted.target(&name)));
     }
+}
+
+/// Creates the marks by which it is seen that a disk is present, the folders of downloads, and a torrent on the second
+/// disk.
+fn fill_with_downloads(mounted: &Mounted) {
+    for source in SOURCES {
+        fs::write(mounted.path(&format!("{source}/{source} is there")), "").unwrap();
+        for folder in ["incomplete", "complete"] {
+            fs::create_dir(mounted.path(&format!("{source}/downloads/{folder}"))).unwrap();
+        }
+    }
+    fs::create_dir(mounted.path("second/downloads/incomplete/torrent")).unwrap();
+    fs::write(mounted.path("second/downloads/incomplete/torrent/file"), "text").unwrap();
+}
+
+/// The rename is the first to look the folders up since a disk went or came.
+#[test]
+fn a_folder_is_renamed_whichever_disk_went_or_came() {
+    for how in ["told", "asked"] {
+        let arguments = [&["--changes", how], &KEPT[..]].concat();
+        let Some((mounted, mut disks)) = disks_aside(SOURCES, &arguments) else { return };
+        fill_with_downloads(&mounted);
+        let (mut from, mut to) = ("downloads/incomplete/torrent", "downloads/complete/torrent");
+        let folder = File::open(mounted.target(from)).unwrap();
+        for comes in [false, true, false, true] {
+            go_or_come(&mounted, &mut disks, "first", comes);
+            fs::rename(mounted.target(from), mounted.target(to)).unwrap();
+            (from, to) = (to, from);
+            // It is the same folder for a program that has it open.
+            assert_eq!(path_of(&folder), mounted.target(from));
+            assert!(folder.metadata().unwrap().is_dir());
+            assert_eq!(fs::read(mounted.target(from).join("file")).unwrap(), b"text");
+        }
+    }
+}
+
+/// The path by which the kernel knows an open file.
+fn path_of(file: &File) -> PathBuf {
+    fs::read_link(in_proc(file)).unwrap()
+}
+
+fn in_proc(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[test]
+fn an_open_folder_stays_usable_while_the_disk_that_provides_it_is_away() {
+    let Some((mounted, mut disks)) = disks_aside(SOURCES, &KEPT[..]) else { return };
+    fill_with_downloads(&mounted);
+    let downloads = File::open(mounted.target("downloads")).unwrap();
+    let mode = || downloads.metadata().unwrap().mode() & 0o777;
+    for (source, bits) in [("first", 0o711), ("second", 0o755)] {
+        let part = mounted.path(source).join("downloads");
+        fs::set_permissions(part, fs::Permissions::from_mode(bits)).unwrap();
+    }
+    for (comes, bits) in [(false, 0o755), (true, 0o711), (false, 0o755), (true, 0o711)] {
+        go_or_come(&mounted, &mut disks, "first", comes);
+        wait_until("the mode is that of the first part", || mode() == bits);
+        let name = format!("made {comes}");
+        let flags = OFlags::CREATE | OFlags::WRONLY;
+        rustix::fs::openat(&downloads, &name, flags, Mode::RUSR).unwrap();
+        let names = fs::read_dir(in_proc(&downloads)).unwrap();
+        assert!(names.flatten().any(|entry| entry.file_name() == *name));
+        rustix::fs::unlinkat(&downloads, &name, AtFlags::empty()).unwrap();
+        assert!(is_there(&mounted.target("downloads")));
+        assert_eq!(path_of(&downloads), mounted.target("downloads"));
+    }
+}
+
+/// The new part comes before the one that was there.
+#[test]
+fn a_folder_is_renamed_out_of_one_that_has_just_got_another_first_part() {
+    let Some((mounted, _disks)) = on_a_larger_disk() else { return };
+    for folder in ["0", "1"] {
+        fs::remove_dir(mounted.path("first").join(folder)).unwrap();
+        fs::create_dir_all(mounted.path("second").join(folder).join("inner")).unwrap();
+    }
+    fs::write(mounted.path("first/file"), "").unwrap();
+    let inner = File::open(mounted.target("0/inner")).unwrap();
+    fs::remove_dir(mounted.target("1/inner")).unwrap();
+    // The folder is made on the disk of the file.
+    fs::hard_link(mounted.target("file"), mounted.target("0/link")).unwrap();
+    assert!(is_there(&mounted.path("first/0/link")));
+    // All names are looked up again, since another folder has got a part.
+    let told = || mounted.status("counts")["changes_told"].as_u64();
+    let before = told();
+    fs::create_dir(mounted.path("first/1")).unwrap();
+    wait_until("the folder is reported", || told() > before);
+    fs::rename(mounted.target("0/inner"), mounted.target("1/inner")).unwrap();
+    assert_eq!(path_of(&inner), mounted.target("1/inner"));
+}
+
+/// A folder that takes the place of another one is a new folder, as on a disk.
+#[test]
+fn a_folder_without_a_part_of_the_former_one_is_another_folder() {
+    let fill = |mounted: &Mounted| {
+        for source in SOURCES {
+            fs::create_dir(mounted.path(source).join("folder")).unwrap();
+        }
+    };
+    let Some(mounted) = Mounted::with_sources(SOURCES, &KEPT, fill) else { return };
+    let target = mounted.target("folder");
+    let former = File::open(&target).unwrap();
+    fs::remove_dir(&target).unwrap();
+    fs::create_dir(&target).unwrap();
+    assert_eq!(path_of(&former), mounted.target("folder (deleted)"));
+    let present = File::open(&target).unwrap();
+    for source in SOURCES {
+        let _ = fs::remove_dir(mounted.path(source).join("folder"));
+    }
+    wait_until("the folder is gone", || !is_there(&target));
+    fs::create_dir(mounted.path("second/folder")).unwrap();
+    fs::write(mounted.path("second/folder/new"), "").unwrap();
+    wait_until("the new folder is there", || is_there(&target.join("new")));
+    assert!(path_of(&present).to_string_lossy().ends_with(" (deleted)"));
 }
 
 /// A folder with a part more or less makes the mount look up the parts of all folders. Names are read again only where

@@ -285,7 +285,10 @@ fn a_mount_whose_only_source_is_unmounted_fails_until_the_source_is_back() {
 
 /// A mount of these disks, each of which is also mounted aside, so that it can go and come. Below each is the folder
 /// `downloads`.
-fn disks_aside(sources: &'static [&'static str], arguments: &[&str]) -> Option<(Mounted, Disks)> {
+pub(super) fn disks_aside(
+    sources: &'static [&'static str],
+    arguments: &[&str],
+) -> Option<(Mounted, Disks)> {
     let mut disks = Disks::default();
     let mut is_possible = true;
     let all = [&["--missing", "skip", "--require-mount-point"], arguments].concat();
@@ -302,14 +305,18 @@ fn disks_aside(sources: &'static [&'static str], arguments: &[&str]) -> Option<(
 }
 
 /// Unmounts the disk, or mounts it again, and waits until only the mark of a disk that is present is shown.
-fn go_or_come(mounted: &Mounted, disks: &mut Disks, disk: &str, comes: bool) {
+pub(super) fn go_or_come(mounted: &Mounted, disks: &mut Disks, disk: &str, comes: bool) {
     let aside = mounted.path(&format!("{disk} aside"));
     match comes {
         true => assert!(disks.bind(&aside, &mounted.path(disk))),
         false => disks.unmount(&mounted.path(disk)),
     }
-    let failed = || mounted.status_of_any("failed_sources").as_object().unwrap().len();
-    wait_until("the disk is known", || failed() == usize::from(!comes));
+    let count = usize::from(!comes);
+    // A daemon that gets no processor for seconds does not reply in time.
+    wait_until("the disk is known", || {
+        let failed = mounted.status_of_any("failed_sources");
+        failed.as_object().is_some_and(|failed| failed.len() == count)
+    });
     // The folder is looked up again, and is complete.
     let mark = format!("{disk} is there");
     wait_until("the mark", || mounted.target(&mark).symlink_metadata().is_ok() == comes);

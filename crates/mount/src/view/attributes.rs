@@ -30,14 +30,14 @@ const OMIT: i64 = 0x3fff_fffe;
 pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let stat = stat_fd(view.files.path_fd(id)?)?;
+    let stat = stat_fd(view.folders.path_fd(id)?)?;
     put_attributes(view, id, stat, ChangedBy::Unknown, cx.reply)
 }
 
 pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let mut stat = stat_fd(view.files.path_fd(id)?)?;
+    let mut stat = stat_fd(view.folders.path_fd(id)?)?;
     let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
     let is_watched = complete(view, id, &mut stat) && view.folders.is_parent_watched(id);
     let timeout = view.timeouts.timeouts(id, is_watched, &stat, ChangedBy::Unknown).attributes;
@@ -76,7 +76,7 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
             return Err(errno);
         }
     }
-    let stat = stat_fd(view.files.path_fd(id)?)?;
+    let stat = stat_fd(view.folders.path_fd(id)?)?;
     put_attributes(view, id, stat, ChangedBy::Us, cx.reply)
 }
 

@@ -65,7 +65,7 @@ pub(super) fn ioctl(cx: &mut Context<'_>, with: &IoctlIn, input: &[u8]) -> Resul
 }
 
 fn get(cx: &mut Context<'_>, kind: FlagValue, with: &IoctlIn) -> Result<(), Errno> {
-    let file = opened(&*cx.view.files.path_fd(cx.inode())?)?;
+    let file = opened(&*cx.view.folders.path_fd(cx.inode())?)?;
     let present = kind.present(file.as_fd())?;
     let bytes: &[u8] = match &present {
         FlagValue::Plain(flags) => &flags.to_ne_bytes(),

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
+use super::folder_places::FolderPlaces;
 use super::found_inode::FoundInode;
 use super::stat::{
     REGULAR, handle_of, identity, is_folder, open_handle, open_name, stat_fd, stat_name,
 };
 use super::target::Target;
+use crate::branches::{Opener, Part};
 use crate::descriptors::{Descriptors, Owner};
 use crate::inodes::{Inode, InodeId, Inodes};
 use crate::names::{Name, Names};
@@ -32,6 +34,8 @@ pub(super) struct Files {
     pub(super) pins: Pins,
     /// The names of inodes, if they are needed.
     pub(super) names: Option<Names>,
+    /// The places of merged folders.
+    places: FolderPlaces,
     /// Whether there is an upper source.
     has_upper: bool,
     /// Descriptors for reading, for daemon I/O. The second branch of an inode holds a descriptor that keeps the access
@@ -57,6 +61,7 @@ impl Files {
             path_fds: Descriptors::new(descriptors_max / 4),
             pins: Pins::default(),
             names: None,
+            places: FolderPlaces::default(),
             has_upper,
             readers: Descriptors::new(descriptors_max / 8),
             writers: Descriptors::new(descriptors_max / 8),
@@ -116,6 +121,44 @@ impl Files {
             names.forget(id);
         }
         self.close(id);
+    }
+
+    /// Notes the place of a merged folder, before its name is remembered.
+    pub(super) fn note_place(&self, id: InodeId, parent: InodeId, name: &[u8]) {
+        self.forget_place(id);
+        self.places.insert(parent, name, id);
+    }
+
+    /// Forgets the place of a folder, as long as its name is remembered.
+    pub(super) fn forget_place(&self, id: InodeId) {
+        if let Some((parent, name)) = self.names.as_ref().and_then(|names| names.get(id)) {
+            self.places.remove(parent, name.to_bytes(), id);
+        }
+    }
+
+    /// Returns the folder that the kernel knows at this place. Another folder may be there by now.
+    pub(super) fn folder_at(&self, parent: InodeId, name: &CStr) -> Option<InodeId> {
+        let id = self.places.find(parent, name.to_bytes())?;
+        let (above, last_name) = self.names.as_ref()?.get(id)?;
+        let is_there = above == parent && *last_name == *name;
+        (is_there && self.inodes.get(id).is_ok()).then_some(id)
+    }
+
+    /// Makes this part, which is open, the folder of an inode that had another one.
+    pub(super) fn follow_folder(&self, id: InodeId, part: &Part, fd: &Arc<OwnedFd>) {
+        let Ok(inode) = self.inodes.get(id) else { return };
+        // A folder that was removed through the mount stays that folder.
+        if inode.identity.is_same_file(&part.identity) || self.pins.get(id).is_some() {
+            return;
+        }
+        let handle = match &part.opener {
+            Opener::Handle(handle) => Some(handle),
+            Opener::Held(_) => None,
+        };
+        self.inodes.follow_folder(id, &part.identity, part.branch, handle, || {
+            self.forget_descriptors(id);
+            self.path_fds.put(id, Arc::clone(fd));
+        });
     }
 
     /// Returns the inode, open with `O_PATH`.

@@ -13,7 +13,7 @@ use super::merged_sources::MergedSources;
 use super::stat::{handle_of, identity, shown_number, stat_fd, stat_name, take_newer_times};
 use super::watches::FolderWatches;
 use crate::branches::{Branches, MergedFolder, Opener, Part};
-use crate::inodes::{ForgottenInode, InodeId, WatchState};
+use crate::inodes::{ForgottenInode, Identity, InodeId, WatchState};
 use crate::upper::{UPPER, Upper};
 
 /// How often the parts of a folder are looked up while folders are dropped.
@@ -244,9 +244,9 @@ impl Folders {
                 part.inspect_err(|&errno| branches.note_failure(*branch, errno)).ok()
             })
             .collect();
-        if parts.is_empty() {
+        let Some(first) = parts.first().cloned() else {
             return Err(if id == InodeId::ROOT { Errno::NODEV } else { Errno::STALE });
-        }
+        };
         // The watch precedes the reading of names, so that no change is missed.
         let is_watched = fds.iter().fold(true, |all, (branch, fd)| {
             let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
@@ -259,7 +259,35 @@ impl Folders {
         }
         self.watches.set_watched(id, is_watched);
         let merged = MergedFolder::new(id, parts, is_watched, is_layered);
-        Ok(branches.keep(merged, drops))
+        Ok(branches.keep(merged, drops, || {
+            if let Some((_, fd)) = fds.iter().find(|(branch, _)| *branch == first.branch) {
+                self.files.follow_folder(id, &first, fd);
+            }
+        }))
+    }
+
+    /// Lets the inode that had this place before have the folder there, whose first part has this identity. When the
+    /// disk of the first part goes away or comes back, the folder stays the same inode. Otherwise, the kernel could not
+    /// rename what is below: it knows the names there as those of another folder.
+    pub(super) fn continue_folder(&self, parent: InodeId, name: &CStr, identity: &Identity) {
+        let Some(branches) = self.branches() else { return };
+        if self.files.inodes.find_known(identity).is_none()
+            && let Some(id) = self.files.folder_at(parent, name)
+        {
+            branches.drop_folder(id);
+            // If the folder cannot be read, it gets another inode.
+            let _ = self.folder(id);
+        }
+    }
+
+    /// Returns the inode, open with `O_PATH`. Of a merged folder, that is the first part, which may be another one than
+    /// before.
+    pub(super) fn path_fd(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+        if self.branches().is_some() && self.files.inodes.get(id)?.identity.is_folder() {
+            // A folder that was removed has no parts.
+            let _ = self.folder(id);
+        }
+        self.files.path_fd(id)
     }
 
     /// Returns the folder in each branch that has this folder's path, for a folder whose name is not known: the worker

@@ -173,12 +173,23 @@ fn intern(
     {
         identity = identity.with_name(parent, name.to_bytes());
     }
+    let place = found.name().filter(|name| {
+        identity.is_folder()
+            && view.folders.branches().is_some()
+            && !matches!(name.to_bytes(), b"." | b"..")
+    });
+    if let Some(name) = place {
+        view.folders.continue_folder(parent, name, &identity);
+    }
     let found_in = (parent, found.branch());
     let id = view.files.inodes.intern(&identity, found_in, is_open, handle, |id| {
         if !opens_reach_us(stat) {
             view.files.pin_found(id, found);
         }
     })?;
+    if let Some(name) = place {
+        view.files.note_place(id, parent, name.to_bytes());
+    }
     view.access.note_found(id, parent, found.name().map_or(b"", CStr::to_bytes), stat);
     Ok(id)
 }
@@ -189,6 +200,9 @@ pub(super) fn forget(view: &View, id: InodeId, lookups: u64) {
         view.folders.unwatch(&forgotten);
         if let Some(branches) = view.folders.branches() {
             branches.forget(id);
+            if forgotten.inode.identity.is_folder() {
+                view.files.forget_place(id);
+            }
         }
         view.files.forget(id);
         view.access.forget(id);

@@ -235,6 +235,9 @@ impl MountChanges {
         dropped.iter().for_each(|id| view.invalidate_folder(*id));
         if !moved.is_empty() {
             view.invalidate_folder(InodeId::ROOT);
+        }
+        if of_folders == DroppedNames::Outdated {
+            // A folder stays the same inode when a disk is mounted on one of its parts, and so do the names in it.
             view.invalidate_all_names();
         }
     }

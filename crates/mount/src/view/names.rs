@@ -227,6 +227,9 @@ fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) 
     view.files.names.as_ref()?;
     let stat = stat_name(folder, name).ok()?;
     let id = view.files.known(&stat)?;
+    if is_folder(&stat) && view.folders.branches().is_some() {
+        view.files.note_place(id, parent, name.to_bytes());
+    }
     view.access.note_found(id, parent, name.to_bytes(), &stat);
     Some(id)
 }

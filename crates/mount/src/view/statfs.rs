@@ -15,7 +15,7 @@ pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let space = match view.folders.branches() {
-        None => fs::fstatvfs(view.files.path_fd(id)?)?,
+        None => fs::fstatvfs(view.folders.path_fd(id)?)?,
         Some(branches) if view.folders.upper().is_some() => {
             fs::fstatvfs(branches.roots().get(UPPER)?)?
         }

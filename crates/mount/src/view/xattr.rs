@@ -44,7 +44,7 @@ pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(
         let value = location::value(view, id, name.to_bytes())?;
         return put_sized(&value, size, cx.reply);
     }
-    let fd = view.files.path_fd(id)?;
+    let fd = view.folders.path_fd(id)?;
     let path = ProcPath::new(fd.as_fd());
     if size == 0 {
         let length = fs::getxattr_query(path.as_c_str(), name)?;
@@ -153,7 +153,7 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let mut names = names_at(&*view.files.path_fd(id)?)?;
+    let mut names = names_at(&*view.folders.path_fd(id)?)?;
     if caller.uid != 0 {
         names = without(&names, |name| name.starts_with(TRUSTED));
     }

@@ -46,8 +46,11 @@ impl MediaServer {
     /// Waits until the mount has noticed which disks are away.
     fn await_sources(&mut self) {
         let away = self.model.disks.iter().filter(|disk| disk.is_away).count();
-        let is_noticed =
-            || self.mounted.status_of_any("failed_sources").as_object().unwrap().len() == away;
+        // A daemon that gets no processor for seconds does not reply in time.
+        let is_noticed = || {
+            let failed = self.mounted.status_of_any("failed_sources");
+            failed.as_object().is_some_and(|failed| failed.len() == away)
+        };
         wait_until("the disks that are away are known", is_noticed);
         self.scanner.forget();
     }

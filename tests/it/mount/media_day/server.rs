@@ -386,11 +386,8 @@ impl MediaServer {
         self.torrents.push(torrent);
     }
 
-    /// Renames a folder, which is looked at before, as mv(1) does. After a disk went or came, the folder above may be
-    /// another inode. The kernel then moves the directories below to the new one, but not within `rename(2)`, which
-    /// fails with `ESTALE` if it is the first to look the folder up.
+    /// Renames a folder. After a disk went or came, the rename is the first to look the folders up.
     fn rename_folder(&mut self, from: &str, to: &str) {
-        assert!(fs::symlink_metadata(self.target(from)).unwrap().is_dir());
         fs::rename(self.target(from), self.target(to)).unwrap();
         self.model.rename_tree(from, to);
     }
