@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::time::{ClockId, clock_gettime};
 use thruway_fuse::ConnectionOptions;
+use thruway_fuse::wire::UNIQUE_RESEND;
 use thruway_sys::shared_memory::Memfd;
 
 use crate::inodes::RECORD_WORDS;
@@ -36,6 +37,13 @@ const REQUESTS: usize = 64;
 pub(crate) const OPERATIONS: usize = 64;
 /// The first word of the other counters.
 const COUNTS: usize = REQUESTS + OPERATIONS;
+
+/// The number of renames that were noted, and the notes on the last ones: two words each.
+const RENAMES_NOTED: usize = 190;
+const RENAMES: usize = 192;
+/// The number of notes: more than the number of threads that rename at the same time.
+const RENAMES_MAX: usize = 32;
+const _: () = assert!(RENAMES + 2 * RENAMES_MAX == HEADER_WORDS);
 
 /// A counter other than those of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +146,26 @@ impl Memory {
         self.words[HAS_NEGOTIATED].store(1, Release);
     }
 
+    /// Notes that a request renames a name in these branches, one bit each. If this worker dies, the next one finishes.
+    pub(crate) fn note_rename(&self, unique: u64, branches: u64) {
+        let place = self.words[RENAMES_NOTED].fetch_add(1, Relaxed) as usize % RENAMES_MAX;
+        let [request, of_branches] = [0, 1].map(|word| &self.words[RENAMES + 2 * place + word]);
+        request.store(0, Release);
+        of_branches.store(branches, Release);
+        request.store(unique & !UNIQUE_RESEND, Release);
+    }
+
+    /// Returns the branches in which the previous worker has begun to rename a name, if the kernel has sent the request
+    /// again.
+    pub(crate) fn begun_rename(&self, unique: u64) -> Option<u64> {
+        if unique & UNIQUE_RESEND == 0 {
+            return None;
+        }
+        let mut notes = self.words[RENAMES..HEADER_WORDS].chunks_exact(2);
+        let noted = notes.find(|note| note[0].load(Acquire) == unique & !UNIQUE_RESEND)?;
+        Some(noted[1].load(Acquire))
+    }
+
     /// Counts a request.
     pub(crate) fn count_request(&self, opcode: u32) {
         let index = REQUESTS + (opcode as usize).min(OPERATIONS - 1);
@@ -171,6 +199,21 @@ impl AsFd for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rename_is_known_to_the_next_worker_if_its_request_is_sent_again() {
+        let memory = Memory::new().unwrap();
+        memory.note_rename(8, 0b101);
+        assert_eq!(memory.begun_rename(8), None);
+        assert_eq!(memory.begun_rename(8 | UNIQUE_RESEND), Some(0b101));
+        assert_eq!(memory.begun_rename(10 | UNIQUE_RESEND), None);
+        // A worker dies for the second time.
+        memory.note_rename(8 | UNIQUE_RESEND, 0b111);
+        (1..RENAMES_MAX as u64).for_each(|number| memory.note_rename(100 + number, 1));
+        assert_eq!(memory.begun_rename(8 | UNIQUE_RESEND), Some(0b111));
+        memory.note_rename(200, 1);
+        assert_eq!(memory.begun_rename(8 | UNIQUE_RESEND), None);
+    }
 
     #[test]
     fn the_page_says_how_much_memory_an_inode_takes() {

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, XattrFlags};
 
 use super::fixture::{Mounted, wait_until};
 use super::submounts::{Disks, disks_aside, go_or_come};
+use super::upper_crash::kill_before;
 
 const SOURCES: &[&str] = &["first", "second"];
 
@@ -223,4 +224,45 @@ fn names_are_not_read_again_since_another_folder_got_a_part() {
     let names = fs::read_dir(mounted.target("large")).unwrap().count();
     assert_eq!(names as u64, 2 + rounds);
     drop(open);
+}
+
+/// The kernel sends the request again, and the next worker finishes what was begun.
+#[test]
+fn a_rename_is_made_on_all_disks_when_the_worker_is_killed_in_between() {
+    let fill = |mounted: &Mounted| {
+        for source in SOURCES {
+            fs::create_dir(mounted.path(source).join("old")).unwrap();
+            fs::write(mounted.path(source).join("old").join(source), "").unwrap();
+        }
+        fs::write(mounted.path("second/old file"), "new").unwrap();
+        fs::write(mounted.path("first/new file"), "replaced").unwrap();
+    };
+    // The second call of a rename of a folder is that on the first disk. A file of another disk is replaced by a
+    // removal.
+    for (call, number, name) in [
+        ("renameat2", 1, ""),
+        ("renameat2", 2, ""),
+        ("renameat2", 1, " file"),
+        ("unlinkat", 1, " file"),
+    ] {
+        let Some(mounted) = Mounted::with_sources(SOURCES, &[], fill) else { return };
+        let target = |age: &str| mounted.target(&format!("{age}{name}"));
+        assert!(is_there(&target("old")));
+        let Some(mut strace) = kill_before(mounted.worker(), call, number) else { return };
+        let renamed = fs::rename(target("old"), target("new"));
+        // strace ends with the worker.
+        strace.wait().unwrap();
+        let case = format!("{call} {number} {name}: {renamed:?}");
+        renamed.expect(&case);
+        assert_eq!(mounted.restarts(), Some(1), "{case}");
+        for source in SOURCES {
+            let at = |age: &str| mounted.path(source).join(format!("{age}{name}"));
+            assert!(!is_there(&at("old")), "{case}");
+            assert_eq!(is_there(&at("new")), name.is_empty() || *source == "second", "{case}");
+        }
+        match name {
+            "" => assert_eq!(fs::read_dir(target("new")).unwrap().count(), 2, "{case}"),
+            _ => assert_eq!(fs::read(target("new")).unwrap(), b"new", "{case}"),
+        }
+    }
 }

@@ -131,7 +131,7 @@ fn strace(worker: u32, arguments: &[&str]) -> Option<Child> {
 }
 
 /// Lets strace kill the worker before a thread makes its call number `number` of this kind.
-fn kill_before(worker: u32, call: &str, number: u32) -> Option<Child> {
+pub(super) fn kill_before(worker: u32, call: &str, number: u32) -> Option<Child> {
     let inject = format!("inject={call}:signal=KILL:when={number}");
     strace(worker, &["-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject])
 }

@@ -97,6 +97,10 @@ pub(super) fn rename(
     let _names = view.moves.share_names();
     let (folder, new_folder) = (view.folders.folder(parent)?, view.folders.folder(new_parent)?);
     let flags = RenameFlags::from_bits_retain(flags);
+    let begun = view.memory.begun_rename(cx.request.unique);
+    if let Some(begun) = begun {
+        return finish_rename(view, (&folder, name), (&new_folder, new_name), (flags, begun));
+    }
     let from = view.folders.all_with(&folder, name)?;
     from.iter().try_for_each(|dir| view.files.roots.check_writable(dir.branch))?;
     let to: Result<Vec<_>, _> =
@@ -115,27 +119,15 @@ pub(super) fn rename(
         )?;
     }
     let replaced = one_of_several(view, &new_folder, new_name);
+    // An exchange that is made twice is undone, and a whiteout has the old name.
+    if (flags - RenameFlags::NOREPLACE).is_empty() {
+        view.memory.note_rename(cx.request.unique, bits_of(&from));
+    }
     let renamed = several_sources::rename_all((&from, name), (&to, new_name), |from, to| {
-        view.files.keeping_folder(to.fd.as_fd(), new_name, || {
-            match fs::renameat_with(&from.fd, name, &to.fd, new_name, flags) {
-                Err(Errno::XDEV) => {
-                    let from = view.files.on_common_mount(&from.fd)?;
-                    let to = view.files.on_common_mount(&to.fd)?;
-                    fs::renameat_with(from, name, to, new_name, flags)
-                }
-                renamed => renamed,
-            }
-        })
+        rename_at(view, (from, name), (to, new_name), flags)
     });
     if renamed.is_ok() {
-        for dir in other_targets {
-            view.files.keeping_folder(dir.fd.as_fd(), new_name, || {
-                match fs::unlinkat(&dir.fd, new_name, AtFlags::empty()) {
-                    Err(Errno::ISDIR) => fs::unlinkat(&dir.fd, new_name, AtFlags::REMOVEDIR),
-                    removed => removed,
-                }
-            })?;
-        }
+        other_targets.iter().try_for_each(|dir| remove_replaced(view, dir, new_name))?;
     }
     view.folders.note_change(parent, name);
     view.folders.note_change(new_parent, new_name);
@@ -151,6 +143,81 @@ pub(super) fn rename(
         note_name(view, parent, from[0].fd.as_fd(), name);
     }
     Ok(())
+}
+
+/// Finishes a rename that the previous worker has begun in these branches, one bit each. Where the old name is gone,
+/// the file was renamed. All checks were made before.
+fn finish_rename(
+    view: &View,
+    (folder, name): (&Folder, &CStr),
+    (new_folder, new_name): (&Folder, &CStr),
+    (flags, begun): (RenameFlags, u64),
+) -> Result<(), Errno> {
+    let is_begun = |dir: &BranchDir| bit(dir.branch) & begun != 0;
+    let has = |dir: &BranchDir, name: &CStr| stat_name(&dir.fd, name).is_ok();
+    let dirs = view.folders.dirs(folder)?;
+    let from: Vec<_> = dirs.into_iter().filter(|dir| is_begun(dir) && has(dir, name)).collect();
+    let to: Result<Vec<_>, _> =
+        from.iter().map(|dir| view.folders.dir_in(new_folder, dir.branch)).collect();
+    let renamed = several_sources::rename_all((&from, name), (&to?, new_name), |from, to| {
+        rename_at(view, (from, name), (to, new_name), flags)
+    });
+    let new_dirs = view.folders.dirs(new_folder)?;
+    let removed = renamed.and_then(|()| {
+        let is_replaced =
+            |dir: &BranchDir| flags.is_empty() && !is_begun(dir) && has(dir, new_name);
+        let others = new_dirs.iter().filter(|dir| is_replaced(dir));
+        let mut changeable = others.filter(|dir| {
+            let writable = view.files.roots.check_writable(dir.branch);
+            writable.and_then(|()| several_sources::check_folder(&dir.fd)).is_ok()
+        });
+        changeable.try_for_each(|dir| remove_replaced(view, dir, new_name))
+    });
+    view.folders.note_change(folder.id, name);
+    view.folders.note_change(new_folder.id, new_name);
+    removed?;
+    if let Some(to) = new_dirs.iter().find(|dir| is_begun(dir)) {
+        note_name(view, new_folder.id, to.fd.as_fd(), new_name);
+    }
+    Ok(())
+}
+
+/// Returns the bit of a branch. Those with high numbers share one: a file that they have is then renamed as well.
+fn bit(branch: u16) -> u64 {
+    1 << branch.min(63)
+}
+
+fn bits_of(dirs: &[BranchDir]) -> u64 {
+    dirs.iter().fold(0, |bits, dir| bits | bit(dir.branch))
+}
+
+/// Renames in a source.
+fn rename_at(
+    view: &View,
+    (from, name): (&BranchDir, &CStr),
+    (to, new_name): (&BranchDir, &CStr),
+    flags: RenameFlags,
+) -> Result<(), Errno> {
+    view.files.keeping_folder(to.fd.as_fd(), new_name, || {
+        match fs::renameat_with(&from.fd, name, &to.fd, new_name, flags) {
+            Err(Errno::XDEV) => {
+                let from = view.files.on_common_mount(&from.fd)?;
+                let to = view.files.on_common_mount(&to.fd)?;
+                fs::renameat_with(from, name, to, new_name, flags)
+            }
+            renamed => renamed,
+        }
+    })
+}
+
+/// Removes a file that a rename in other sources replaces.
+fn remove_replaced(view: &View, dir: &BranchDir, name: &CStr) -> Result<(), Errno> {
+    view.files.keeping_folder(dir.fd.as_fd(), name, || {
+        match fs::unlinkat(&dir.fd, name, AtFlags::empty()) {
+            Err(Errno::ISDIR) => fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR),
+            removed => removed,
+        }
+    })
 }
 
 /// Renames in the upper source.
