@@ -57,8 +57,17 @@ class DatabasePoolsTest < Minitest::Test
   def test_active_record_that_keeps_connections_by_thread_does_not_run_in_fibers
     write("config.ru", TWO_POOLS)
     said = refusal(@folder, "-p", "0", "--fibers", "2")
-    assert_includes said, "cannot run Active Record before 7.1 in fibers: it keeps connections by"
-    assert_includes said, "hint: use waiting_threads instead of fibers"
+    require "active_record/version"
+    cause, cure =
+      if ActiveRecord.version < Gem::Version.new("7.1")
+        ["Active Record before 7.1 in fibers: it keeps connections by",
+         "use waiting_threads instead of fibers"]
+      else
+        ["Rails in fibers: its state is kept by thread",
+         "add config.active_support.isolation_level = :fiber to config/application.rb"]
+      end
+    assert_includes said, "cannot run #{cause}"
+    assert_includes said, "hint: #{cure}"
   end
 
   SEQUEL = <<~RUBY

@@ -2,10 +2,10 @@
 
 use rb_sys::VALUE;
 use rustix::time::{ClockId, clock_gettime};
-use thruway_roles::{LONG_SLICE_US, Route, TaskId};
+use thruway_roles::{LONG_SLICE_US, TaskId};
 use thruway_serve::monotonic_us;
 
-use super::fibers::pool::FiberJob;
+use super::fibers::pool::{FiberJob, Slice};
 use super::fibers::scheduler::TYPE as SCHEDULER_TYPE;
 use super::lead::Turn;
 use super::lead_fibers::OwnFibers;
@@ -17,18 +17,6 @@ use crate::ruby::{Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RHash, fiber, t
 
 /// How many requests a fiber runs in a row, until the thread's loop sees to everything else.
 const ROW_MAX: usize = 64;
-
-/// A slice of a request: what runs until the request waits or ends.
-#[derive(Clone, Copy)]
-pub(super) struct Slice {
-    /// Whether the thread led at the beginning.
-    led: bool,
-    entered_us: u64,
-    /// The context and the route; `None` for other work.
-    request: Option<(usize, Route)>,
-    /// The thread's processor time at the beginning, if it is measured.
-    cpu_us: Option<u64>,
-}
 
 impl RackEngine {
     /// Begins a slice of `task`.

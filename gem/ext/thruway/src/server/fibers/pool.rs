@@ -3,12 +3,11 @@
 use std::cell::{Cell, RefCell};
 
 use rb_sys::VALUE;
-use thruway_roles::{ComputeLane, Routes, TaskId};
+use thruway_roles::{ComputeLane, Route, Routes, TaskId};
 use thruway_serve::monotonic_us;
 
 use crate::ruby::NIL;
 use crate::ruby::data_type::Marker;
-use crate::server::fiber_work::Slice;
 use crate::server::shared_engine::EventBuffer;
 use crate::server::work::Work;
 
@@ -20,6 +19,18 @@ const IDLE_MAX: usize = 256;
 pub(in crate::server) struct FiberJob {
     pub(in crate::server) work: Work,
     pub(in crate::server) context: usize,
+}
+
+/// A slice of a request: what runs until the request waits or ends.
+#[derive(Clone, Copy)]
+pub(in crate::server) struct Slice {
+    /// Whether the thread led at the beginning.
+    pub(in crate::server) led: bool,
+    pub(in crate::server) entered_us: u64,
+    /// The context and the route; `None` for other work.
+    pub(in crate::server) request: Option<(usize, Route)>,
+    /// The thread's processor time at the beginning, if it is measured.
+    pub(in crate::server) cpu_us: Option<u64>,
 }
 
 /// The fibers of one thread.
