@@ -4,14 +4,13 @@
 //! a file that was just written through the mount would not be cached: another program might still write to it.
 
 use std::mem;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thruway_sys::handle::FileHandle;
 
 use super::inode::Identity;
-use super::lock;
 use crate::id_map::IdMap;
 
 /// The maximum number of inodes in a generation: some 100 KiB.
@@ -40,12 +39,17 @@ struct ForgottenFile {
 }
 
 impl OwnChanges {
+    /// A poisoned table is consistent: no step of a change panics.
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps the time for a file. Without a handle, a file that is young may be taken for another one.
     pub(super) fn keep(&self, identity: &Identity, handle: Option<FileHandle>, until: u64) {
         if until == 0 || identity.is_folder() || identity.young && handle.is_none() {
             return;
         }
-        let mut generations = lock(&self.generations);
+        let mut generations = self.generations();
         if generations.young.len() >= GENERATION_MAX {
             generations.old = mem::take(&mut generations.young);
         }
@@ -59,7 +63,7 @@ impl OwnChanges {
         if !self.is_used.load(Relaxed) {
             return None;
         }
-        let mut generations = lock(&self.generations);
+        let mut generations = self.generations();
         let Generations { young, old } = &mut *generations;
         let hash = identity.hash();
         let taken = young.remove(&hash).or_else(|| old.remove(&hash));
