@@ -80,6 +80,8 @@ pub enum Reason {
     Coverage,
     /// The compile options differ from those of the pack.
     CompileOption,
+    /// Ruby notes where Strings are created (`$DEBUG`, `--debug-frozen-string-literal`), which packed code cannot.
+    Debug,
     /// The program keeps the source lines of what it loads (`SCRIPT_LINES__`).
     Lines,
     /// Ruby rejected the code.
@@ -99,6 +101,7 @@ impl Reason {
             Self::MayWarn => "may give warnings that were off when it was compiled",
             Self::Coverage => "coverage is being measured",
             Self::CompileOption => "the compile options differ",
+            Self::Debug => "Ruby notes where strings are created",
             Self::Lines => "the program keeps the lines of its source",
             Self::Refused => "Ruby rejected the code",
         }

@@ -76,6 +76,17 @@ class FallbackTest < Minitest::Test
     end
   end
 
+  # Compiled code notes where its Strings were created, and packed code cannot.
+  def test_errors_say_where_a_string_was_created
+    feature = "# frozen_string_literal: true\n\nTEXT = 'x'\nNAMED = \"\#{1}y\"\n"
+    main = "require 'part'\n[TEXT, NAMED].each { |text| p((text << 'z' rescue $!.message)) }\n" \
+           "$DEBUG = true\nload 'part.rb'\np((TEXT << 'z' rescue $!.message))\n"
+    [[], %w[-d], %w[--debug-frozen-string-literal]].each do |switches|
+      said = assert_same_program(main, switches: switches, "part.rb" => feature)
+      assert_match(/created at .*part\.rb:3/, said.out)
+    end
+  end
+
   # Ruby loads these features after RubyGems, and before the features of RUBYOPT.
   def test_features_of_the_command_line
     main = "puts $LOADED_FEATURES, $LOAD_PATH, defined?(Gem).inspect\n"
@@ -106,16 +117,17 @@ class FallbackTest < Minitest::Test
                   "texts.rb" => "require 'json'\nrequire 'yaml'\n" }
     assert_same_program(<<~RUBY, switches: ["-W:no-experimental"], **libraries)
       require "texts"
+      Ractor.alias_method(:value, :take) unless Ractor.method_defined?(:value)
       %w[inner inner sub/near bad nowhere \#{__dir__}/lib/inner].each do |name|
         ractor = Ractor.new(name) do |wanted|
           require wanted
         rescue LoadError, StandardError => e
           [e.class, e.message]
         end
-        p ractor.take
+        p ractor.value
       end
-      p Ractor.new { load "lib/inner.rb" rescue $!.class }.take
-      p Ractor.new { JSON.parse('[1]' + ' ' * 2000) rescue $!.class }.take
+      p Ractor.new { load "lib/inner.rb" rescue $!.class }.value
+      p Ractor.new { JSON.parse('[1]' + ' ' * 2000) rescue $!.class }.value
       puts $LOADED_FEATURES
     RUBY
   end

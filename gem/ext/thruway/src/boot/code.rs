@@ -26,6 +26,8 @@ use crate::ruby::{Gvl, NIL, PinnedObject, ProtectedCall, RString, Symbol, is_tru
 struct CodeState {
     /// Whether the compile options are still those of the pack.
     has_same_options: AtomicBool,
+    /// Whether the compile options of the pack note where Strings are created.
+    notes_strings: AtomicBool,
     /// Whether `RubyVM.keep_script_lines` is on.
     keeps_lines: AtomicBool,
     /// The categories of warnings that are on.
@@ -38,6 +40,7 @@ struct CodeState {
 
 static STATE: CodeState = CodeState {
     has_same_options: AtomicBool::new(true),
+    notes_strings: AtomicBool::new(false),
     keeps_lines: AtomicBool::new(false),
     categories: AtomicU8::new(0),
     hook: OnceLock::new(),
@@ -61,6 +64,7 @@ thread_local! {
 pub(super) fn install(gvl: Gvl) {
     iseq::supply_code(gvl, Method::of_1(load_iseq));
     iseq::watch_compile_options(gvl, options_changed);
+    STATE.notes_strings.store(iseq::notes_strings(gvl), Ordering::Relaxed);
     lines_changed(gvl);
     iseq::watch_kept_lines(gvl, lines_changed);
     categories_changed(gvl);
@@ -167,6 +171,9 @@ fn compiled_otherwise(gvl: Gvl) -> Option<Reason> {
     if iseq::measures_coverage(gvl) {
         return Some(Reason::Coverage);
     }
+    if STATE.notes_strings.load(Ordering::Relaxed) || iseq::is_debugging(gvl) {
+        return Some(Reason::Debug);
+    }
     if STATE.keeps_lines.load(Ordering::Relaxed) || iseq::collects_lines(gvl) {
         return Some(Reason::Lines);
     }
@@ -188,7 +195,7 @@ fn watch(
     reason: Reason,
 ) {
     let depends_on_the_run =
-        matches!(reason, Reason::Coverage | Reason::CompileOption | Reason::Lines);
+        matches!(reason, Reason::Coverage | Reason::CompileOption | Reason::Debug | Reason::Lines);
     let (Some(stamp), true) = (file.stamp, boot.is_learning()) else { return };
     let stamp = (stamp, thruway_boot::now_ns());
     if depends_on_the_run || !iseq::warns_on_stderr(gvl) || !iseq::is_sole_supplier(gvl) {

@@ -205,6 +205,21 @@ pub(super) fn measures_coverage(_: Gvl) -> bool {
     is_true(unsafe { rb_get_coverages() })
 }
 
+/// Whether the compile options make code note where its Strings are created. The binary form of code drops the notes.
+pub(super) fn notes_strings(gvl: Gvl) -> bool {
+    let options = send(gvl, instruction_sequence(gvl).value(), c"compile_option", &[]);
+    let name = Symbol::new(gvl, c"debug_frozen_string_literal").value();
+    options.is_some_and(|options| ask(gvl, options, c"[]", &[name]))
+}
+
+/// Whether `$DEBUG` is true: the compiler then notes where Strings are created, as with that option.
+pub(super) fn is_debugging(_: Gvl) -> bool {
+    // SAFETY: the function may be called at any time.
+    let place = unsafe { rb_sys::rb_ruby_debug_ptr() };
+    // SAFETY: the place is valid for the whole process.
+    is_true(unsafe { place.read() })
+}
+
 /// Whether compiled code keeps its source.
 pub(super) fn keeps_lines(gvl: Gvl) -> bool {
     ask(gvl, RModule::named(gvl, c"RubyVM").value(), c"keep_script_lines", &[])
