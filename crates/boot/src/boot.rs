@@ -17,6 +17,7 @@ use crate::disk;
 use crate::files::{Files, FoundFile, cleaned};
 use crate::frozen;
 use crate::heap::HeapSize;
+use crate::json;
 use crate::kind;
 use crate::learned_entries::{self, CompiledFeature, LearnedEntries};
 use crate::options::{Options, Trust};
@@ -292,9 +293,11 @@ impl Boot {
 
     /// Keeps the content of a JSON text until the file at `path` changes. The text is assumed to come from
     /// that file only if the file is regular and has the same size; the file is not opened. One text is kept
-    /// for each file and variant.
+    /// for each file and variant. A text that may repeat a key is not kept: JSON warns of the key, or raises.
     pub fn learn_json(&self, path: &[u8], text: &[u8], variant: &[u8], document: &[u8]) {
-        let Some(path) = cleaned(path) else { return };
+        let Some(path) = cleaned(path).filter(|_| !json::may_repeat_key(text, document)) else {
+            return;
+        };
         let Some(stamp) = self.files.stamp_of_target(&path) else { return };
         if stamp.size == text.len() as u64 && !stamp.is_racy(now_ns()) {
             let digest = xxh3_128(text).to_le_bytes();

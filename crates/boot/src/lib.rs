@@ -24,6 +24,7 @@ pub mod folders;
 mod frozen;
 pub mod heap;
 pub mod inspect;
+mod json;
 pub mod kind;
 pub mod learned_entries;
 pub mod listing;
