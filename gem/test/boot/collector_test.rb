@@ -32,6 +32,16 @@ class CollectorTest < Minitest::Test
     end
   end
 
+  # The addresses that YJIT reserves for its code are no garbage.
+  def test_code_of_yjit_does_not_count
+    skip_if_portable "collects as always"
+    skip "this Ruby has no YJIT" unless system(RUBY, "--yjit", "-e", "", err: File::NULL)
+
+    program("main.rb" => GARBAGE) do |program|
+      assert_equal "false\n", program.run("--gc-after", "1000", switches: %w[--yjit]).out
+    end
+  end
+
   def test_a_program_that_switches_the_collector_has_its_way
     [%w[enable disable enable], %w[disable disable enable]].each do |calls|
       calls = calls.map { |call| "p GC.#{call}\n" }.join

@@ -112,6 +112,8 @@ unsafe extern "C" fn posix_memalign(
 }
 
 /// Ruby maps the pages of its objects where it can.
+/// Memory that cannot be written is an address that YJIT reserves for its code. It makes several attempts, and each but
+/// the last fails.
 unsafe extern "C" fn mmap(
     place: *mut c_void,
     size: size_t,
@@ -120,12 +122,15 @@ unsafe extern "C" fn mmap(
     descriptor: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    asked_for(size);
+    let is_for_objects = protection & libc::PROT_WRITE != 0;
+    if is_for_objects {
+        asked_for(size);
+    }
     // SAFETY: this function runs, so the import was replaced.
     let mmap = unsafe { MMAP.original() };
     // SAFETY: the arguments are those of the caller.
     let place = unsafe { mmap(place, size, protection, flags, descriptor, offset) };
-    ran_out_if(place == libc::MAP_FAILED);
+    ran_out_if(is_for_objects && place == libc::MAP_FAILED);
     place
 }
 
