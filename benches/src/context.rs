@@ -17,7 +17,7 @@ pub(super) struct BenchContext {
     pub(super) seconds: f64,
     /// The paths of peers, by name.
     pub(super) peers: BTreeMap<String, PathBuf>,
-    /// Other systems whose servers take part.
+    /// Other systems whose servers and boots take part.
     pub(super) roots: Vec<SystemRoot>,
     /// Whether this machine's own servers are left out.
     pub(super) roots_only: bool,

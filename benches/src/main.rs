@@ -35,7 +35,8 @@ use serve::system_root::SystemRoot;
 /// in `--peer iodine=DIR`. Without a path, the peer is left out with a line of output.
 ///
 /// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has created, with Ruby and
-/// servers (puma, unicorn) installed from its packages. Peers that are not packaged take part if they are in its
+/// servers (puma, unicorn) installed from its packages. boot-roots measures boots there, which needs Rails, bundler,
+/// bootsnap and strace in it. Peers that are not packaged take part if they are in its
 /// /usr/bin (iodine, falcon, itsi, pitchfork). They run with that folder as their root, which requires root's rights,
 /// and see this checkout at its own path. Thruway runs there with the system's Ruby, and needs its extension for that
 /// Ruby. Build `thruway-gem-ext` inside such a system (or with RUBY=PATH), and copy it to
@@ -56,7 +57,7 @@ struct Bench {
     /// Path of a peer; may be repeated
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
-    /// Another system whose servers take part; may be repeated
+    /// Another system whose servers and boots take part; may be repeated
     #[arg(long, value_name = "NAME=DIR", value_parser = peer)]
     root: Vec<(String, PathBuf)>,
     /// Leave out this machine's own servers
@@ -84,6 +85,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("preload-commands", boot::preloaded),
     ("boot-rails", boot::rails),
     ("boot-redmine", boot::redmine),
+    ("boot-roots", boot::roots),
     ("load", load::run),
     ("mount-data", mount::data::run),
     ("mount-calls", mount::calls::run),
@@ -162,12 +164,16 @@ impl Bench {
         for (verb, run) in BENCHMARKS.iter().filter(|(name, _)| is_chosen(name, chosen)) {
             let before = Machine::now();
             let tables = run(&context)?;
+            ran += 1;
+            if tables.is_empty() {
+                println!("left out: {verb}: nothing to measure");
+                continue;
+            }
             let section = format!("{}\n\n{tables}", before.until_now());
             println!("## {verb}\n\n{section}");
             if self.write {
                 document::replace(&published::page(root), verb, &section)?;
             }
-            ran += 1;
         }
         if self.write {
             sum_up(root)?;

@@ -1,6 +1,5 @@
 //! The ways to boot a program, and the measurement of one boot.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +9,7 @@ use super::program::Program;
 use super::report::{Report, Usage};
 use crate::context::BenchContext;
 use crate::measure;
+use crate::serve::system_root::EnteredRoot;
 
 /// The cache, pack or server that a program boots with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub(super) struct Contender {
 /// A program to boot, with a folder for caches.
 pub(super) struct Boot<'a> {
     program: &'a Program,
+    /// The system that boots the program; `None` for this machine's own.
+    system: Option<&'a EnteredRoot>,
     root: &'a Path,
     scratch: PathBuf,
 }
@@ -107,10 +109,15 @@ impl Way {
 }
 
 impl Contender {
-    /// The contenders among `ways` that are installed.
-    pub(super) fn all(context: &BenchContext, ways: &[Way]) -> Vec<Self> {
-        let library = context.peers.get("bootsnap-new");
-        let [has_bootsnap, has_spring] = ["bootsnap", "spring/version"].map(is_installed);
+    /// The contenders among `ways` that are installed. Peers that are given by their paths belong to this machine.
+    pub(super) fn all(
+        context: &BenchContext,
+        system: Option<&EnteredRoot>,
+        ways: &[Way],
+    ) -> Vec<Self> {
+        let library = context.peers.get("bootsnap-new").filter(|_| system.is_none());
+        let [has_bootsnap, has_spring] =
+            ["bootsnap", "spring/version"].map(|feature| is_installed(system, feature));
         for (name, is_there) in [("bootsnap", has_bootsnap), ("Spring", has_spring)] {
             if !is_there {
                 println!("left out: {name}: Ruby does not find it");
@@ -131,15 +138,32 @@ impl Contender {
     }
 }
 
-/// Whether Ruby finds a feature.
-fn is_installed(feature: &str) -> bool {
-    let found = Command::new("ruby").args(["-r", feature, "-e", ""]).stderr(Stdio::null()).status();
+/// Whether a system's Ruby finds a feature.
+fn is_installed(system: Option<&EnteredRoot>, feature: &str) -> bool {
+    let mut ruby = command_on(system, "ruby", Path::new("/"));
+    let found = ruby.args(["-r", feature, "-e", ""]).stderr(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
 }
 
+/// A command that runs on a system, in a folder.
+fn command_on(system: Option<&EnteredRoot>, program: &str, folder: &Path) -> Command {
+    match system {
+        Some(system) => system.command(program, folder),
+        None => {
+            let mut command = Command::new(program);
+            command.current_dir(folder);
+            command
+        }
+    }
+}
+
 impl<'a> Boot<'a> {
-    pub(super) fn new(context: &'a BenchContext, program: &'a Program) -> Result<Self, String> {
-        let scratch = context.root.join("target/bench/boot/caches").join(program.name);
+    pub(super) fn new(
+        context: &'a BenchContext,
+        system: Option<&'a EnteredRoot>,
+        program: &'a Program,
+    ) -> Result<Self, String> {
+        let scratch = context.root.join("target/bench/boot/caches").join(&program.name);
         match fs::remove_dir_all(&scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(format!("{}: {error}", scratch.display()));
@@ -147,7 +171,7 @@ impl<'a> Boot<'a> {
             _ => {}
         }
         fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
-        Ok(Self { program, root: &context.root, scratch })
+        Ok(Self { program, system, root: &context.root, scratch })
     }
 
     /// Boots until the caches are warm.
@@ -209,8 +233,8 @@ impl<'a> Boot<'a> {
             self.forget(contender);
         }
         let table = self.scratch.join("calls");
-        let strace = ["strace", "-f", "-c", "-e", "trace=%file", "-o"].map(OsString::from);
-        let above = strace.into_iter().chain([table.clone().into()]).collect();
+        let strace = ["strace", "-f", "-c", "-e", "trace=%file", "-o"].map(str::to_owned);
+        let above = strace.into_iter().chain([table.display().to_string()]).collect();
         measure::wall(&mut self.command(contender, above))?;
         let text = fs::read_to_string(&table).unwrap_or_default();
         let total = text.lines().find(|line| line.ends_with(" total"));
@@ -241,13 +265,13 @@ impl<'a> Boot<'a> {
     }
 
     /// The command that starts the program, under another program if there is one.
-    fn command(&self, contender: &Contender, above: Vec<OsString>) -> Command {
+    fn command(&self, contender: &Contender, above: Vec<String>) -> Command {
         let mut words = above;
         let cache = self.cache(contender);
         if contender.way.is_thruway() {
-            words.push(self.root.join("target/release/thruway").into());
-            words.extend(["run", "--pack"].map(OsString::from));
-            words.push(cache.join("pack").into());
+            words.push(self.root.join("target/release/thruway").display().to_string());
+            words.extend(["run", "--pack"].map(str::to_owned));
+            words.push(cache.join("pack").display().to_string());
             words.extend((contender.way == Way::ThruwayFrozen).then(|| "--frozen".into()));
             words.extend((contender.way == Way::ThruwayPortable).then(|| "--portable".into()));
             words.extend((contender.way == Way::Preload).then(|| "--preload".into()));
@@ -255,11 +279,10 @@ impl<'a> Boot<'a> {
         }
         let spring = contender.way == Way::Spring;
         let program = if spring { &self.program.with_spring } else { &self.program.words };
-        words.extend(program.iter().map(OsString::from));
-        let mut command = Command::new(&words[0]);
+        words.extend(program.iter().map(|word| (*word).to_owned()));
+        let mut command = command_on(self.system, &words[0], &self.program.folder);
         command
             .args(&words[1..])
-            .current_dir(&self.program.folder)
             .envs(self.program.environment.clone())
             // cargo's library folders would be searched for each library of an extension.
             .env_remove("LD_LIBRARY_PATH");
@@ -282,10 +305,9 @@ impl Drop for Boot<'_> {
     fn drop(&mut self) {
         // Remaining templates end by themselves.
         let _ = self.preload(&["stop", "--all"]).output();
-        if !self.program.with_spring.is_empty() && is_installed("spring/version") {
-            let mut stop = Command::new("spring");
-            stop.arg("stop").env("SPRING_TMP_PATH", &self.scratch);
-            let _ = stop.current_dir(&self.program.folder).output();
+        if !self.program.with_spring.is_empty() && is_installed(self.system, "spring/version") {
+            let mut stop = command_on(self.system, "spring", &self.program.folder);
+            let _ = stop.arg("stop").env("SPRING_TMP_PATH", &self.scratch).output();
         }
     }
 }

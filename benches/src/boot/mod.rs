@@ -6,16 +6,17 @@ mod report;
 mod reports;
 
 use crate::context::BenchContext;
+use crate::serve::system_root::EnteredRoot;
 use crate::table::{Table, at_most};
 use contender::{Boot, Contender, Way};
 use program::Program;
-use report::Report;
+use report::{Report, Usage};
 use reports::Reports;
 
 /// Measures programs that consist of features alone, for the cost per feature.
 pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
     let programs = program::synthetic(context)?;
-    tables(context, &programs, &Way::WARM, |table, reports| {
+    tables(context, None, &programs, &Way::WARM, |table, reports| {
         table.target(
             "thruway ≤ 1.00 × bootsnap",
             at_most(ratio_to_bootsnap(reports, Way::Thruway), 1.0),
@@ -26,13 +27,32 @@ pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
 
 /// Measures commands that developers start all day long, in a Rails application.
 pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
-    tables(context, &program::commands(context)?, &Way::WARM, portable)
+    tables(context, None, &program::commands(context, None)?, &Way::WARM, portable)
+}
+
+/// Measures all of Rails and the commands on the systems that `--root` names, whose Ruby and Rails are newer than this
+/// machine's.
+pub(super) fn roots(context: &BenchContext) -> Result<String, String> {
+    let tables = context.roots.iter().map(|root| {
+        let system = root.enter(std::slice::from_ref(&context.root))?;
+        let mut programs = vec![program::rails(context, Some(&system))?];
+        programs.extend(program::commands(context, Some(&system))?);
+        tables(context, Some(&system), &programs, &Way::WARM, |table, reports| {
+            let share = ratio_to_bootsnap(reports, Way::Thruway);
+            table.target("thruway ≤ 0.60 × bootsnap", at_most(share, 0.60));
+            let share = reports.usage_ratio(Way::Thruway, Way::Bootsnap, Usage::processor_ms);
+            table.target("processor time ≤ 0.60 × bootsnap", at_most(share, 0.60));
+            memory(table, reports, 1.05);
+        })
+    });
+    Ok(tables.collect::<Result<Vec<_>, _>>()?.join("\n\n"))
 }
 
 /// Measures the same commands as forks of a booted application. Their calls are the questions that are compared before
 /// each fork.
 pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
-    let commands = tables(context, &program::commands(context)?, &Way::FORKS, |table, reports| {
+    let commands = program::commands(context, None)?;
+    let commands = tables(context, None, &commands, &Way::FORKS, |table, reports| {
         table.target(
             "preload ≤ 0.15 × bootsnap",
             at_most(ratio_to_bootsnap(reports, Way::Preload), 0.15),
@@ -40,13 +60,15 @@ pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
         let of_spring = reports.wall_ratio(Way::Preload, Way::Spring);
         table.target("preload ≤ 0.25 × Spring", at_most(of_spring, 0.25));
     })?;
-    let test = tables(context, &[program::one_test(context)?], &Way::FORKS, |table, reports| {
+    let test = [program::one_test(context)?];
+    let test = tables(context, None, &test, &Way::FORKS, |table, reports| {
         table.target(
             "preload ≤ 0.30 × bootsnap",
             at_most(ratio_to_bootsnap(reports, Way::Preload), 0.30),
         );
     })?;
-    let short = tables(context, &program::short(context)?, &Way::SHORT, |table, reports| {
+    let short = program::short(context)?;
+    let short = tables(context, None, &short, &Way::SHORT, |table, reports| {
         let of_plain = reports.wall_ratio(Way::Preload, Way::Plain);
         table.target("preload ≤ 0.30 × plain", at_most(of_plain, 0.30));
     })?;
@@ -55,7 +77,7 @@ pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
 
 /// Measures all of Rails.
 pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
-    tables(context, &[program::rails(context)?], &Way::ALL, |table, reports| {
+    tables(context, None, &[program::rails(context, None)?], &Way::ALL, |table, reports| {
         let of_plain = reports.wall_ratio(Way::Thruway, Way::Plain);
         table.target("thruway ≤ 0.40 × plain", at_most(of_plain, 0.40));
         table.target(
@@ -71,7 +93,7 @@ pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
 /// Measures a large application as packaged by Debian.
 pub(super) fn redmine(context: &BenchContext) -> Result<String, String> {
     let programs: Vec<_> = program::redmine(context)?.into_iter().collect();
-    tables(context, &programs, &Way::ALL, |table, reports| {
+    tables(context, None, &programs, &Way::ALL, |table, reports| {
         table.target(
             "thruway ≤ 0.80 × bootsnap",
             at_most(ratio_to_bootsnap(reports, Way::Thruway), 0.80),
@@ -82,10 +104,15 @@ pub(super) fn redmine(context: &BenchContext) -> Result<String, String> {
 
 fn memory_and_learning(table: &mut Table, reports: &Reports) {
     portable(table, reports);
-    let memory = reports.memory_ratio(Way::Thruway, Way::Bootsnap);
-    table.target("memory ≤ 1.10 × bootsnap", at_most(memory, 1.10));
+    memory(table, reports, 1.10);
     let learning = reports.wall_ratio(Way::ThruwayCold, Way::Plain);
     table.target("first boot ≤ 1.25 × plain", at_most(learning, 1.25));
+}
+
+/// Adds the target of memory, as a multiple of bootsnap's.
+fn memory(table: &mut Table, reports: &Reports, most: f64) {
+    let share = reports.usage_ratio(Way::Thruway, Way::Bootsnap, |usage| usage.resident_mb);
+    table.target(&format!("memory ≤ {most:.2} × bootsnap"), at_most(share, most));
 }
 
 /// Adds the target of the portable mode: where the calls of libruby cannot be answered, names and code still come from
@@ -103,15 +130,16 @@ fn ratio_to_bootsnap(reports: &Reports, way: Way) -> Option<f64> {
 /// Returns a table for each program, with its verdicts.
 fn tables(
     context: &BenchContext,
+    system: Option<&EnteredRoot>,
     programs: &[Program],
     ways: &[Way],
     judge: impl Fn(&mut Table, &Reports),
 ) -> Result<String, String> {
     let mut texts = Vec::new();
     for program in programs {
-        let boot = Boot::new(context, program)?;
-        let reports = measured(context, &boot, ways)?;
-        let mut table = Table::new(program.title, &COLUMNS);
+        let boot = Boot::new(context, system, program)?;
+        let reports = measured(context, &boot, Contender::all(context, system, ways))?;
+        let mut table = Table::new(&program.title, &COLUMNS);
         reports
             .iter()
             .for_each(|contender| table.row(contender.name(), &cells(contender, &reports)));
@@ -121,21 +149,26 @@ fn tables(
     Ok(texts.join("\n\n"))
 }
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "",
     "wall, ms",
     "÷ plain",
     "÷ bootsnap",
     "user, ms",
     "system, ms",
+    "processor ÷ bootsnap",
     "file system calls",
     "memory, MB",
 ];
 
 /// Boots every contender until its cache is warm, then all of them once a round, and then counts calls.
-fn measured(context: &BenchContext, boot: &Boot<'_>, ways: &[Way]) -> Result<Reports, String> {
+fn measured(
+    context: &BenchContext,
+    boot: &Boot<'_>,
+    all: Vec<Contender>,
+) -> Result<Reports, String> {
     let mut contenders = Vec::new();
-    for contender in Contender::all(context, ways) {
+    for contender in all {
         match boot.warm(&contender) {
             // Spring supports only some releases of Rails.
             Err(error) if contender.way == Way::Spring => {
@@ -172,6 +205,8 @@ fn cells(one: &reports::ContenderReports, all: &Reports) -> Vec<String> {
         share(Way::Bootsnap),
         used(|usage| usage.user_ms),
         used(|usage| usage.system_ms),
+        all.usage_ratio(one.way(), Way::Bootsnap, Usage::processor_ms)
+            .map_or_else(String::new, |share| format!("{share:.2}")),
         one.calls.map_or_else(String::new, |calls| calls.to_string()),
         used(|usage| usage.resident_mb),
     ]

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::context::BenchContext;
+use crate::serve::system_root::EnteredRoot;
 
 /// The folder of Debian's Redmine.
 const REDMINE: &str = "/usr/share/redmine";
@@ -13,8 +14,8 @@ const REDMINE: &str = "/usr/share/redmine";
 #[derive(Debug)]
 pub(super) struct Program {
     /// The name of its folder of caches.
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
+    pub(super) name: String,
+    pub(super) title: String,
     pub(super) folder: PathBuf,
     pub(super) words: Vec<&'static str>,
     /// The command with Spring, if there is one.
@@ -53,21 +54,25 @@ fn next(number: u32, last: u32, require: &str) -> String {
 }
 
 pub(super) fn synthetic(context: &BenchContext) -> Result<Vec<Program>, String> {
-    let program = |(name, title, features, requires, shape)| {
+    let program = |(name, title, features, requires, shape): (&str, &str, u32, &str, Shape)| {
         let folder =
             make_folder(context, name, |folder| features_below(folder, features, requires, shape))?;
         let (words, with_spring, environment) = (vec!["ruby", "main.rb"], Vec::new(), Vec::new());
+        let (name, title) = (name.to_owned(), title.to_owned());
         Ok(Program { name, title, folder, words, with_spring, environment })
     };
     SHAPES.into_iter().map(program).collect()
 }
 
 /// Returns the commands that developers start in the example application.
-pub(super) fn commands(context: &BenchContext) -> Result<Vec<Program>, String> {
-    let folder = application(context)?;
+pub(super) fn commands(
+    context: &BenchContext,
+    system: Option<&EnteredRoot>,
+) -> Result<Vec<Program>, String> {
+    let folder = application(context, system)?;
     let program = |name, title, words: &[&'static str], with_spring: &[&'static str]| Program {
-        name,
-        title,
+        name: name_on(system, name),
+        title: title_on(system, title),
         folder: folder.clone(),
         words: words.to_vec(),
         with_spring: with_spring.to_vec(),
@@ -91,9 +96,9 @@ pub(super) fn commands(context: &BenchContext) -> Result<Vec<Program>, String> {
 /// Returns the run of one small test file of the example application.
 pub(super) fn one_test(context: &BenchContext) -> Result<Program, String> {
     Ok(Program {
-        name: "test",
-        title: "`rails test` of one small file",
-        folder: application(context)?,
+        name: "test".to_owned(),
+        title: "`rails test` of one small file".to_owned(),
+        folder: application(context, None)?,
         words: vec!["ruby", "bin/rails", "test", "test/stop_test.rb"],
         with_spring: vec!["spring", "rails", "test", "test/stop_test.rb"],
         environment: Vec::new(),
@@ -102,10 +107,10 @@ pub(super) fn one_test(context: &BenchContext) -> Result<Program, String> {
 
 /// Returns tools that only print their version.
 pub(super) fn short(context: &BenchContext) -> Result<Vec<Program>, String> {
-    let folder = application(context)?;
-    let program = |name, title, words: [&'static str; 2]| Program {
-        name,
-        title,
+    let folder = application(context, None)?;
+    let program = |name: &str, title: &str, words: [&'static str; 2]| Program {
+        name: name.to_owned(),
+        title: title.to_owned(),
         folder: folder.clone(),
         words: words.to_vec(),
         with_spring: Vec::new(),
@@ -119,11 +124,11 @@ pub(super) fn short(context: &BenchContext) -> Result<Vec<Program>, String> {
 }
 
 /// Copies the example application. The boot file of the copy starts bootsnap if the contender uses bootsnap.
-fn application(context: &BenchContext) -> Result<PathBuf, String> {
+fn application(context: &BenchContext, system: Option<&EnteredRoot>) -> Result<PathBuf, String> {
     let original = context.root.join("examples/rails_app");
     let boot = context.root.join("benches/boot/config_boot.rb");
     let tests = context.root.join("benches/boot/rails_test");
-    make_folder(context, "application", |folder| {
+    make_folder(context, &name_on(system, "application"), |folder| {
         copy(&original, folder)?;
         copy(&tests, &folder.join("test"))?;
         fs::create_dir_all(folder.join("tmp"))?;
@@ -131,12 +136,16 @@ fn application(context: &BenchContext) -> Result<PathBuf, String> {
     })
 }
 
-pub(super) fn rails(context: &BenchContext) -> Result<Program, String> {
+pub(super) fn rails(
+    context: &BenchContext,
+    system: Option<&EnteredRoot>,
+) -> Result<Program, String> {
     let original = context.root.join("benches/boot/rails_all");
+    let name = name_on(system, "rails");
     Ok(Program {
-        name: "rails",
-        title: "Rails: all of it, loaded at once, in production",
-        folder: make_folder(context, "rails", |folder| copy(&original, folder))?,
+        title: title_on(system, "Rails: all of it, loaded at once, in production"),
+        folder: make_folder(context, &name, |folder| copy(&original, folder))?,
+        name,
         words: vec!["ruby", "main.rb"],
         with_spring: Vec::new(),
         environment: Vec::new(),
@@ -154,8 +163,8 @@ pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String>
         fs::copy(&start, folder.join("main.rb")).map(|_| ())
     })?;
     Ok(Some(Program {
-        name: "redmine",
-        title: "Redmine, in production",
+        name: "redmine".to_owned(),
+        title: "Redmine, in production".to_owned(),
         folder,
         words: vec!["ruby", "-e", "load ENV.fetch(\"BENCH_MAIN\")"],
         with_spring: Vec::new(),
@@ -164,6 +173,17 @@ pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String>
             ("BENCH_MAIN", script.join("main.rb").display().to_string()),
         ],
     }))
+}
+
+/// The name of a folder for programs of that system. Bundler writes a lock file with the gems of one system.
+fn name_on(system: Option<&EnteredRoot>, name: &str) -> String {
+    let words = system.map(|system| system.name.to_lowercase().replace(' ', "-"));
+    words.map_or_else(|| name.to_owned(), |words| format!("{name}-{words}"))
+}
+
+/// The title of a table, with the name of the system if it is not this machine's own.
+fn title_on(system: Option<&EnteredRoot>, title: &str) -> String {
+    system.map_or_else(|| title.to_owned(), |system| format!("{}: {title}", system.name))
 }
 
 /// Creates a folder with the files of `make`, and nothing else.

@@ -20,6 +20,11 @@ pub(super) struct Usage {
 }
 
 impl Usage {
+    /// Processor time in all.
+    pub(super) fn processor_ms(&self) -> f64 {
+        self.user_ms + self.system_ms
+    }
+
     /// Parses the output of `benches/boot/report.rb`: seconds, seconds and KiB.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().map(|word| word.parse::<f64>().ok());

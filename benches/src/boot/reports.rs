@@ -52,10 +52,9 @@ impl Reports {
         Some(self.of(one)?.wall_ms().median() / self.of(other)?.wall_ms().median())
     }
 
-    /// The ratio of the median memory of two ways, if both were measured.
-    pub(super) fn memory_ratio(&self, one: Way, other: Way) -> Option<f64> {
-        let memory_mb = |way| self.of(way)?.usage(|usage| usage.resident_mb);
-        Some(memory_mb(one)? / memory_mb(other)?)
+    /// The ratio of the median uses of a resource by two ways, if both were measured.
+    pub(super) fn usage_ratio(&self, one: Way, other: Way, of: fn(&Usage) -> f64) -> Option<f64> {
+        Some(self.of(one)?.usage(of)? / self.of(other)?.usage(of)?)
     }
 
     pub(super) fn calls(&self, way: Way) -> Option<f64> {
