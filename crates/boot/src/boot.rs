@@ -156,7 +156,7 @@ impl Boot {
         Ok(code)
     }
 
-    /// Records that Ruby has built its own form of the code. Pages of the pack are released after every
+    /// Records that Ruby has built its own form of the code, or that an entry was used otherwise. Pages of the pack are released after every
     /// `LOADED_BYTES_MAX`.
     pub fn loaded(&self, code: &[u8]) {
         let sum = self.loaded_bytes.fetch_add(code.len(), Ordering::Relaxed) + code.len();

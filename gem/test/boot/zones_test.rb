@@ -146,6 +146,83 @@ class ZonesTest < Minitest::Test
     RUBY
   }.freeze
 
+  # Loads all zones at once, runs `$between`, loads them again, and reads each.
+  AT_ONCE = MAIN.sub("parsed = 0\n", <<~'RUBY')
+    def load_all
+      loaded = 0
+      loading = TracePoint.new(:call) { |at| loaded += 1 if at.method_id == :load_timezone_info }
+      loading.enable if File.exist?("#{__dir__}/count")
+      puts SOURCE.eager_load!.inspect
+      loading.disable
+      puts "loaded #{loaded}" if File.exist?("#{__dir__}/count")
+    rescue StandardError => e
+      puts "#{e.class} #{e.message}"
+    end
+
+    load_all
+    eval($between) if $between
+    load_all
+    parsed = 0
+  RUBY
+
+  AT_ONCE_PATCHES = {
+    "loading" => <<~RUBY,
+      SOURCES.class_eval do
+        alias_method :old_load, :load_timezone_info
+        def load_timezone_info(name) = (puts name; old_load(name))
+      end
+    RUBY
+    "loading, in front" => <<~RUBY,
+      SOURCES.prepend(Module.new { def load_timezone_info(name) = (puts name; super) })
+    RUBY
+    "loading at once, in front" => <<~RUBY,
+      TZInfo::DataSource.prepend(Module.new { def eager_load! = [super] })
+    RUBY
+    "loading at once" => "SOURCES.class_eval { def eager_load! = 7 }",
+    "reading" => <<~RUBY,
+      READER.prepend(Module.new { def read(path) = (puts File.basename(path); super) })
+    RUBY
+    "a step of reading" => "READER.class_eval { private def make_signed_int64(*) = 7 }",
+    "a check of names" => <<~RUBY,
+      TZInfo::DataSource.class_eval do
+        def validate_timezone_identifier(name) = raise(TZInfo::InvalidTimezoneIdentifier, name)
+      end
+    RUBY
+    "names" => <<~RUBY,
+      SOURCES.class_eval { def timezone_identifiers = super.reverse }
+    RUBY
+    "the search for a name" => <<~RUBY,
+      TZInfo::DataSource.class_eval { private def find_timezone_identifier(name) = (puts name; name) }
+    RUBY
+    "what becomes of a zone" => <<~RUBY,
+      TZInfo::DataSources::TransitionsDataTimezoneInfo.class_eval do
+        def initialize(name, all) = (puts name; super(name); @transitions = all.freeze)
+      end
+    RUBY
+    "what becomes of any zone" => <<~RUBY,
+      TZInfo::DataSources::TimezoneInfo.prepend(Module.new { def initialize(name) = (puts name; super) })
+    RUBY
+    "the class of a zone" => <<~RUBY,
+      SOURCES.const_set(:TransitionsDataTimezoneInfo, Class.new(TZInfo::DataSources::TransitionsDataTimezoneInfo))
+    RUBY
+    "paths" => "def File.join(*parts) = super.tap { |path| puts path[/Zone.*/] }",
+    "lists" => "class Array; def bsearch(&) = find(&).tap { |found| puts found.class }; end",
+    "countries" => "SOURCES.class_eval { def load_country_info(code) = puts(code) }",
+    "the table of abbreviations" => <<~RUBY,
+      TZInfo.const_get(:ConcurrentStringDeduper).class_eval { def dedupe(text) = (puts text; text.dup.freeze) }
+    RUBY
+    "the list of a source" => <<~RUBY
+      all = TZInfo::DataSource.get.instance_variable_get(:@timezone_identifiers)
+      TZInfo::DataSource.get.instance_variable_set(:@timezone_identifiers, (all + ["None"]).sort.freeze)
+    RUBY
+  }.freeze
+
+  AT_ONCE_PATCHES.each do |name, patch|
+    define_method("test_#{name.tr(" ,", "_")}_at_once") do
+      assert_patch(AT_ONCE, patch, wrong: false)
+    end
+  end
+
   # Those that ActiveSupport's own methods meet as well.
   IN_RAILS = PATCHES.keys.grep(/time/)
 
@@ -206,6 +283,39 @@ class ZonesTest < Minitest::Test
     end
   end
 
+  def test_all_zones_at_once
+    [AT_ONCE, AT_ONCE.sub(/\A/, WITH_RAILS[/\A(?:require.*\n)+/])].each do |main|
+      program(sound(main).merge("count" => "")) do |program|
+        plain = program.plain
+        skip "ActiveSupport is not installed" if plain.err.include?("such file -- active_support")
+        refute_includes plain.out, "loaded 0\n"
+        program.run
+        said = program.run("--explain")
+        assert_equal 2, said.out.scan("loaded 0\n").size, said.out
+        refute_match(/zones was left to Ruby/, said.err)
+        without = ->(text) { text.gsub(/^(loaded|parsed) \d+\n/, "") }
+        assert_equal without[plain.out], without[said.out]
+        assert_includes program.run("--without", "zones").out, plain.out[/^loaded \d+$/]
+      end
+    end
+  end
+
+  # A wrong zone raises, whether it was there before or not.
+  def test_a_zone_that_changes_at_once
+    program(sound(AT_ONCE)) do |program|
+      before = program.plain
+      3.times { assert_said before, program.run, "before" }
+      zones = ["zoneinfo/Zone0", "zoneinfo/New"]
+      changes = ["none", File.binread("#{program.folder}/zoneinfo/Zone1"), nil]
+      zones.product(changes) do |zone, content|
+        content ? program.write(zone, content) : File.delete("#{program.folder}/#{zone}")
+        program.age
+        after = program.plain
+        3.times { assert_said after, program.run, "#{zone} with #{content.inspect}" }
+      end
+    end
+  end
+
   # The pack of another year has other transitions.
   def test_the_year_counts
     program(files(MAIN)) do |program|
@@ -229,10 +339,13 @@ class ZonesTest < Minitest::Test
   # Each method that takes part is in one of the tables.
   def test_all_methods_between_are_watched
     folder = File.expand_path("../../ext/thruway/src/boot", __dir__)
-    tables = File.read("#{folder}/dependencies.rs")
-    tables = tables[/const TZINFO_LIBRARY.*?const TZINFO_CONSTANTS/m]
-    [MAIN, WITH_RAILS].each do |main|
-      main = main.sub(/^read_all.*/m, TRACE)
+    all = File.read("#{folder}/dependencies.rs")
+    reading = all[/const TZINFO_LIBRARY.*?const TZINFO_CONSTANTS/m]
+    at_once = all[/const TZINFO_SOURCE_LIBRARY.*?const TZINFO_SOURCE_CONSTANTS/m]
+    loading = TRACE.sub("reader.read(path)", "SOURCE.send(:load_timezone_info, name)")
+    [[MAIN, TRACE, reading], [WITH_RAILS, TRACE, reading],
+     [MAIN, loading, reading + at_once]].each do |main, trace, tables|
+      main = main.sub(/^read_all.*/m, trace)
       program(files(main).merge("tables.rs" => tables)) do |program|
         said = program.plain
         skip "ActiveSupport is not installed" if said.err.include?("such file -- active_support")
@@ -274,7 +387,7 @@ class ZonesTest < Minitest::Test
     called.reject! { |owner, name| name == :untaint && owner.inspect.include?("UntaintExt") }
     # An error is never kept.
     called.reject! { |owner, _| owner.to_s.match?(/Exception|Error|Invalid|Warning/) }
-    called.reject! { |_, name| %i[raise message exception backtrace to_s path inspect].include?(name) }
+    called.reject! { |_, name| %i[raise message exception backtrace to_s path inspect encode].include?(name) }
     (called - watched).each { |owner, name| puts "#{owner.inspect} #{name}" }
   RUBY
 
@@ -284,12 +397,22 @@ class ZonesTest < Minitest::Test
     zones.to_h.merge("main.rb" => main)
   end
 
-  def assert_patch(main, patch)
-    patch = "READER = TZInfo::DataSources.const_get(:ZoneinfoReader)\n#{patch}"
+  # Files of a program without those zones that are wrong.
+  def sound(main)
+    all = files(MAIN)
+    program(all) do |program|
+      wrong = program.plain.out.scan(/^(\S+): TZInfo::InvalidTimezoneIdentifier/).flatten
+      return all.except(*wrong.map { |name| "zoneinfo/#{name}" }).merge("main.rb" => main)
+    end
+  end
+
+  def assert_patch(main, patch, wrong: true)
+    patch = "READER = TZInfo::DataSources.const_get(:ZoneinfoReader)\n" \
+            "SOURCES = TZInfo::DataSources::ZoneinfoDataSource\n#{patch}"
     rails = main[/\A(?:require.*\n)+/]
-    zones = ZoneFiles.new(Random.new(SEED), 6)
-    made = files(main, zones).merge("early.rb" => "#{rails}#{patch}\n",
-                                    "late.rb" => "$between = #{patch.inspect}\n")
+    zones = wrong ? files(main, ZoneFiles.new(Random.new(SEED), 6)) : sound(main)
+    made = zones.merge("early.rb" => "#{rails}#{patch}\n",
+                       "late.rb" => "$between = #{patch.inspect}\n")
     program(made) do |program|
       ways = [[], ["-r./late.rb"], ["-r./early.rb"]]
       plain = ways.to_h { |way| [way, program.plain(*way)] }

@@ -47,6 +47,15 @@ pub(super) const TZINFO: Dependencies = Dependencies {
     constants: TZINFO_CONSTANTS,
 };
 
+/// For `TZInfo::DataSource#eager_load!`, besides [`TZINFO`]: the methods around each zone that is read.
+pub(super) const TZINFO_SOURCE: Dependencies = Dependencies {
+    feature: b"/tzinfo.rb",
+    folder_ends_at: b".rb",
+    library: TZINFO_SOURCE_LIBRARY,
+    core: TZINFO_SOURCE_CORE,
+    constants: TZINFO_SOURCE_CONSTANTS,
+};
+
 /// How to find further methods in the code of JSON itself.
 pub(super) const JSON_CODE: CodeSearch = CodeSearch {
     entries: &[methods!(Own c"JSON": c"parse")],
@@ -328,4 +337,35 @@ const TZINFO_CONSTANTS: &[Constants] = &[
     constants!(c"TZInfo".c"TimezoneTransition": c"TimestampWithOffset"),
     constants!(c"TZInfo".c"Timestamp": c"DateTime" c"Integer" c"Rational" c"Time" c"Timestamp"),
     constants!(c"TZInfo".c"TimestampWithOffset": c"TimeWithOffset"),
+];
+
+const TZINFO_SOURCE_LIBRARY: &[Methods] = &[
+    methods!(Instances c"TZInfo".c"DataSources".c"ZoneinfoDataSource": c"data_timezone_identifiers"
+        c"find_timezone_identifier" c"load_timezone_info" c"timezone_identifier_encoding"
+        c"timezone_identifiers" c"try_with_encoding" c"validate_timezone_identifier"),
+    // The reader's method is ours.
+    methods!(Instances c"TZInfo".c"DataSources".c"ZoneinfoReader": c"read"),
+    methods!(Instances c"TZInfo".c"DataSources".c"ConstantOffsetDataTimezoneInfo": c"initialize"),
+    methods!(Instances c"TZInfo".c"DataSources".c"TransitionsDataTimezoneInfo": c"initialize"),
+    methods!(Instances c"TZInfo".c"DataSources".c"DataTimezoneInfo": c"initialize"),
+    methods!(Instances c"TZInfo".c"DataSources".c"TimezoneInfo": c"initialize"),
+];
+
+const TZINFO_SOURCE_CORE: &[Methods] = &[
+    methods!(Own c"File": c"join"),
+    methods!(Own c"TZInfo".c"DataSources".c"ConstantOffsetDataTimezoneInfo": c"allocate" c"new"),
+    methods!(Own c"TZInfo".c"DataSources".c"TransitionsDataTimezoneInfo": c"allocate" c"new"),
+    methods!(Instances c"TZInfo".c"DataSources".c"ZoneinfoDataSource": c"block_given?"),
+    methods!(Instances c"TZInfo".c"TimezoneOffset": c"!" c"kind_of?"),
+    methods!(Instances c"Array": c"!" c"bsearch" c"each" c"empty?" c"freeze" c"kind_of?" c"length"),
+    methods!(Instances c"String": c"!" c"<=>" c"==" c">=" c"encoding" c"freeze" c"kind_of?"),
+];
+
+const TZINFO_SOURCE_CONSTANTS: &[Constants] = &[
+    constants!(: c"Encoding" c"File" c"String"),
+    constants!(c"TZInfo": c"Encoding" c"File" c"String" c"TimezoneOffset"),
+    constants!(c"TZInfo".c"DataSources": c"ConstantOffsetDataTimezoneInfo" c"File" c"TimezoneOffset"
+        c"TransitionsDataTimezoneInfo"),
+    constants!(c"TZInfo".c"DataSources".c"ZoneinfoDataSource": c"ConstantOffsetDataTimezoneInfo" c"File"
+        c"TimezoneOffset" c"TransitionsDataTimezoneInfo"),
 ];

@@ -38,7 +38,8 @@ impl LibrarySlot {
     }
 
     /// Replaces methods of the module at that path of constants. The library has just been loaded. Methods that are
-    /// not the library's own are left in place. `search` finds further dependencies in the library's code.
+    /// not the library's own are left in place; then the result is `false`. `search` finds further dependencies in the
+    /// library's code.
     pub(super) fn take(
         &self,
         gvl: Gvl,
@@ -46,11 +47,11 @@ impl LibrarySlot {
         methods: &[(&'static CStr, Method)],
         dependencies: &Dependencies,
         search: Option<&CodeSearch>,
-    ) {
-        let Some(receiver) = module_at(gvl, path) else { return };
+    ) -> bool {
+        let Some(receiver) = module_at(gvl, path) else { return false };
         let names = methods.iter().map(|(name, _)| *name);
         let Some(library) = Library::new(gvl, (receiver, side), names, dependencies, search) else {
-            return;
+            return false;
         };
         *self.library.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Box::leak(Box::new(library)));
@@ -62,6 +63,7 @@ impl LibrarySlot {
                 }
             }
         });
+        true
     }
 
     /// The first method between ours and a result that is not the library's own, in words; `None` if there is none.

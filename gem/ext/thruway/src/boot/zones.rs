@@ -6,31 +6,111 @@
 //! extended while one of the [methods](super::dependencies) that take part is not the library's own. ActiveSupport
 //! replaces methods of `Time` that TZInfo calls; [their code](super::time_code) is a part of the entry's name.
 
+use std::collections::HashSet;
+use std::ffi::CStr;
+
 use rb_sys::VALUE;
 use thruway_boot::zone::{self, Offset, Transition, Zone};
 use thruway_boot::{Boot, CachedDocument, Part};
 
-use super::dependencies::TZINFO;
+use super::dependencies::{TZINFO, TZINFO_SOURCE};
 use super::library::LibrarySlot;
 use super::originals::Side;
 use super::{current, time_code};
-use crate::ruby::call::send;
+use crate::ruby::call::{call, send};
 use crate::ruby::constants::{constant_at, module_at};
 use crate::ruby::define::Method;
 use crate::ruby::number::{from_i64, small};
 use crate::ruby::object::{PlainClass, variable};
 use crate::ruby::value::{Object, is_frozen, is_plain};
-use crate::ruby::{Gvl, ProtectedCall, RArray, RString, Symbol, read_all};
+use crate::ruby::{Gvl, NIL, ProtectedCall, RArray, RString, Symbol, read_all};
 
 static LIBRARY: LibrarySlot = LibrarySlot::new();
+static SOURCES: LibrarySlot = LibrarySlot::new();
 
-/// Replaces the method of TZInfo, which has just been loaded.
+const SOURCE: &[&CStr] = &[c"TZInfo", c"DataSources", c"ZoneinfoDataSource"];
+const READER: &[&CStr] = &[c"TZInfo", c"DataSources", c"ZoneinfoReader"];
+
+/// Replaces methods of TZInfo, which has just been loaded.
 pub(super) fn install(gvl: Gvl) {
     if current::boot().is_some_and(|boot| boot.options.has(Part::Zones)) {
-        let reader = &[c"TZInfo", c"DataSources", c"ZoneinfoReader"];
-        let methods = [(c"read", Method::of_1(read))];
-        LIBRARY.take(gvl, (reader, Side::Instances), &methods, &TZINFO, None);
+        let read = [(c"read", Method::of_1(read))];
+        let is_taken = LIBRARY.take(gvl, (READER, Side::Instances), &read, &TZINFO, None);
+        if is_taken {
+            let source = &[c"TZInfo", c"DataSource"];
+            let load = [(c"eager_load!", Method::of_0(eager_load))];
+            SOURCES.take(gvl, (source, Side::Instances), &load, &TZINFO_SOURCE, None);
+        }
     }
+}
+
+/// `eager_load!` of a data source reads all zones, and drops the objects. Of these, only the abbreviations remain, in
+/// the table of the source. So the objects are not created if the pack has all zones.
+fn eager_load(ruby: ProtectedCall, source: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
+    let is_done = abbreviations_of(gvl, source).and_then(|(classes, texts)| {
+        texts.iter().try_for_each(|text| classes.deduplicate(gvl, text).map(|_| ()))?;
+        // The table's code is Ruby code, during which other threads may run.
+        (are_sources_unchanged(gvl) && variant_now(gvl).is_some()).then_some(())
+    });
+    if is_done.is_none() {
+        return SOURCES.call(ruby, c"eager_load!", source, &[]);
+    }
+    let codes = call(ruby, source, Symbol::new(gvl, c"country_codes"), &[]);
+    if let Some(codes) = RArray::of(gvl, codes) {
+        let load = Symbol::new(gvl, c"load_country_info");
+        for code in (0..).map_while(|place| codes.get(gvl, place)) {
+            call(ruby, source, load, &[code]);
+        }
+    }
+    NIL
+}
+
+fn are_sources_unchanged(gvl: Gvl) -> bool {
+    let change = SOURCES.first_change(gvl);
+    let is_unchanged = change.is_none();
+    if let (Some(boot), Some(change)) = (current::boot(), change) {
+        boot.counts.record_inactive_part(Part::Zones, change);
+    }
+    is_unchanged
+}
+
+/// The abbreviations of all zones of a data source, in the order in which TZInfo reads them; `None` if the pack does not
+/// have all zones, or if methods of the program may take part.
+fn abbreviations_of(gvl: Gvl, source: VALUE) -> Option<(ZoneClasses, Vec<&'static [u8]>)> {
+    let boot = current::serving(gvl)?;
+    let class = module_at(gvl, SOURCE)?.value();
+    (is_plain(gvl, source, class) && are_sources_unchanged(gvl)).then_some(())?;
+    let symbol = |name| Symbol::new(gvl, name);
+    let classes = ZoneClasses::of(gvl, variable(gvl, source, symbol(c"@zoneinfo_reader")))?;
+    let variant = variant_now(gvl)?.to_vec(gvl);
+    let mut known = HashSet::new();
+    let mut texts = Vec::new();
+    for path in zone_paths(gvl, source)? {
+        let CachedDocument::Hit(data) = boot.zone(&path, &variant) else { return None };
+        let zone = Zone::decode(data)?;
+        let of_zone = zone.offsets.iter().map(|offset| offset.abbreviation);
+        texts.extend(of_zone.filter(|text| known.insert(*text)));
+        boot.loaded(data);
+    }
+    Some((classes, texts))
+}
+
+/// The paths of all zones of a data source; `None` if TZInfo may find another path for an identifier.
+fn zone_paths(gvl: Gvl, source: VALUE) -> Option<Vec<Vec<u8>>> {
+    let own = |name| variable(gvl, source, Symbol::new(gvl, name));
+    let folder = RString::utf8(gvl, own(c"@zoneinfo_dir"))?.to_vec(gvl);
+    (folder.starts_with(b"/") && !folder.ends_with(b"/")).then_some(())?;
+    let identifiers = RArray::exactly(gvl, own(c"@timezone_identifiers"))?;
+    let identifiers = (0..).map_while(|place| identifiers.get(gvl, place)).map(|identifier| {
+        let bytes = RString::utf8(gvl, identifier)?.to_vec(gvl);
+        (is_frozen(gvl, identifier) && !bytes.starts_with(b"/")).then_some(bytes)
+    });
+    let identifiers = identifiers.collect::<Option<Vec<_>>>()?;
+    // TZInfo finds an identifier in the list, which is sorted.
+    let is_sorted = identifiers.is_sorted_by(|one, next| one < next);
+    let path = |identifier: &Vec<u8>| [&folder[..], identifier].join(&b'/');
+    is_sorted.then(|| identifiers.iter().map(path).collect())
 }
 
 fn read(ruby: ProtectedCall, reader: VALUE, path: VALUE) -> VALUE {
@@ -48,7 +128,7 @@ fn read(ruby: ProtectedCall, reader: VALUE, path: VALUE) -> VALUE {
         CachedDocument::Uncacheable | CachedDocument::Unavailable => read_by_library(),
         CachedDocument::Miss(stamp) => {
             let objects = read_by_library();
-            if variant_now(gvl, boot).is_some_and(|now| is_same(gvl, now, variant.string())) {
+            if variant_now(gvl).is_some_and(|now| is_same(gvl, now, variant.string())) {
                 let data = classes.encode(gvl, objects);
                 boot.learn_zone(path.bytes(), variant.bytes(), stamp, data);
             }
@@ -69,11 +149,12 @@ fn request(
         return None;
     }
     let classes = ZoneClasses::of(gvl, reader)?;
-    Some((boot, classes, path, variant_now(gvl, boot)?))
+    Some((boot, classes, path, variant_now(gvl)?))
 }
 
 /// The way in which a file is read now; `None` if methods of the program may take part.
-fn variant_now(gvl: Gvl, boot: &Boot) -> Option<RString> {
+fn variant_now(gvl: Gvl) -> Option<RString> {
+    let boot = current::boot()?;
     if let Some(change) = LIBRARY.first_change(gvl) {
         boot.counts.record_inactive_part(Part::Zones, change);
         return None;
@@ -118,7 +199,7 @@ impl ZoneClasses {
         let symbol = |name| Symbol::new(gvl, name);
         let deduper = variable(gvl, reader, symbol(c"@string_deduper"));
         let parser = variable(gvl, reader, symbol(c"@posix_tz_parser"));
-        let is_own = is_of(reader, &[c"TZInfo", c"DataSources", c"ZoneinfoReader"])?
+        let is_own = is_of(reader, READER)?
             && is_of(parser, &[c"TZInfo", c"DataSources", c"PosixTimeZoneParser"])?
             && is_of(deduper, &[c"TZInfo", c"ConcurrentStringDeduper"])?
             && variable(gvl, parser, symbol(c"@string_deduper")) == deduper;
@@ -158,16 +239,21 @@ impl ZoneClasses {
     }
 
     fn new_offset(&self, gvl: Gvl, offset: &Offset<'_>) -> Option<VALUE> {
-        let text = RString::new(gvl, offset.abbreviation);
-        let text = send(gvl, self.deduper, c"dedupe", &[text.value()])?;
-        let is_same = abbreviation(gvl, text)? == offset.abbreviation;
+        let text = self.deduplicate(gvl, offset.abbreviation)?;
         let variables = [
             (self.base, from_i64(gvl, offset.base)),
             (self.standard, from_i64(gvl, offset.standard)),
             (self.abbreviation, text),
             (self.observed, from_i64(gvl, offset.base.checked_add(offset.standard)?)),
         ];
-        is_same.then(|| self.offset.allocate(gvl, &variables))
+        Some(self.offset.allocate(gvl, &variables))
+    }
+
+    /// The String of an abbreviation in TZInfo's table, which is extended if the abbreviation is new.
+    fn deduplicate(&self, gvl: Gvl, text: &[u8]) -> Option<VALUE> {
+        let new = RString::new(gvl, text);
+        let known = send(gvl, self.deduper, c"dedupe", &[new.value()])?;
+        (abbreviation(gvl, known)? == text).then_some(known)
     }
 
     /// Encodes the objects of a zone for the pack; `None` if TZInfo does not create such objects.
