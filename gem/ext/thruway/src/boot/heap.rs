@@ -28,8 +28,9 @@ const SLOTS_MIN: u64 = 20_000;
 /// The bytes of a slot that a String does not use for its content, at most.
 const STRING_BYTES: u64 = 32;
 
-/// Of eight Strings, those that outlive the collection. Ruby gives pages back as soon as 65 of 100 slots are free.
-const KEPT_OF_EIGHT: u64 = 3;
+/// Half of a page of Ruby's heap, in its smallest version. Of the Strings in each such half, one outlives the
+/// collection: as soon as 65 of 100 slots are free, Ruby gives back pages, but only those without any object.
+const HALF_PAGE_BYTES: u64 = 8 << 10;
 
 /// Makes the heap as large as at the end of an earlier boot of this command.
 pub(super) fn grow(gvl: Gvl, boot: &Boot) {
@@ -160,11 +161,12 @@ impl SizePool {
         (self, slots.saturating_sub(self.slots))
     }
 
-    /// Fills so many slots, and keeps some of them filled. Raises NoMemoryError.
+    /// Fills so many slots, and keeps one of each page filled. Raises NoMemoryError.
     fn fill(self, ruby: ProtectedCall, slots: u64, kept: RArray) {
+        let distance = (HALF_PAGE_BYTES / self.slot_bytes.max(1)).max(1);
         for index in 0..slots {
             let text = RString::hidden(ruby, self.slot_bytes.saturating_sub(STRING_BYTES));
-            if index % 8 < KEPT_OF_EIGHT {
+            if index % distance == 0 {
                 kept.push(ruby.gvl(), text.value());
             }
         }
