@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{XattrFlags, setxattr, statvfs};
+use rustix::fs::{XattrFlags, getxattr, setxattr, statvfs};
 use rustix::io::Errno;
 use thruway_sys::printable;
 
@@ -117,6 +117,10 @@ pub fn plan_moves(target: &Path, request: &MoveRequest) -> Result<Vec<PlannedMov
                 break;
             }
             let Some(to) = destination(request, &disks, at, candidate.bytes) else { continue };
+            // A hidden file has no name by which the mount could move the file.
+            if !candidate.names.iter().all(|name| is_shown(target, &disks[at].path, name)) {
+                continue;
+            }
             disks[at].free += candidate.bytes;
             disks[to].free = disks[to].free.saturating_sub(candidate.bytes);
             planned.push(PlannedMove {
@@ -133,7 +137,7 @@ pub fn plan_moves(target: &Path, request: &MoveRequest) -> Result<Vec<PlannedMov
 /// Moves a file. Programs that use the file go on.
 ///
 /// # Errors
-/// `BUSY` if a program has the file open for writing, `EXIST` if the other source has another file of the name, `MLINK`
+/// `BUSY` if a program has the file open for writing, `EXIST` if another source has another file of the name, `MLINK`
 /// if the file has further names, and any error of the sources.
 pub fn move_file(target: &Path, planned: &PlannedMove) -> Result<(), Errno> {
     let first = planned.names.first().ok_or(Errno::INVAL)?;
@@ -146,7 +150,18 @@ pub fn move_file(target: &Path, planned: &PlannedMove) -> Result<(), Errno> {
     // The mount may still know the file by another of its names.
     fs::symlink_metadata(&path)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    if !is_shown(target, &planned.from, first) {
+        return Err(Errno::EXIST);
+    }
     setxattr(&path, c"user.thruway.source", &value, XattrFlags::empty())
+}
+
+/// Whether the name in the mount leads to the source's file, and not to one of another source.
+fn is_shown(target: &Path, source: &Path, name: &Path) -> bool {
+    let expected = source.as_os_str().as_bytes();
+    let mut value = vec![0; expected.len() + 1];
+    let length = getxattr(target.join(name), c"user.thruway.source", value.as_mut_slice());
+    length.is_ok_and(|length| value[..length] == *expected)
 }
 
 /// Returns the reason why a file was not moved, as a user can understand it.
@@ -154,7 +169,7 @@ pub fn move_file(target: &Path, planned: &PlannedMove) -> Result<(), Errno> {
 pub fn move_error(errno: Errno) -> String {
     let known = match errno {
         Errno::BUSY => "it is open for writing, or it was changed meanwhile",
-        Errno::EXIST => "the other source has another file of that name",
+        Errno::EXIST => "another source has another file of that name",
         Errno::MLINK => "it has further names",
         Errno::NOTDIR | Errno::LOOP => "the other source has a file in the place of a folder",
         Errno::INVAL => "the mount has one source, or the source is not one of the mount",

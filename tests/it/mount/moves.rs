@@ -146,6 +146,44 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
     assert_eq!(move_to(&file, Path::new("/nowhere")), Err(rustix::io::Errno::INVAL));
 }
 
+/// A name leads to the file of the first source that has the name, before a move and after it.
+#[test]
+fn a_move_never_brings_a_hidden_file_of_the_same_name_to_light() {
+    const DISKS: &[&str] = &["first", "second", "third"];
+    let mut disks = Disks::default();
+    let mut is_possible = true;
+    let mounted = Mounted::with_sources(DISKS, &[], |mounted| {
+        for disk in DISKS {
+            is_possible &= disks.mount_of(8 << 20, &mounted.path(disk));
+        }
+    });
+    let Some(mounted) = mounted.filter(|_| is_possible) else { return };
+    DISKS.iter().for_each(|disk| fs::create_dir(mounted.path(disk).join("folder")).unwrap());
+    for disk in ["first", "second"] {
+        fs::write(mounted.path(disk).join("folder/both"), disk).unwrap();
+    }
+    let file = mounted.target("folder/both");
+    wait_until("the first is shown", || fs::read(&file).is_ok_and(|text| text == b"first"));
+    assert_eq!(move_to(&file, &mounted.path("third")), Err(rustix::io::Errno::EXIST));
+    // The hidden file is no file of the mount, and the file that hides it does not move in its place.
+    let [second, third] = ["second", "third"].map(|name| mounted.path(name));
+    let (second, third) = (second.to_str().unwrap(), third.to_str().unwrap());
+    let output = move_command(&mounted, &["--from", second, "--to", third, "--apply"]);
+    assert_eq!(stdout(&output), "0 files, 0 bytes moved\n", "{}", stderr(&output));
+    assert!(!mounted.path("third/folder/both").exists());
+    for disk in ["first", "second"] {
+        assert_eq!(fs::read_to_string(mounted.path(disk).join("folder/both")).unwrap(), disk);
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "first");
+    // A move to the front hides the hidden file as before.
+    fs::remove_file(mounted.path("first/folder/both")).unwrap();
+    fs::write(mounted.path("third/folder/both"), "third").unwrap();
+    wait_until("the second is shown", || fs::read(&file).is_ok_and(|text| text == b"second"));
+    move_to(&file, &mounted.path("first")).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "second");
+    assert!(!mounted.path("second/folder/both").exists());
+}
+
 /// The folder is made on the other disk before it is known that the file has no room there.
 #[test]
 fn a_file_that_finds_no_room_leaves_a_folder_that_is_shown_with_its_time_and_its_names() {

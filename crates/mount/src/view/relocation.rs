@@ -52,7 +52,8 @@ struct Relocation<'a> {
 /// # Errors
 /// - `BUSY`: the file is open for writing, or is being moved already.
 /// - `MLINK`: the file has further names.
-/// - `EXIST`: the other source has another file of the name.
+/// - `EXIST`: another source has another file of the name: the target, or a source that comes before the target, whose
+///   file the name would lead to after the move.
 /// - `ROFS`, `NODEV`: one of the sources must not be changed, or is absent.
 pub(super) fn relocate(
     view: &View,
@@ -86,6 +87,7 @@ pub(super) fn relocate(
         is_held,
     };
     relocation.drop_gone()?;
+    relocation.check_stays_shown()?;
     relocation.run()
 }
 
@@ -97,6 +99,24 @@ impl Relocation<'_> {
         kept.retain(|path| !matches!(self.check_name(path, &file), Err(Errno::NOENT)));
         self.paths = kept;
         if self.paths.is_empty() { Err(Errno::STALE) } else { Ok(()) }
+    }
+
+    /// Checks that the names will lead to the moved file: no source that comes before the target has a name of them.
+    fn check_stays_shown(&self) -> Result<(), Errno> {
+        let roots = &self.view.files.roots;
+        let table = roots.table();
+        let before = table.order.iter().take_while(|&&branch| branch != self.to.0);
+        for &branch in before.filter(|&&branch| branch != self.from.0) {
+            // A source that is away hides nothing.
+            let Ok(root) = roots.get(branch) else { continue };
+            let has = |path: &Vec<u8>| {
+                fs::statat(&root, path.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            };
+            if self.paths.iter().any(has) {
+                return Err(Errno::EXIST);
+            }
+        }
+        Ok(())
     }
 
     fn run(&self) -> Result<(), Errno> {
