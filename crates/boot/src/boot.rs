@@ -156,8 +156,8 @@ impl Boot {
         Ok(code)
     }
 
-    /// Records that Ruby has built its own form of the code, or that an entry was used otherwise. Pages of the pack are released after every
-    /// `LOADED_BYTES_MAX`.
+    /// Records that Ruby has built its own form of the code, or that an entry was used otherwise. Pages of the pack are
+    /// released after every `LOADED_BYTES_MAX`.
     pub fn loaded(&self, code: &[u8]) {
         let sum = self.loaded_bytes.fetch_add(code.len(), Ordering::Relaxed) + code.len();
         if let (Some(file), true) = (self.file, sum >= LOADED_BYTES_MAX) {

@@ -38,13 +38,16 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
+/// A way to make a name, and the way's own name.
+type Maker<'a> = (&'a str, &'a dyn Fn(&Path));
+
 /// The folder is made on the disk of the new name by the same request, and is watched before the name is there.
 #[test]
 fn a_new_name_in_a_folder_that_its_disk_lacked_goes_with_its_file() {
     let Some((mounted, _disks)) = on_a_larger_disk() else { return };
     let (rw, none) = (Mode::RUSR | Mode::WUSR, XattrFlags::empty());
     let second = mounted.path("second").into_os_string().into_encoded_bytes();
-    let makers: [(&str, &dyn Fn(&Path)); 8] = [
+    let makers: [Maker<'_>; 8] = [
         ("create", &|name| drop(File::create(name).unwrap())),
         ("mkdir", &|name| fs::create_dir(name).unwrap()),
         ("mknod", &|name| rustix::fs::mknodat(CWD, name, FileType::Fifo, rw, 0).unwrap()),

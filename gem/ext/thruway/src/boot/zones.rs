@@ -75,8 +75,8 @@ fn are_sources_unchanged(gvl: Gvl) -> bool {
     is_unchanged
 }
 
-/// The abbreviations of all zones of a data source, in the order in which TZInfo reads them; `None` if the pack does not
-/// have all zones, or if methods of the program may take part.
+/// The abbreviations of all zones of a data source, in the order in which TZInfo reads them; `None` if the pack does
+/// not have all zones, or if methods of the program may take part.
 fn abbreviations_of(gvl: Gvl, source: VALUE) -> Option<(ZoneClasses, Vec<&'static [u8]>)> {
     let boot = current::serving(gvl)?;
     let class = module_at(gvl, SOURCE)?.value();
