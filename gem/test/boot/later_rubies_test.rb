@@ -65,7 +65,7 @@ class LaterRubiesTest < Minitest::Test
           def five
             [1].each { |x| x.then { raise NotImplementedError, it.to_s } }
           end
-          def six = undefind_method
+          def six = unknown_method
           def wants(a, b:) = [a, b]
           def gives
             "x"; wants(1, 2)
