@@ -11,7 +11,6 @@ use crate::entry::Entry;
 use crate::events::token::{LISTENERS_MAX, Token};
 use crate::listen::listener::Listener;
 use crate::store::Store;
-use crate::workers::WorkerHandle;
 
 /// The number of connections accepted before other connections get turns again.
 const ACCEPTS_MAX: usize = 64;
@@ -75,9 +74,11 @@ impl Acceptor {
         mut migration: Option<&mut Migration>,
     ) {
         for _ in 0..ACCEPTS_MAX {
-            let worker = migration.as_ref().map(|migration| &migration.worker);
-            let coming = worker.map_or(0, WorkerHandle::connections);
-            let count = store.count().max(coming) + self.waiting.len();
+            let count = match migration.as_deref_mut() {
+                Some(migration) => migration.count(store),
+                None => store.count(),
+            };
+            let count = count + self.waiting.len();
             if count >= store.settings.connections_max {
                 let crowd = format!("{count} are open, as many as may be, and the next ones wait");
                 store.warn("accept a connection", io::Error::other(crowd));

@@ -66,14 +66,34 @@ impl Migration {
         while self.take_message(store) {}
     }
 
+    /// Returns the number of connections in this worker and on their way. Where only the latter fill the worker, they
+    /// are taken over first: some may have been announced by a sibling that has ended.
+    pub(crate) fn count(&mut self, store: &mut Store) -> usize {
+        let most = store.settings.connections_max;
+        if store.count() < most && self.worker.connections() >= most {
+            self.take_messages(store);
+        }
+        store.count().max(self.worker.connections())
+    }
+
     /// Receives a message; false if there is none.
     fn take_message(&mut self, store: &mut Store) -> bool {
         match self.worker.mailbox().receive(&mut self.inbox, store.clock.now_ms) {
-            Ok(Some(Message::Connection(connection))) => adopt(*connection, store),
+            Ok(Some(Message::Connection(connection))) => {
+                self.worker.row().connections().arrive();
+                adopt(*connection, store);
+            }
             // A bell carries no data: the news is in the workers' rows.
             Ok(Some(Message::Bell)) => {}
-            Ok(None) => return false,
-            Err(errno) => store.warn("take over a connection", errno),
+            Ok(None) => {
+                // A sibling may have ended before it could send what it had announced.
+                self.worker.row().connections().forget_coming();
+                return false;
+            }
+            Err(errno) => {
+                self.worker.row().connections().release();
+                store.warn("take over a connection", errno);
+            }
         }
         true
     }
@@ -84,7 +104,7 @@ impl Migration {
             return self.take_last(store);
         }
         for _ in 0..MESSAGES_MAX {
-            if store.count() >= store.settings.connections_max {
+            if self.count(store) >= store.settings.connections_max {
                 return;
             }
             let now_ms = store.clock.now_ms;
@@ -253,7 +273,8 @@ impl Migration {
         let Some(connection) = store.slab.get_mut(id) else { return false };
         connection.unread_request();
         let is_active = store.activity.is_active(connection.share);
-        let is_sent = self.worker.send(connection, is_active, target).is_ok();
+        let connections_max = store.settings.connections_max;
+        let is_sent = self.worker.send_open(connection, is_active, target, connections_max).is_ok();
         if is_sent {
             if let Some(socket) = connection.carrier.socket() {
                 store.poller.remove(socket);

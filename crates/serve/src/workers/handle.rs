@@ -128,8 +128,8 @@ impl WorkerHandle {
     ) -> Option<Entry> {
         self.table.read_loads(&mut self.loads, now_us);
         let target = balance::placement(&self.loads, self.index, connections_max as u64);
-        if target == self.index || self.send(&connection, false, target).is_err() {
-            self.row().expect_connection(false);
+        if target == self.index || self.send(&connection, false, target, connections_max).is_err() {
+            self.row().connections().keep();
             return Some(connection);
         }
         None
@@ -263,32 +263,50 @@ impl WorkerHandle {
     /// Whether another worker has room for a connection that is already open. The limit is somewhat higher than for new
     /// connections, so that work is shared even if all workers are full.
     pub(crate) fn has_room(&self, target: usize, connections_max: usize) -> bool {
-        let most = connections_max + connections_max / EXTRA_PARTS;
-        self.table.row(target).load().connections < most as u64
+        self.table.row(target).load().connections < most_after_moves(connections_max) as u64
     }
 
-    /// Sends a connection away. The caller then drops its socket.
+    /// Sends a connection that is already open away, if the other worker [has room](Self::has_room). The caller then
+    /// drops its socket.
     ///
     /// # Errors
-    /// The other worker's mailbox is full.
-    pub(crate) fn send(
+    /// The other worker or its mailbox is full.
+    pub(crate) fn send_open(
         &self,
         connection: &Entry,
         is_active: bool,
         target: usize,
+        connections_max: usize,
+    ) -> Result<(), Errno> {
+        self.send(connection, is_active, target, most_after_moves(connections_max))
+    }
+
+    /// Sends a connection away, if the other worker has fewer than `most`.
+    fn send(
+        &self,
+        connection: &Entry,
+        is_active: bool,
+        target: usize,
+        most: usize,
     ) -> Result<(), Errno> {
         let row = self.table.row(target);
+        if !row.connections().reserve(most as u64) {
+            return Err(Errno::AGAIN);
+        }
         row.untaken().expect(monotonic_us());
         if let Err(errno) = self.ends.mailboxes[target].1.send(connection) {
+            row.connections().release();
             // No connection comes: the bell makes the sibling look and clear the expectation.
             self.ends.mailboxes[target].1.ring();
             return Err(errno);
         }
-        row.expect_connection(is_active);
+        if is_active {
+            row.add_active();
+        }
         // A retiring worker announces that first, and then looks into its mailbox once more.
         fence(Ordering::SeqCst);
         if !row.load().is_serving {
-            self.ends.forward(target);
+            self.ends.forward(target, row);
         }
         Ok(())
     }
@@ -303,6 +321,11 @@ impl WorkerHandle {
     pub(crate) fn row(&self) -> LoadRow<'_> {
         self.table.row(self.index)
     }
+}
+
+/// Returns how many connections a worker may have after a move.
+fn most_after_moves(connections_max: usize) -> usize {
+    connections_max + connections_max / EXTRA_PARTS
 }
 
 fn busy_us_per_turn(turns_per_second: u64, idle_permille: u64) -> u64 {
@@ -325,7 +348,57 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
-    use crate::workers::WorkerTable;
+    use std::os::unix::net::UnixStream;
+
+    use super::super::mailbox::Message;
+    use crate::Peer;
+    use crate::entry::Entry;
+    use crate::workers::{WorkerHandle, WorkerTable};
+
+    fn connection() -> Entry {
+        Entry::new(UnixStream::pair().unwrap().0.into(), Peer::Unix, 0, 0)
+    }
+
+    /// Sends connections to the other worker while it has room; returns their number.
+    fn fill(me: &WorkerHandle, sibling: &WorkerHandle) -> usize {
+        let sends = || {
+            // The sibling runs, but does not come to its mailbox.
+            sibling.note_connections(0, 0);
+            me.has_room(1, 16) && me.send_open(&connection(), false, 1, 16).is_ok()
+        };
+        (0..40).take_while(|_| sends()).count()
+    }
+
+    #[test]
+    fn connections_in_the_mailbox_count_whatever_the_worker_reports() {
+        let group = WorkerTable::new(2).unwrap();
+        let (me, sibling) = (group.handle(0), group.handle(1));
+        assert_eq!(fill(&me, &sibling), 18);
+        assert_eq!(sibling.connections(), 18, "the worker itself accepts no more");
+        assert!(
+            me.send_open(&connection(), false, 1, 16).is_err(),
+            "without a look at the room, too"
+        );
+    }
+
+    #[test]
+    fn connections_that_leave_the_mailbox_of_a_dead_worker_count_no_longer() {
+        let group = WorkerTable::new(2).unwrap();
+        let (me, sibling) = (group.handle(0), group.handle(1));
+        assert_eq!(fill(&me, &sibling), 18);
+        drop(sibling);
+        group.mark_dead(1);
+        let sibling = group.handle(1);
+        assert_eq!(sibling.connections(), 0);
+        let arrived = std::iter::from_fn(|| group.handover().receive(&mut [0; 64], 0).unwrap());
+        assert_eq!(arrived.count(), 18);
+        assert_eq!(fill(&me, &sibling), 18);
+        // The next worker finds what was sent after the last sweep.
+        let next = group.handle(1);
+        assert_eq!(next.connections(), 18);
+        let receive = || next.mailbox().receive(&mut [0; 64], 0).unwrap();
+        assert!(matches!(receive(), Some(Message::Connection(_))));
+    }
 
     #[test]
     fn a_worker_that_is_full_takes_a_few_more_and_then_none() {

@@ -1,14 +1,15 @@
 //! The loads that workers know of each other, one row per worker in shared memory.
 //!
-//! Each worker writes its own row. Siblings write to the row only to count connections that they have just sent, to ask
-//! for a request, and to record an untaken message. Numbers may be slightly out of date, and nothing depends on their
-//! consistency with each other.
+//! Each worker writes its own row. Siblings write to the row only to count connections that they are about to send, to
+//! ask for a request, and to record an untaken message. Numbers may be slightly out of date, and nothing depends on
+//! their consistency with each other.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use thruway_sys::shared_memory::Anonymous;
 
+use super::connection_count::ConnectionCount;
 use super::untaken::UntakenMessage;
 use crate::queue::policy::WorkerView;
 
@@ -16,6 +17,7 @@ use crate::queue::policy::WorkerView;
 const ROW_WORDS: usize = 16;
 
 const STATE: usize = 0;
+/// The word of [`ConnectionCount`], which siblings write, too.
 const CONNECTIONS: usize = 1;
 const ACTIVE: usize = 2;
 const TURNS_PER_SECOND: usize = 3;
@@ -64,7 +66,7 @@ pub(crate) struct LoadRow<'a> {
 pub(super) struct Load {
     /// Whether the worker takes connections.
     pub(super) is_serving: bool,
-    /// Open connections.
+    /// Open connections, and those on their way to the worker.
     pub(super) connections: u64,
     /// Connections with a recent turn.
     pub(super) active: u64,
@@ -111,7 +113,7 @@ impl LoadRow<'_> {
     pub(super) fn load(self) -> Load {
         Load {
             is_serving: self.at(STATE) == SERVING,
-            connections: self.at(CONNECTIONS),
+            connections: self.connections().total(),
             active: self.at(ACTIVE),
             turns_per_second: self.at(TURNS_PER_SECOND),
             idle_permille: self.at(IDLE_PERMILLE),
@@ -142,10 +144,11 @@ impl LoadRow<'_> {
         self.at(WAITING)
     }
 
-    /// Marks the worker as serving, without work so far.
+    /// Marks the worker as serving, without work so far. The messages in the mailbox, and thus the connections on their
+    /// way, are those of its predecessor.
     pub(super) fn enter(self) {
-        for at in [CONNECTIONS, ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY, UNTAKEN_US]
-        {
+        self.connections().set_open(0);
+        for at in [ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY, UNTAKEN_US] {
             self.set(at, 0);
         }
         self.set(FREE_THREADS, 1);
@@ -171,7 +174,7 @@ impl LoadRow<'_> {
     }
 
     pub(super) fn set_connections(self, connections: u64, active: u64) {
-        self.set(CONNECTIONS, connections);
+        self.connections().set_open(connections);
         self.set(ACTIVE, active);
     }
 
@@ -214,10 +217,14 @@ impl LoadRow<'_> {
         self.words[ASKED_BY].store(0, Ordering::Release);
     }
 
-    /// Counts a connection that is on its way to the worker.
-    pub(super) fn expect_connection(self, is_active: bool) {
-        self.words[CONNECTIONS].fetch_add(1, Ordering::Relaxed);
-        self.words[ACTIVE].fetch_add(u64::from(is_active), Ordering::Relaxed);
+    /// Counts an active connection that was sent to the worker, until the worker counts its connections.
+    pub(super) fn add_active(self) {
+        self.words[ACTIVE].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The connections that are open in the worker or on their way.
+    pub(crate) fn connections(&self) -> ConnectionCount<'_> {
+        ConnectionCount { word: &self.words[CONNECTIONS] }
     }
 
     /// The time since which a message has been on its way to the worker.

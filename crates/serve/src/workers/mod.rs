@@ -6,7 +6,8 @@
 //!
 //! Reading order:
 //!
-//! 1. `load_table`: the loads that workers read of each other. `board`: the reports of a worker's threads.
+//! 1. `load_table`: the loads that workers read of each other. `connection_count`: the limit that holds for connections
+//!    on their way, too. `board`: the reports of a worker's threads.
 //! 2. `balance`: the consequences for new connections and short turns.
 //! 3. `mailbox` and `ends`: the move of a connection. `handover`: the move out of a retiring worker.
 //! 4. `handle`: one worker's part. `siblings`: the loads of all workers for the page of metrics.
@@ -14,6 +15,7 @@
 
 mod balance;
 mod board;
+mod connection_count;
 mod ends;
 pub(crate) mod faulty_peers;
 mod handle;
@@ -180,7 +182,7 @@ impl WorkerTable {
     /// the death, so the caller repeats the call a little later.
     pub fn sweep(&self) {
         for index in (0..self.table.len()).filter(|index| self.table.row(*index).is_vacant()) {
-            self.ends.forward(index);
+            self.ends.forward(index, self.table.row(index));
         }
     }
 }

@@ -160,7 +160,7 @@ fn send_the_oldest(giver: &mut Rig) {
     let Engine { store, migration, .. } = &mut giver.engine;
     let id = store.slab.ids().next().unwrap();
     let worker = &migration.as_ref().unwrap().worker;
-    worker.send(store.slab.get(id).unwrap(), false, 1).unwrap();
+    worker.send_open(store.slab.get(id).unwrap(), false, 1, 8).unwrap();
     store.close(id);
 }
 
