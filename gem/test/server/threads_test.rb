@@ -116,37 +116,39 @@ class ThreadsTest < Minitest::Test
   end
 
   def test_the_standby_sleeps_while_nothing_is_in_the_application
+    others = standbys
     serve(threads: 2) { [200, {}, ["ok"]] }
     assert_equal "ok", get.body
+    standby = await_standby(others)
     eventually do
-      before = wake_ups
+      before = wake_ups(standby)
       sleep 0.2
-      wake_ups == before
+      wake_ups(standby) == before
     end
   end
 
   def test_a_busy_application_is_not_watched_while_nothing_waits
-    first = nil
+    others = standbys
     serve(threads: 2) do
       # The sleep suffices for the standby to notice that this call lasts.
       sleep 0.1
-      first = wake_ups
+      standby = await_standby(others)
+      first = wake_ups(standby)
       1_000_000.times { |number| number.to_s }
-      [200, {}, [(wake_ups - first).to_s]]
+      [200, {}, [(wake_ups(standby) - first).to_s]]
     end
     assert_operator Integer(get.body), :<, 5
   end
 
-  # Returns the number of times that the standby of the last server has gone to sleep. The standby
-  # may not have its name yet, and standbys of earlier servers may be ending.
-  def wake_ups
-    eventually do
-      tasks = Dir["/proc/self/task/*"].select { |path| standby?(path) }
-      task = tasks.max_by { |path| path[/\d+\z/].to_i }
-      task && File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i
-    rescue Errno::ENOENT, Errno::ESRCH
-      nil
-    end
+  # The threads of the standbys, of which those of earlier servers may be ending.
+  def standbys = Dir["/proc/self/task/*"].select { |path| standby?(path) }
+
+  # Returns the standby of the only server that was started since. It may not have its name yet.
+  def await_standby(others) = eventually { (standbys - others).first }
+
+  # Returns the number of times that the standby has gone to sleep.
+  def wake_ups(standby)
+    Integer(File.read("#{standby}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1])
   end
 
   def standby?(path)
