@@ -52,8 +52,8 @@ struct Relocation<'a> {
 /// # Errors
 /// - `BUSY`: the file is open for writing, or is being moved already.
 /// - `MLINK`: the file has further names.
-/// - `EXIST`: another source has another file of the name: the target, or a source that comes before the target, whose
-///   file the name would lead to after the move.
+/// - `EXIST`: the target has another file of the name, or a source before the target has one, to which the name would
+///   lead after the move.
 /// - `ROFS`, `NODEV`: one of the sources must not be changed, or is absent.
 pub(super) fn relocate(
     view: &View,
@@ -101,7 +101,7 @@ impl Relocation<'_> {
         if self.paths.is_empty() { Err(Errno::STALE) } else { Ok(()) }
     }
 
-    /// Checks that the names will lead to the moved file: no source that comes before the target has a name of them.
+    /// Checks that the names will lead to the moved file: no source that comes before the target has one of them.
     fn check_stays_shown(&self) -> Result<(), Errno> {
         let roots = &self.view.files.roots;
         let table = roots.table();
