@@ -231,6 +231,30 @@ class FibersTest < Minitest::Test
     2.times { assert_equal %w[0 1 2 after after after].inspect, get.body }
   end
 
+  # Ruby calls the hook since 3.4. The operation works on memory of the fiber that waits for it.
+  def test_an_interrupted_fiber_goes_on_once_its_operation_has_ended
+    serve do
+      begun, said = Queue.new, Queue.new
+      has_ended = false
+      operation = lambda do
+        begun << true
+        sleep
+      ensure
+        9.times { Thread.pass }
+        has_ended = true
+      end
+      fiber = Fiber.schedule do
+        Fiber.scheduler.blocking_operation_wait(operation)
+      rescue IndexError => e
+        said << [e.message, has_ended]
+      end
+      begun.pop
+      fiber.raise(IndexError, "interrupted")
+      [200, {}, [said.pop.inspect]]
+    end
+    assert_equal '["interrupted", true]', get.body
+  end
+
   # The async gem does this: some versions set their scheduler, and others use the existing one.
   def test_another_scheduler_is_refused_and_a_thread_may_have_it
     serve do |env|

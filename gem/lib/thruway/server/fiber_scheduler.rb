@@ -123,9 +123,13 @@ module Thruway
       elsewhere { Addrinfo.getaddrinfo(name, nil, nil, :STREAM).map(&:ip_address).uniq }
     end
 
-    # Runs an operation that computes without the interpreter lock (Ruby 3.4).
+    # Runs an operation that computes without the interpreter lock (Ruby 3.4). The operation works
+    # on memory of the fiber's stack. So an interrupted fiber goes on once the operation has ended.
     def blocking_operation_wait(operation)
-      elsewhere { operation.call }
+      thread = start_thread { operation.call }
+      thread.value
+    ensure
+      end_at_once(thread) if thread
     end
 
     # Waits until one of the IOs is ready. Returns the ready IOs, or nil after the timeout.
@@ -144,14 +148,30 @@ module Thruway
     private
 
     # Returns the value of a block that another thread runs while this fiber waits.
-    def elsewhere
-      thread = Thread.new do
-        Thread.current.report_on_exception = false
-        yield
-      end
+    def elsewhere(&block)
+      thread = start_thread(&block)
       thread.value
     ensure
       thread&.kill
+    end
+
+    def start_thread
+      Thread.new do
+        Thread.current.report_on_exception = false
+        yield
+      end
+    end
+
+    # Kills a thread and waits until it has ended. Nothing interrupts the wait.
+    def end_at_once(thread)
+      return unless thread.alive?
+
+      Thread.handle_interrupt(Object => :never) do
+        FiberScheduler.blocking do
+          thread.kill
+          thread.join
+        end
+      end
     end
 
     # An exception of the block ends only the block's fiber, as in a thread.
