@@ -263,31 +263,45 @@ fn lines_show_the_progress_where_there_is_no_terminal() {
 
 #[test]
 fn two_servers_are_compared_in_rounds() {
-    let (one, other) = (HttpServer::answering(HELLO), HttpServer::answering(HELLO));
-    let slow = HttpServer::new(|stream, _| {
-        // Longer than the pauses of a busy machine.
-        std::thread::sleep(std::time::Duration::from_millis(80));
-        write(stream, HELLO)
-    });
+    let (visited, visits) = std::sync::mpsc::channel();
+    let server = |name: &'static str| {
+        let visited = visited.clone();
+        HttpServer::new(move |stream, _| {
+            let _ = visited.send(name);
+            write(stream, HELLO)
+        })
+    };
+    let (one, other) = (server("A"), server("B"));
     let compare = |a: &HttpServer, b: &HttpServer, options: &[&str]| {
         let mut load = thruway();
         load.args(["load", "--compare", &a.url("/a"), &b.url("/b"), "-c", "2", "-q"]).args(options);
         load.output().expect("the binary starts")
     };
-    let output = compare(&one, &slow, &["-n", "10", "--rounds", "5"]);
+    let output = compare(&one, &other, &["-n", "10", "--rounds", "5"]);
+    let mut visits: Vec<_> = visits.try_iter().collect();
+    visits.dedup();
+    // The second visit of A or B in a row continues the first.
+    assert_eq!(visits, ["A", "B", "A", "B", "A", "B"]);
     let text = stdout(&output);
     assert!(text.starts_with(&format!(
         "  A         {}\n  B         {}\n",
         one.url("/a"),
-        slow.url("/b")
+        other.url("/b")
     )));
-    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    assert!(line("  requests/s").ends_with("B is slower"), "{text}");
-    assert!(line("  p50").ends_with("B is slower"), "{text}");
+    for name in ["requests/s", "p50", "p99", "mean"] {
+        assert_verdict_is_that_of_the_interval(text, name);
+    }
     let json = json(&compare(&one, &other, &["-n", "50", "--rounds", "4", "--json"]));
-    assert_eq!(json["runs_a"].as_array().unwrap().len(), 4);
     assert_eq!(json["version"], 1);
     let figure = &json["figures"][0];
+    for (side, runs) in [("a", "runs_a"), ("b", "runs_b")] {
+        let rates = json[runs].as_array().unwrap().iter();
+        let rates: Vec<_> =
+            rates.map(|run| run["total"]["requests_per_second"].as_f64().unwrap()).collect();
+        assert_eq!(rates.len(), 4);
+        let mean = rates.iter().sum::<f64>() / 4.0;
+        assert!((figure[side].as_f64().unwrap() / mean - 1.0).abs() < 1e-9, "{figure}");
+    }
     let is_shown = figure["low"].as_f64() > Some(1.0) || figure["high"].as_f64() < Some(1.0);
     assert_eq!(figure["verdict"] == "no difference shown", !is_shown, "{figure}");
     let failing = HttpServer::answering(FAILURE);
@@ -305,6 +319,32 @@ fn two_servers_are_compared_in_rounds() {
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         assert!(stderr(&output).contains(part), "{output:?}");
     }
+}
+
+/// Which of two servers is slower depends on the pauses of the machine, but not that the verdict is that of the interval.
+fn assert_verdict_is_that_of_the_interval(text: &str, name: &str) {
+    let start = format!("  {name} ");
+    let line = text.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+    let (figures, shown) = line.split_once(" × ").expect("a ratio");
+    let number = |word: Option<&str>| -> f64 {
+        word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number: {line}"))
+    };
+    let ratio = number(figures.split_whitespace().last());
+    let mut words = shown.split_whitespace();
+    let (low, high) = (number(words.next()), number(words.nth(1)));
+    assert!(low <= ratio && ratio <= high, "{line}");
+    let (larger, smaller) = match name {
+        "requests/s" => ("B is faster", "B is slower"),
+        _ => ("B is slower", "B is faster"),
+    };
+    let expected = match (low > 1.0, high < 1.0) {
+        (true, _) => larger,
+        (_, true) => smaller,
+        _ => "no difference shown",
+    };
+    // A bound that is printed as 1.000 may lie on either side.
+    let is_rounded = line.contains(" 1.000 ");
+    assert!(line.ends_with(expected) || is_rounded, "{line}");
 }
 
 /// A comparison ends with the rounds that there are, and the process by the signal.

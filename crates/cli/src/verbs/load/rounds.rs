@@ -161,25 +161,20 @@ impl Figure {
         let values = |runs: &[Report]| runs.iter().map(self.value).collect::<Vec<_>>();
         let (of_a, of_b) = (values(a), values(b));
         let ratio = ratio(&of_a, &of_b);
-        let verdict = match &ratio {
-            Some(ratio) if ratio.low > 1.0 => {
-                if self.is_rate {
-                    "B is faster"
-                } else {
-                    "B is slower"
-                }
-            }
-            Some(ratio) if ratio.high < 1.0 => {
-                if self.is_rate {
-                    "B is slower"
-                } else {
-                    "B is faster"
-                }
-            }
-            Some(_) => "no difference shown",
-            None => "too few rounds to tell",
-        };
+        let verdict = self.verdict(ratio.as_ref());
         FigureComparison { name: self.field, a: mean(&of_a), b: mean(&of_b), ratio, verdict }
+    }
+
+    /// Returns what the interval of B ÷ A shows. A larger latency is a slower server, and a larger rate a faster one.
+    fn verdict(&self, ratio: Option<&Ratio>) -> &'static str {
+        match (ratio, self.is_rate) {
+            (None, _) => "too few rounds to tell",
+            (Some(ratio), true) if ratio.low > 1.0 => "B is faster",
+            (Some(ratio), false) if ratio.low > 1.0 => "B is slower",
+            (Some(ratio), true) if ratio.high < 1.0 => "B is slower",
+            (Some(ratio), false) if ratio.high < 1.0 => "B is faster",
+            (Some(_), _) => "no difference shown",
+        }
     }
 }
 
@@ -269,4 +264,25 @@ fn mean(values: &[f64]) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time is positive")]
 fn nanoseconds(value: f64) -> String {
     time(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_latency_is_slower_and_a_larger_rate_is_faster() {
+        let [rate, p50, ..] = &FIGURES;
+        for (low, high, of_rate, of_p50) in [
+            (1.1, 1.2, "B is faster", "B is slower"),
+            (0.8, 0.9, "B is slower", "B is faster"),
+            (0.9, 1.1, "no difference shown", "no difference shown"),
+            (1.0, 1.1, "no difference shown", "no difference shown"),
+        ] {
+            let ratio = Ratio { ratio: f64::midpoint(low, high), low, high };
+            assert_eq!(rate.verdict(Some(&ratio)), of_rate, "{low} to {high}");
+            assert_eq!(p50.verdict(Some(&ratio)), of_p50, "{low} to {high}");
+        }
+        assert_eq!(rate.verdict(None), "too few rounds to tell");
+    }
 }
