@@ -1,6 +1,7 @@
 //! Describes the failure of a session.
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+use thruway_sys::printable;
 
 /// The role of a peer in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +92,9 @@ fn of_alert(alert: AlertDescription, name: &str) -> String {
     format!("{name} has sent the alert {word}: {meaning}")
 }
 
+/// The reason with which clients refuse a server that has another name.
+const NOT_FOR_NAME: &str = "it is not valid for the requested name";
+
 fn of_certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::BadEncoding => {
@@ -104,14 +108,56 @@ fn of_certificate(why: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it is revoked".to_owned(),
         CertificateError::UnknownIssuer => "its issuer is not trusted".to_owned(),
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is not valid for the requested name".to_owned()
+        CertificateError::NotValidForName => NOT_FOR_NAME.to_owned(),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            format!("{NOT_FOR_NAME}: {}", names(presented))
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. } => {
+            "it is signed with an algorithm that is no longer accepted, such as SHA-1".to_owned()
         }
         CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "its issuer is trusted with a key of another kind".to_owned()
         }
-        CertificateError::BadSignature => "a signature by its key is wrong".to_owned(),
+        CertificateError::BadSignature => {
+            "a signature by its key is wrong, or its RSA key has fewer than 2,048 bits".to_owned()
+        }
+        CertificateError::Other(other) => of_other(&other.to_string()),
         other => other.to_string(),
+    }
+}
+
+/// Describes an error for which rustls has only the name that its verifier (webpki) gives it.
+fn of_other(name: &str) -> String {
+    let meaning = match name {
+        "CaUsedAsEndEntity" => "it is an authority's own certificate, as many self-signed ones are",
+        "UnsupportedCertVersion" => "it is of an older version of X.509 than 3",
+        "UnsupportedCriticalExtension" => "it has a critical extension that is unknown",
+        "NameConstraintViolation" => "its authority may not issue certificates for its names",
+        "PathLenConstraintViolated" | "EndEntityUsedAsCa" => {
+            "its issuer may not issue certificates"
+        }
+        other => return format!("it is refused ({other})"),
+    };
+    meaning.to_owned()
+}
+
+/// Lists names that a certificate is valid for, which rustls presents as in `DnsName("example.org")`. They come from the
+/// peer, so they are escaped, and few are shown.
+fn names(presented: &[String]) -> String {
+    const NAMES_MAX: usize = 5;
+    if presented.is_empty() {
+        return "it has no name (subjectAltName)".to_owned();
+    }
+    let plain = |name: &String| {
+        let inner = name.split_once('(').map_or(name.as_str(), |(_, inner)| inner);
+        printable::text(inner.trim_end_matches(')').trim_matches('"')).into_owned()
+    };
+    let shown = presented.iter().take(NAMES_MAX).map(plain).collect::<Vec<_>>().join(", ");
+    let more = presented.len().saturating_sub(NAMES_MAX);
+    if more > 0 {
+        format!("it is for {shown} and {more} more")
+    } else {
+        format!("it is for {shown}")
     }
 }
 
@@ -130,5 +176,25 @@ mod tests {
         assert!(alert(AlertDescription::UnrecognisedName).contains("no host of that name"));
         let expired = Error::InvalidCertificate(CertificateError::Expired);
         assert_eq!(reason(&expired, Peer::Client), "certificate of the client: it has expired");
+    }
+
+    #[test]
+    fn the_names_of_a_certificate_are_shown_and_escaped() {
+        let dns = |name: &str| format!("DnsName(\"{name}\")");
+        assert_eq!(names(&[]), "it has no name (subjectAltName)");
+        let few = [dns("a.example"), "IpAddress(127.0.0.1)".to_owned(), dns("b\u{1b}[1m\n")];
+        assert_eq!(names(&few), "it is for a.example, 127.0.0.1, b\\033[1m\\n");
+        let many: Vec<_> = (0..7).map(|number| dns(&number.to_string())).collect();
+        assert_eq!(names(&many), "it is for 0, 1, 2, 3, 4 and 2 more");
+    }
+
+    /// The verifier's own errors are known by their names only. They are those of webpki 0.103.
+    #[test]
+    fn errors_that_only_the_verifier_names_are_explained() {
+        assert!(of_other("UnsupportedCertVersion").contains("an older version of X.509"));
+        assert_eq!(
+            of_other("MaximumPathDepthExceeded"),
+            "it is refused (MaximumPathDepthExceeded)"
+        );
     }
 }
