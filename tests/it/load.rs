@@ -203,6 +203,46 @@ fn a_server_that_never_answers_is_a_failure_after_its_report() {
     assert!(stderr(&output).contains(": no complete response\n\nhint: "));
 }
 
+/// A server of another protocol is named, with the cure if there is one.
+#[test]
+fn a_server_that_does_not_speak_http_is_told_by_its_first_bytes() {
+    for (bytes, why, cure) in [
+        ("\x15\x03\x01\0\x02\x02\x46", "the server speaks TLS", "write the URL with https://"),
+        (
+            "\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64",
+            "the server speaks HTTP/2",
+            "--http2 asks by HTTP/2",
+        ),
+        (
+            "SSH-2.0-OpenSSH_9.2\r\n\r\n",
+            "the response begins with \"SSH-2.0-OpenSSH_9.2\"",
+            "check that it is the right server, and that it speaks HTTP",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Le",
+            "no complete response",
+            "check that it is the right server, and that it speaks HTTP",
+        ),
+    ] {
+        let server = HttpServer::new(move |stream, _| {
+            write(stream, bytes);
+            Next::Close
+        });
+        let output = load(&server, &["-n", "3", "-c", "1"]);
+        assert_eq!(output.status.code(), Some(2), "{why}: {output:?}");
+        let expected =
+            format!("thruway: no response from {}: {why}\n\nhint: {cure}\n", server.url("/"));
+        assert_eq!(stderr(&output), expected);
+    }
+    let silent = HttpServer::new(|_, _| Next::Hang);
+    let output = load(&silent, &["-n", "2", "-c", "1", "--timeout", "50ms"]);
+    assert!(
+        stderr(&output)
+            .ends_with("\nhint: requests waited for 50.0 ms; --timeout TIME waits longer\n"),
+        "{output:?}"
+    );
+}
+
 #[test]
 fn a_port_without_a_listener_is_one_clear_line() {
     let closed = format!("127.0.0.1:{}", free_port());

@@ -346,7 +346,12 @@ impl Client {
         match is_usable {
             Ok(true) => self.advance(now_ns, context),
             Ok(false) => self.renew(now_ns, context),
-            Err(failure) => self.fail(failure, now_ns, context),
+            Err(failure) => {
+                if let Some(reason) = self.conversation.other_protocol() {
+                    context.failures.count(failure, reason);
+                }
+                self.fail(failure, now_ns, context);
+            }
         }
     }
 

@@ -168,6 +168,11 @@ impl Conversation {
         matches!(self, Self::Http1(http1) if http1.is_between_responses())
     }
 
+    /// Describes what the server speaks instead of the protocol, as far as that is known.
+    pub(crate) fn other_protocol(&self) -> Option<String> {
+        if let Self::Http1(http1) = self { http1.other_protocol() } else { None }
+    }
+
     /// Forgets how many responses each stream had.
     pub(crate) fn forget_served(&mut self) {
         if let Self::Http2(http2) = self {

@@ -72,6 +72,11 @@ impl Http1 {
         self.reader.is_between_responses()
     }
 
+    /// Describes what the server speaks if the current response does not begin like one of HTTP/1.
+    pub(crate) fn other_protocol(&self) -> Option<String> {
+        self.reader.other_protocol()
+    }
+
     /// Handles the end of the connection, which may also be the end of a response.
     pub(crate) fn close(&mut self) -> Result<Event, FailureKind> {
         match self.reader.close() {

@@ -4,6 +4,7 @@
 
 mod chunked;
 mod head;
+mod other_protocol;
 mod reader;
 
 pub(crate) use head::end as head_end;

@@ -2,7 +2,7 @@
 
 use super::chunked::{ChunkedReader, skip};
 use super::head::{self, Body, Head};
-use super::{MalformedResponse, Response, TruncatedResponse};
+use super::{MalformedResponse, Response, TruncatedResponse, other_protocol};
 
 /// The longest head, in bytes. Servers send a few hundred.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -79,6 +79,11 @@ impl ResponseReader {
         matches!(self.phase, Phase::Head) && self.partial.is_empty()
     }
 
+    /// Describes what the server speaks if the current response does not begin like one of HTTP/1.
+    pub(crate) fn other_protocol(&self) -> Option<String> {
+        other_protocol::described(&self.partial)
+    }
+
     /// Handles the end of the connection, which completes a response without a length and breaks any other.
     pub(crate) fn close(&mut self) -> Result<Option<Response>, TruncatedResponse> {
         match self.phase {
@@ -107,7 +112,13 @@ impl ResponseReader {
         }
         // Only a final head is kept, because `last_head` describes it.
         let bytes = std::mem::take(&mut self.last);
-        let head = head::parse(&bytes)?;
+        let head = match head::parse(&bytes) {
+            Ok(head) => head,
+            Err(malformed) => {
+                self.partial = bytes;
+                return Err(malformed);
+            }
+        };
         match head.status {
             101 => return Err(MalformedResponse),
             ..200 => return Ok(false),

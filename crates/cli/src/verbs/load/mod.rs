@@ -31,6 +31,7 @@ use thruway_sys::printable;
 pub(crate) use arguments::Load;
 
 use crate::output::{Answer, Failure, print};
+use crate::units::time;
 use limits::LimitVerdict;
 use plan::failure;
 use progress::Live;
@@ -159,11 +160,28 @@ impl Load {
         match (&report.connect_error, &report.tls_error) {
             (Some(why), _) => no_answer(why).hint("check that the right server listens there"),
             (None, Some(why)) => no_answer(&format!("TLS failed: {why}")).hint(tls_hint(why)),
-            (None, None) if self.http2 => no_answer(SILENT)
-                .hint("check that the server speaks HTTP/2 with prior knowledge, without TLS"),
             (None, None) => {
-                no_answer(SILENT).hint("check that it is the right server, and that it speaks HTTP")
+                let why = text::other_protocol(report);
+                no_answer(why.unwrap_or(SILENT)).hint(self.silence_hint(report, why))
             }
+        }
+    }
+
+    /// Returns the cure for a server that accepts connections and sends no complete response.
+    fn silence_hint(&self, report: &Report, why: Option<&str>) -> String {
+        let errors = &report.total.errors;
+        let is_slow = !errors.is_empty() && errors.keys().all(|kind| *kind == "timed_out");
+        match why {
+            _ if self.http2 => {
+                "check that the server speaks HTTP/2 with prior knowledge, without TLS".to_owned()
+            }
+            Some("the server speaks TLS") => "write the URL with https://".to_owned(),
+            Some("the server speaks HTTP/2") => "--http2 asks by HTTP/2".to_owned(),
+            None if is_slow => format!(
+                "requests waited for {}; --timeout TIME waits longer",
+                time(u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX))
+            ),
+            _ => "check that it is the right server, and that it speaks HTTP".to_owned(),
         }
     }
 }

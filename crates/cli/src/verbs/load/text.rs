@@ -50,6 +50,7 @@ pub(super) fn report(page: &mut Page, urls: &[Url], report: &Report, parts: Part
     page.items("encoded", &encoded(total));
     page.items("retried", &retried(total));
     let last = report.connect_error.as_deref().or(report.tls_error.as_deref());
+    let last = last.or_else(|| other_protocol(report));
     page.alarm("errors", &errors(total, last));
     page.items("fairness", &fairness(total));
     page.items("streams", &total.streams.as_ref().map_or_else(Vec::new, streams));
@@ -67,6 +68,13 @@ pub(super) fn report(page: &mut Page, urls: &[Url], report: &Report, parts: Part
     if parts.per_connection {
         rows(page, &report.connections);
     }
+}
+
+/// Returns the most frequent description of responses that do not begin like those of HTTP/1.
+pub(super) fn other_protocol(report: &Report) -> Option<&str> {
+    let strange =
+        report.failures.iter().filter(|one| matches!(one.kind, "malformed" | "truncated"));
+    strange.max_by_key(|one| one.count).map(|one| one.reason.as_str())
 }
 
 pub(super) fn is_fair(fairness: &Fairness, least: f64) -> bool {
