@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs, UdpSocket,
+};
 use std::path::PathBuf;
 
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType};
 use thruway_tls::{ClientContext, ClientOptions};
 
 use crate::Error;
@@ -13,6 +17,9 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     host: String,
+    /// The interface of a link-local address, by name or by number (RFC 6874). It has a meaning on this machine only,
+    /// so it is never sent.
+    zone: Option<String>,
     port: u16,
     path: String,
     is_tls: bool,
@@ -32,7 +39,7 @@ pub enum Address {
 
 impl Url {
     /// Parses `http://[USER:PASSWORD@]HOST[:PORT][/PATH][?QUERY]`, or the same with `https`, `ws` or `wss`.
-    /// The scheme may be left out.
+    /// The scheme may be left out. An IPv6 address may have a zone, as in `[fe80::1%25eth0]` or `[fe80::1%eth0]`.
     ///
     /// # Errors
     /// Another scheme, an empty host, an invalid port, or a byte that cannot appear in a request
@@ -65,7 +72,8 @@ impl Url {
             return refuse("spaces and non-ASCII characters must be percent-encoded");
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { host: host.to_owned(), port, path, is_tls, is_websocket, user })
+        let (host, zone) = split_zone(host);
+        Ok(Self { host, zone, port, path, is_tls, is_websocket, user })
     }
 
     /// The user name and password, as in `user:password`.
@@ -136,7 +144,7 @@ impl Url {
     /// Whether another URL has the same server and scheme.
     #[must_use]
     pub fn has_same_server(&self, other: &Self) -> bool {
-        let parts = |url: &Self| (url.is_tls, url.is_websocket, url.authority());
+        let parts = |url: &Self| (url.is_tls, url.is_websocket, url.authority(), url.zone.clone());
         parts(self) == parts(other)
     }
 
@@ -150,8 +158,13 @@ impl Url {
     /// The host is unknown, or is another machine and `allow_remote` is false.
     pub fn address(&self, allow_remote: bool) -> Result<Address, Error> {
         let host = self.plain_host();
-        let addresses = addresses(host, self.port)
-            .map_err(|error| Error::system(format!("find {host}"), error))?;
+        let found = match &self.zone {
+            Some(zone) => zoned_address(host, zone, self.port).map(|address| vec![address]),
+            None => addresses(host, self.port),
+        };
+        let name = self.zone.as_ref().map_or_else(String::new, |zone| format!("%{zone}"));
+        let addresses =
+            found.map_err(|error| Error::system(format!("find {host}{name}"), error))?;
         for address in &addresses {
             if !allow_remote && !is_here(*address) {
                 return Err(Error::remote(host, address.ip()));
@@ -219,6 +232,32 @@ fn is_bracketed_properly(host: &str) -> bool {
     }
 }
 
+/// Splits the zone off an IPv6 address in brackets.
+fn split_zone(host: &str) -> (String, Option<String>) {
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match inner.and_then(|inner| inner.split_once('%')) {
+        Some((address, zone)) => {
+            // "%25" alone is interface 25, of a user who has not encoded the percent sign.
+            let zone = zone.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(zone);
+            (format!("[{address}]"), Some(zone.to_owned()))
+        }
+        None => (host.to_owned(), None),
+    }
+}
+
+/// Returns the address with the number of its interface.
+fn zoned_address(host: &str, zone: &str, port: u16) -> io::Result<SocketAddr> {
+    let address: Ipv6Addr = host.parse().map_err(io::Error::other)?;
+    let index = match zone.parse() {
+        Ok(index) => index,
+        Err(_) => {
+            let socket = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
+            name_to_index(socket, zone)?
+        }
+    };
+    Ok(SocketAddrV6::new(address, port, 0, index).into())
+}
+
 /// Resolves a host. `localhost` is this machine, whatever a resolver says (RFC 6761, section 6.3) and even
 /// without one.
 fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -234,7 +273,15 @@ fn is_here(address: SocketAddr) -> bool {
     let ip = address.ip().to_canonical();
     // Linux connects 0.0.0.0 and [::] to this machine, and servers that listen on all interfaces print these
     // addresses.
-    ip.is_loopback() || ip.is_unspecified() || is_own(SocketAddr::new(ip, address.port()))
+    ip.is_loopback() || ip.is_unspecified() || is_own(canonical(address))
+}
+
+/// Returns the IPv4 address that an IPv6 address stands for, if it does. Other addresses keep their zone.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
 }
 
 /// Whether an interface of this machine has the address, in which case the kernel chooses the address itself
@@ -282,6 +329,30 @@ mod tests {
         let url = Url::parse("http://me:p%40ss%2@localhost:80/x").unwrap();
         assert_eq!((url.user(), url.to_string()), (Some("me:p@ss%2"), "http://localhost/x".into()));
         assert_eq!(Url::parse("http://localhost/a@b").unwrap().user(), None);
+    }
+
+    #[test]
+    fn a_zone_chooses_the_interface_and_is_not_sent() {
+        for (text, address) in [
+            ("http://[fe80::1%2525]:80/x", "[fe80::1%25]:80"),
+            ("http://[fe80::1%257]:80/x", "[fe80::1%7]:80"),
+            ("http://[fe80::1%25]:80/x", "[fe80::1%25]:80"),
+            ("http://[::1%25lo]:8080/x", "[::1%1]:8080"),
+            ("http://[::1%lo]:8080/x", "[::1%1]:8080"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert!(!url.authority().contains('%'), "{text}");
+            assert_eq!(
+                url.address(true).unwrap(),
+                Address::Tcp(address.parse().unwrap()),
+                "{text}"
+            );
+        }
+        let none = Url::parse("http://[::1%25no-such-interface]/").unwrap().address(true);
+        assert!(none.unwrap_err().to_string().starts_with("cannot find ::1%no-such-interface: "));
+        let same =
+            |one, other| Url::parse(one).unwrap().has_same_server(&Url::parse(other).unwrap());
+        assert!(same("[fe80::1%1]/a", "[fe80::1%251]/b") && !same("[fe80::1%1]/", "[fe80::1%2]/"));
     }
 
     #[test]
