@@ -321,7 +321,7 @@ fn two_servers_are_compared_in_rounds() {
     }
 }
 
-/// Which of two servers is slower depends on the pauses of the machine, but not that the verdict is that of the interval.
+/// Asserts that the verdict of a row is that of its interval. Which server is slower depends on the machine's pauses.
 fn assert_verdict_is_that_of_the_interval(text: &str, name: &str) {
     let start = format!("  {name} ");
     let line = text.lines().find(|line| line.starts_with(&start)).unwrap_or_default();

@@ -113,7 +113,8 @@ own='subjectAltName=DNS:localhost,IP:127.0.0.1'
 issue() { # a name, the size of its key, its digest, its extension
   openssl req -newkey "rsa:$2" -nodes -keyout "$1.key" -out request.pem -subj /CN=localhost
   printf 'basicConstraints=CA:FALSE\n%b\n' "$4" >extensions
-  openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -out "$1.pem" -days 2 "-$3" -extfile extensions
+  openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -out "$1.pem" -days 2 "-$3" \
+    -extfile extensions
 }
 issue weak 1024 sha256 "$own"
 issue old 2048 sha1 "$own"

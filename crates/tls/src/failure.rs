@@ -141,8 +141,8 @@ fn of_other(name: &str) -> String {
     meaning.to_owned()
 }
 
-/// Lists names that a certificate is valid for, which rustls presents as in `DnsName("example.org")`. They come from the
-/// peer, so they are escaped, and few are shown.
+/// Lists names that a certificate is valid for, which rustls presents as in `DnsName("example.org")`. They come from
+/// the peer, so they are escaped, and few are shown.
 fn names(presented: &[String]) -> String {
     const NAMES_MAX: usize = 5;
     if presented.is_empty() {
