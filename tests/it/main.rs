@@ -34,6 +34,8 @@ mod manual;
 mod mount;
 #[cfg(target_os = "linux")]
 mod names;
+#[cfg(not(target_os = "linux"))]
+mod of_linux;
 #[cfg(target_os = "linux")]
 mod pack;
 #[cfg(target_os = "linux")]

@@ -69,15 +69,6 @@ class WindowsBootTest < WineTest
     end
   end
 
-  def test_verbs_of_linux_say_so
-    %w[serve mount trace load ctl preload].each do |verb|
-      expected = ["", "thruway: #{verb} works on Linux only\n", 2]
-      assert_equal expected, thruway(verb, "--any", "thing")
-    end
-    _, errors, status = thruway("run", "--preload", "--", "ruby.exe", "-e", "1")
-    assert_equal ["thruway: --preload works on Linux only\n", 2], [errors.lines.first, status]
-  end
-
   def test_a_command_that_is_not_there_has_the_exit_status_of_shells
     _, errors, status = thruway("run", "--", "no-such-program")
     assert_match(/\Athruway: .*no-such-program/, errors)

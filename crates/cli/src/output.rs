@@ -14,6 +14,10 @@ use crate::screen;
 /// The exit status of a failure of Thruway itself.
 const FAILED: u8 = 2;
 
+/// The exit status of a verb or an option that this system lacks.
+#[cfg(not(target_os = "linux"))]
+const UNSUPPORTED: u8 = 3;
+
 /// The result of a verb: an exit status, or the failure that prevented one.
 pub(crate) type Answer = Result<ExitCode, Failure>;
 
@@ -31,6 +35,12 @@ impl Failure {
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         let message = printable::text(&message.to_string()).into_owned();
         Self { message, hint: None, status: FAILED }
+    }
+
+    /// Creates the failure of a verb or an option that exists on Linux only.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn of_linux(what: impl fmt::Display) -> Self {
+        Self::new(format_args!("{what} works on Linux only")).status(UNSUPPORTED)
     }
 
     /// Adds a hint that tells the user how to cure the failure.

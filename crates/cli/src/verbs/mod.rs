@@ -99,11 +99,12 @@ enum RunVerb {
 const OF_LINUX: [&str; 9] =
     ["mount", "unmount", "serve", "ctl", "certificates", "trace", "load", "preload", "init"];
 
-/// Returns a failure if the verb of a command line exists on Linux only.
+/// Returns a failure if a command line is about a verb that exists on Linux only: to run the verb, or to read of it.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn unsupported_verb(words: &[OsString]) -> Option<Failure> {
-    let verb = words.get(1).filter(|word| OF_LINUX.iter().any(|verb| word == verb))?;
-    Some(Failure::new(format_args!("{} works on Linux only", verb.display())))
+    let mut words = words.iter().skip(1).skip_while(|word| *word == "help" || *word == "man");
+    let verb = words.next().filter(|word| OF_LINUX.iter().any(|verb| word == verb))?;
+    Some(Failure::of_linux(verb.display()))
 }
 
 impl Thruway {

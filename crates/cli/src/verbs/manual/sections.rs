@@ -39,6 +39,7 @@ pub(super) const ALL: [Sections; 17] = [
                 "a negative result: not found, over the budget, less fair than required, damaged",
             ),
             FAILED,
+            ("3", "this system lacks the verb or the option, which works on Linux only"),
             ("126, 127", "the command cannot be run, or does not exist"),
         ],
         environment: &[NO_COLOR, PATH],

@@ -15,8 +15,7 @@ pub(crate) fn run(
     _: &Options,
     _: Command,
 ) -> Result<ControlFlow<ExitCode, Command>, Failure> {
-    Err(Failure::new("--preload works on Linux only")
-        .hint("without it, the command boots from its pack"))
+    Err(Failure::of_linux("--preload").hint("without it, the command boots from its pack"))
 }
 
 /// Whether the environment requests preloading: never, since several machines may share an environment and the command
