@@ -57,6 +57,7 @@ mod several_sources;
 mod stat;
 mod state;
 mod statfs;
+mod superseded;
 mod target;
 mod timeouts;
 mod walks;

@@ -6,9 +6,8 @@
 //!
 //! A step stands for three minutes. The seed determines the steps and the options of the mount:
 //! `THRUWAY_MEDIA_SEED=9 THRUWAY_MEDIA_HOURS=24 cargo test --test it media_day` runs one simulation, and
-//! `cargo x prove mount-media` runs many. Two of some sixty days end in a difference, so the simulation is not part of
-//! the other tests yet: a rename is refused after two folders in use have become one (seed 233), and the content of a
-//! file that fills a disk is not the model's (seed 219).
+//! `cargo x prove mount-media` runs many. One of some sixty days ends in a difference, so the simulation is not part of
+//! the other tests yet: the content of a file that fills a disk is not the model's (seed 219).
 
 mod audit;
 mod events;

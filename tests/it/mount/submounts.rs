@@ -1,6 +1,7 @@
 //! File systems that are mounted and unmounted at the sources and below them, like disks that come and go.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -340,6 +341,48 @@ fn an_open_file_moves_from_a_full_disk_whichever_disks_went_and_came() {
     assert!(mounted.path("second/downloads/file").symlink_metadata().is_err());
     drop(open);
     assert!(fs::read(&name).unwrap().iter().all(|&byte| byte == 7));
+}
+
+/// A folder was made anew while the disk that has it was away, and programs use both when the disk is back. The first
+/// program that does something then renames a folder in it.
+#[test]
+fn a_folder_that_was_made_anew_becomes_one_with_that_of_a_disk_that_comes_back() {
+    for (away, other) in [("first", "second"), ("second", "first")] {
+        let Some((mounted, mut disks)) = disks_aside(SOURCES, &[]) else { return };
+        fs::write(mounted.path(away).join(format!("{away} is there")), "").unwrap();
+        let folder = |name: &str| mounted.target(&format!("downloads/{name}"));
+        let use_folder = |name: &str| {
+            fs::create_dir_all(folder(name)).unwrap();
+            fs::File::open(folder(name)).unwrap()
+        };
+        fs::create_dir(mounted.path(away).join("downloads/show")).unwrap();
+        let before = ["show", "show/old", "show/both"].map(use_folder);
+        go_or_come(&mounted, &mut disks, away, false);
+        let anew = ["show", "show/new", "show/both", "show/both/below"].map(use_folder);
+        go_or_come(&mounted, &mut disks, away, true);
+        for name in ["new", "old", "both"] {
+            let renamed = fs::rename(folder(&format!("show/{name}")), folder(name));
+            assert!(renamed.is_ok(), "{away}: {name}: {renamed:?}");
+        }
+        for (name, at) in [("new", other), ("old", away), ("both", away), ("both/below", other)] {
+            let there = mounted.path(at).join("downloads").join(name);
+            assert!(there.symlink_metadata().is_ok(), "{name} on {at}");
+        }
+        // The folder that was made anew is still that of the programs that use it.
+        for (open, name) in anew.iter().zip(["show", "new", "both", "both/below"]) {
+            let path = fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).unwrap();
+            assert_eq!(path, folder(name), "{away}");
+        }
+        // Whoever uses one of them sees changes in it, whichever disk has them.
+        for (number, open) in before.iter().chain(&anew).enumerate() {
+            let name = format!("file {number}");
+            let look = || rustix::fs::statat(open, &name, rustix::fs::AtFlags::empty()).is_ok();
+            assert!(!look());
+            let shown = ["show", "old", "both", "show", "new", "both", "both/below"][number];
+            fs::write(folder(shown).join(&name), "").unwrap();
+            wait_until(&format!("{away}: {name} in {shown}"), look);
+        }
+    }
 }
 
 /// Random cases in CI.

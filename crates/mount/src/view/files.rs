@@ -123,10 +123,10 @@ impl Files {
         self.close(id);
     }
 
-    /// Notes the place of a merged folder, before its name is remembered.
-    pub(super) fn note_place(&self, id: InodeId, parent: InodeId, name: &[u8]) {
+    /// Notes the place of a merged folder, before its name is remembered. Returns the other inode that had this place.
+    pub(super) fn note_place(&self, id: InodeId, parent: InodeId, name: &[u8]) -> Option<InodeId> {
         self.forget_place(id);
-        self.places.insert(parent, name, id);
+        self.places.insert(parent, name, id)
     }
 
     /// Forgets the place of a folder, as long as its name is remembered.

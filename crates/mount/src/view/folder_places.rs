@@ -16,8 +16,10 @@ pub(super) struct FolderPlaces {
 }
 
 impl FolderPlaces {
-    pub(super) fn insert(&self, parent: InodeId, name: &[u8], id: InodeId) {
-        lock(&self.ids).insert(self.hash(parent, name), id);
+    /// Notes the place of a folder, and returns the other inode that may have had the place before.
+    pub(super) fn insert(&self, parent: InodeId, name: &[u8], id: InodeId) -> Option<InodeId> {
+        let before = lock(&self.ids).insert(self.hash(parent, name), id);
+        before.filter(|before| *before != id)
     }
 
     /// Returns an inode that may have this place.

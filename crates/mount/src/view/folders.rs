@@ -247,11 +247,14 @@ impl Folders {
         let Some(first) = parts.first().cloned() else {
             return Err(if id == InodeId::ROOT { Errno::NODEV } else { Errno::STALE });
         };
-        // The watch precedes the reading of names, so that no change is missed.
-        let is_watched = fds.iter().fold(true, |all, (branch, fd)| {
-            let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
-            self.watches.try_watching(id, &dir) && all
-        });
+        self.supersede_others(branches, id, &parts);
+        // The watch precedes the reading of names, so that no change is missed. Changes in a folder are reported for
+        // one inode.
+        let is_watched = self.may_be_watched(id)
+            && fds.iter().fold(true, |all, (branch, fd)| {
+                let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
+                self.watches.try_watching(id, &dir) && all
+            });
         let is_layered = self.upper().is_some();
         if !is_complete {
             // Once its name is looked up again, the folder may have more parts.
@@ -271,9 +274,13 @@ impl Folders {
     /// rename what is below: it knows the names there as those of another folder.
     pub(super) fn continue_folder(&self, parent: InodeId, name: &CStr, identity: &Identity) {
         let Some(branches) = self.branches() else { return };
-        if self.files.inodes.find_known(identity).is_none()
-            && let Some(id) = self.files.folder_at(parent, name)
-        {
+        self.supersede_below(branches, parent, identity);
+        let Some(id) = self.files.folder_at(parent, name) else { return };
+        let goes_on = match self.files.inodes.find_known(identity) {
+            None => true,
+            Some(known) => known != id && self.is_at_its_place(id),
+        };
+        if goes_on {
             branches.drop_folder(id);
             // If the folder cannot be read, it gets another inode.
             let _ = self.folder(id);
@@ -329,7 +336,7 @@ impl Folders {
     }
 
     /// Returns the folder in each branch that has this folder's name in the parent.
-    fn part_fds(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+    pub(super) fn part_fds(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         let known = self.files.names.as_ref().and_then(|names| names.get(id));
         let (parent, name) = known.ok_or(Errno::STALE)?;
         let parent = self.folder(parent)?;
@@ -358,7 +365,12 @@ impl Folders {
         Ok(vec![(self.files.inodes.get(id)?.branch, self.files.path_fd(id)?)])
     }
 
-    fn new_part(&self, id: InodeId, branch: u16, fd: &Arc<OwnedFd>) -> Result<Part, Errno> {
+    pub(super) fn new_part(
+        &self,
+        id: InodeId,
+        branch: u16,
+        fd: &Arc<OwnedFd>,
+    ) -> Result<Part, Errno> {
         let stat = stat_fd(fd)?;
         let again = || fs::openat(fd, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let volume = self.files.volumes.of(&stat, again)?;

@@ -188,7 +188,7 @@ fn intern(
         }
     })?;
     if let Some(name) = place {
-        view.files.note_place(id, parent, name.to_bytes());
+        view.folders.note_place(id, parent, name.to_bytes());
     }
     view.access.note_found(id, parent, found.name().map_or(b"", CStr::to_bytes), stat);
     Ok(id)

@@ -295,7 +295,7 @@ fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) 
     let stat = stat_name(folder, name).ok()?;
     let id = view.files.known(&stat)?;
     if is_folder(&stat) && view.folders.branches().is_some() {
-        view.files.note_place(id, parent, name.to_bytes());
+        view.folders.note_place(id, parent, name.to_bytes());
     }
     view.access.note_found(id, parent, name.to_bytes(), &stat);
     Some(id)
