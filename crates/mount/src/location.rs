@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::getxattr;
@@ -21,11 +22,13 @@ const VALUE_BYTES_MAX: usize = 64 * 1024;
 pub fn locate(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |cause: io::Error| Error::new("cannot locate", path, cause);
     let absolute = std::path::absolute(path).map_err(failed)?;
-    let is_link = fs::symlink_metadata(&absolute).map_err(failed)?.is_symlink();
-    if !is_link {
+    let stat = fs::symlink_metadata(&absolute).map_err(failed)?;
+    // Symbolic links have no attributes of their own for users, and those of a file with several names are about the
+    // name that was used last.
+    let is_by_name = stat.is_symlink() || stat.nlink() > 1 && !stat.is_dir();
+    if !is_by_name {
         return copies(&absolute).map_err(|errno| not_located(path, errno));
     }
-    // Symbolic links have no attributes of their own for users.
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Err(not_located(path, Errno::NODATA));
     };

@@ -1,9 +1,9 @@
 //! Chooses files to move between the sources of a mount, and moves them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,6 +17,9 @@ use crate::{Error, SourceAccess, SourceSpec};
 
 /// The difference in fill that a balance leaves, in percentage points.
 const BALANCE_POINTS: f64 = 1.0;
+
+/// The maximum length of a path in bytes, which the kernel sets (`PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
 
 /// The files to move.
 #[derive(Debug, Clone, Default)]
@@ -116,16 +119,23 @@ pub fn plan_moves(target: &Path, request: &MoveRequest) -> Result<Vec<PlannedMov
             if is_done(request, &disks, at) {
                 break;
             }
-            let Some(to) = destination(request, &disks, at, candidate.bytes) else { continue };
-            // A hidden file has no name by which the mount could move the file.
-            if !candidate.names.iter().all(|name| is_shown(target, &disks[at].path, name)) {
-                continue;
-            }
+            let from = disks[at].path.clone();
+            let names = &candidate.names;
+            let to = match half_moved(target, request, (&disks, at), names) {
+                Some(to) => to,
+                None => {
+                    let to = destination(request, &disks, at, candidate.bytes);
+                    // A hidden file has no name by which the mount could move the file.
+                    let is_shown = || names.iter().all(|name| is_shown(target, &from, name));
+                    let Some(to) = to.filter(|_| is_shown()) else { continue };
+                    disks[to].free = disks[to].free.saturating_sub(candidate.bytes);
+                    to
+                }
+            };
             disks[at].free += candidate.bytes;
-            disks[to].free = disks[to].free.saturating_sub(candidate.bytes);
             planned.push(PlannedMove {
                 names: candidate.names,
-                from: disks[at].path.clone(),
+                from,
                 to: disks[to].path.clone(),
                 bytes: candidate.bytes,
             });
@@ -141,27 +151,89 @@ pub fn plan_moves(target: &Path, request: &MoveRequest) -> Result<Vec<PlannedMov
 /// if the file has further names, and any error of the sources.
 pub fn move_file(target: &Path, planned: &PlannedMove) -> Result<(), Errno> {
     let first = planned.names.first().ok_or(Errno::INVAL)?;
-    let mut value = planned.to.as_os_str().as_bytes().to_vec();
+    // The mount may still know the file by another of its names.
+    fs::symlink_metadata(target.join(first))
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let is_left = |name: &PathBuf| is_shown(target, &planned.to, name);
+    let unmoved = planned.names.iter().find(|name| is_shown(target, &planned.from, name));
+    let (name, attribute, source) = match unmoved {
+        Some(name) => (name, c"user.thruway.source", &planned.to),
+        // An interrupted move has left the file where the other one hides it.
+        None => (first, c"user.thruway.left_copy", &planned.from),
+    };
+    if !planned.names.iter().all(|name| is_shown(target, &planned.from, name) || is_left(name)) {
+        return Err(Errno::EXIST);
+    }
+    let mut value = source.as_os_str().as_bytes().to_vec();
     for name in &planned.names {
         value.push(0);
         value.extend(name.as_os_str().as_bytes());
     }
-    let path = target.join(first);
-    // The mount may still know the file by another of its names.
-    fs::symlink_metadata(&path)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    if !is_shown(target, &planned.from, first) {
-        return Err(Errno::EXIST);
+    setxattr(target.join(name), attribute, &value, XattrFlags::empty())
+}
+
+/// Returns the earlier source to which an interrupted move has moved the file in part: the same file has some of the
+/// names there, or all, and hides them.
+fn half_moved(
+    target: &Path,
+    request: &MoveRequest,
+    (disks, at): (&[Disk], usize),
+    names: &[PathBuf],
+) -> Option<usize> {
+    let from = &disks[at].path;
+    let is_same = |to: &Path, name: &Path| {
+        let there = KeptAttributes::of(&to.join(name));
+        there.is_some() && there == KeptAttributes::of(&from.join(name))
+    };
+    let is_half_moved = |to: &Path| {
+        let is_moved = |name: &Path| is_same(to, name) && is_shown(target, to, name);
+        names.iter().any(|name| is_same(to, name))
+            && names.iter().all(|name| is_moved(name) || is_shown(target, from, name))
+    };
+    let mut earlier = (0..at).filter(|&to| is_wanted_move(request, from, &disks[to].path));
+    earlier.find(|&to| is_half_moved(&disks[to].path))
+}
+
+/// Whether the user has asked for a move from one source to the other by name. Only then is a file removed that another
+/// source has as well: the two may be copies that somebody made.
+fn is_wanted_move(request: &MoveRequest, from: &Path, to: &Path) -> bool {
+    let has = |all: &[PathBuf], path: &Path| all.iter().any(|other| other == path);
+    has(&request.to, to) || request.to.is_empty() && has(&request.from, from)
+}
+
+/// The attributes of a file that a move keeps.
+#[derive(PartialEq, Eq)]
+struct KeptAttributes {
+    bytes: u64,
+    mode: u32,
+    owners: (u32, u32),
+    modified: (i64, i64),
+}
+
+impl KeptAttributes {
+    fn of(path: &Path) -> Option<Self> {
+        let stat = fs::symlink_metadata(path).ok()?;
+        Some(Self {
+            bytes: stat.size(),
+            mode: stat.mode(),
+            owners: (stat.uid(), stat.gid()),
+            modified: (stat.mtime(), stat.mtime_nsec()),
+        })
     }
-    setxattr(&path, c"user.thruway.source", &value, XattrFlags::empty())
 }
 
 /// Whether the name in the mount leads to the source's file, and not to one of another source.
 fn is_shown(target: &Path, source: &Path, name: &Path) -> bool {
-    let expected = source.as_os_str().as_bytes();
-    let mut value = vec![0; expected.len() + 1];
-    let length = getxattr(target.join(name), c"user.thruway.source", value.as_mut_slice());
-    length.is_ok_and(|length| value[..length] == *expected)
+    shown_source(target, name).is_some_and(|shown| shown == source)
+}
+
+/// Returns the source of the file to which the name in the mount leads.
+fn shown_source(target: &Path, name: &Path) -> Option<PathBuf> {
+    let mut value = vec![0; PATH_BYTES_MAX];
+    let source = c"user.thruway.source";
+    let length = getxattr(target.join(name), source, value.as_mut_slice()).ok()?;
+    value.truncate(length);
+    Some(OsString::from_vec(value).into())
 }
 
 /// Returns the reason why a file was not moved, as a user can understand it.

@@ -37,6 +37,7 @@ mod folders;
 mod found_inode;
 mod invalidation;
 mod layered_names;
+mod left_copies;
 mod links;
 mod listing;
 mod location;

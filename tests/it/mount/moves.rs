@@ -184,6 +184,123 @@ fn a_move_never_brings_a_hidden_file_of_the_same_name_to_light() {
     assert!(!is_there(&mounted.path("second/folder/both")));
 }
 
+/// The state in which a move to an earlier source is interrupted: the file has some of its names there, or all.
+#[test]
+fn a_move_that_was_interrupted_is_finished_by_the_next_one_also_to_an_earlier_source() {
+    for (case, moved) in [&["folder/name", "folder/link"][..], &["folder/name"], &["folder/link"]]
+        .into_iter()
+        .enumerate()
+    {
+        let Some((mounted, _disks)) = disks([8 << 20; 2], &[]) else { return };
+        let [fast, slow] = ["fast", "slow"].map(|name| mounted.path(name));
+        let old = File::open({
+            fs::create_dir(slow.join("folder")).unwrap();
+            fs::write(slow.join("folder/name"), "content").unwrap();
+            fs::hard_link(slow.join("folder/name"), slow.join("folder/link")).unwrap();
+            mounted.target("folder/name")
+        });
+        fs::create_dir(fast.join("folder")).unwrap();
+        let copy = |to: &Path| {
+            let mut cp = std::process::Command::new("cp");
+            cp.arg("-p").arg(slow.join("folder/name")).arg(to).status().unwrap()
+        };
+        assert!(copy(&fast.join(moved[0])).success());
+        moved[1..]
+            .iter()
+            .for_each(|name| fs::hard_link(fast.join(moved[0]), fast.join(name)).unwrap());
+        let first = mounted.target(moved[0]);
+        wait_until("the copy is shown", || {
+            value(&first, "user.thruway.source") == fast.to_str().unwrap()
+        });
+        // A balance moves nothing that may be a copy that somebody made.
+        let balance = move_command(&mounted, &["--balance", "--apply"]);
+        assert!(stdout(&balance).starts_with("0 files"), "{case}: {}", stdout(&balance));
+        let (from, to) = (slow.to_str().unwrap(), fast.to_str().unwrap());
+        let arguments = [&["--from", from][..], &["--to", to, "--apply"]].concat();
+        let output = move_command(&mounted, &arguments[if case == 0 { 2 } else { 0 }..]);
+        assert!(output.status.success(), "{case}: {}{}", stdout(&output), stderr(&output));
+        assert!(files_below(&slow).is_empty(), "{case}: {}", stdout(&output));
+        assert_eq!(files_below(&fast).len(), 2);
+        for name in ["folder/name", "folder/link"] {
+            let name = mounted.target(name);
+            assert_eq!(fs::read(&name).unwrap(), b"content");
+            assert_eq!(name.metadata().unwrap().nlink(), 2);
+        }
+        assert_eq!(std::io::read_to_string(old.unwrap()).unwrap(), "content");
+    }
+}
+
+#[test]
+fn a_hidden_file_that_differs_or_is_in_use_stays() {
+    let Some((mounted, _disks)) = disks([8 << 20; 2], &[]) else { return };
+    let [fast, slow] = ["fast", "slow"].map(|name| mounted.path(name));
+    let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (source, name, text) in [
+        (&fast, "other", "content"),
+        (&slow, "other", "CONTENT"),
+        (&fast, "used", "content"),
+        (&slow, "used", "content"),
+        (&fast, "linked", "content"),
+        (&slow, "linked", "content"),
+    ] {
+        fs::write(source.join(name), text).unwrap();
+        File::options().write(true).open(source.join(name)).unwrap().set_modified(time).unwrap();
+    }
+    let _used = File::options().write(true).open(slow.join("used")).unwrap();
+    fs::hard_link(slow.join("linked"), slow.join("second name")).unwrap();
+    let shown = |name: &str| is_there(&mounted.target(name));
+    wait_until("the files are shown", || {
+        ["other", "used", "second name"].iter().all(|it| shown(it))
+    });
+    // The attribute by which the command removes the copy takes all of its names.
+    let value = [slow.to_str().unwrap(), "linked"].join("\0");
+    let linked = mounted.target("linked");
+    let name = "user.thruway.left_copy";
+    let refused = rustix::fs::setxattr(&linked, name, value.as_bytes(), XattrFlags::empty());
+    assert_eq!(refused, Err(rustix::io::Errno::MLINK));
+    let output = move_command(&mounted, &["--to", fast.to_str().unwrap(), "--apply"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("other stays: another source has"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("used stays: it is open"), "{}", stdout(&output));
+    let read = |name: &str| fs::read_to_string(slow.join(name)).unwrap();
+    assert_eq!((read("other"), read("used")), ("CONTENT".into(), "content".into()));
+}
+
+/// A name below a link is no name of the view.
+#[test]
+fn a_link_in_an_earlier_source_does_not_keep_a_file_from_moving() {
+    const DISKS: &[&str] = &["first", "second", "third"];
+    let mut disks = Disks::default();
+    let mut is_possible = true;
+    let mounted = Mounted::with_sources(DISKS, &[], |mounted| {
+        for disk in DISKS {
+            is_possible &= disks.mount_of(8 << 20, &mounted.path(disk));
+        }
+        fs::create_dir_all(mounted.path("first/folder")).unwrap();
+        fs::write(mounted.path("first/folder/file"), "content").unwrap();
+        fs::create_dir_all(mounted.path("elsewhere")).unwrap();
+        fs::write(mounted.path("elsewhere/file"), "").unwrap();
+        let elsewhere = mounted.path("elsewhere");
+        std::os::unix::fs::symlink(elsewhere, mounted.path("second/folder")).unwrap();
+    });
+    let Some(mounted) = mounted.filter(|_| is_possible) else { return };
+    move_to(&mounted.target("folder/file"), &mounted.path("third")).unwrap();
+    assert_eq!(fs::read_to_string(mounted.path("third/folder/file")).unwrap(), "content");
+    assert_eq!(fs::read_to_string(mounted.target("folder/file")).unwrap(), "content");
+}
+
+#[test]
+fn where_answers_for_the_name_that_was_asked_for() {
+    let Some((mounted, _disks)) = disks([1 << 20; 2], &[]) else { return };
+    fs::create_dir(mounted.target("folder")).unwrap();
+    fs::write(mounted.target("one"), "").unwrap();
+    fs::hard_link(mounted.target("one"), mounted.target("folder/other")).unwrap();
+    for name in ["one", "folder/other", "one"] {
+        let output = thruway().args(["mount", "where"]).arg(mounted.target(name)).output().unwrap();
+        assert_eq!(stdout(&output).trim(), mounted.path("fast").join(name).to_str().unwrap());
+    }
+}
+
 /// The folder is made on the other disk before it is known that the file has no room there.
 #[test]
 fn a_file_that_finds_no_room_leaves_a_folder_that_is_shown_with_its_time_and_its_names() {

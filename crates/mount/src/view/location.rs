@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::context::Context;
+use super::left_copies::remove_left_copy;
 use super::relocation::relocate;
 use super::state::View;
 use super::target::Target;
@@ -19,6 +20,9 @@ const PREFIXES: [&[u8]; 2] = [b"user.thruway.", b"user.mergerfs."];
 
 /// The attribute with the source of a file. Setting it moves the file.
 const SOURCE: &[u8] = b"user.thruway.source";
+
+/// The attribute that removes a file's copy, which is hidden: an interrupted move to an earlier source has left it.
+const LEFT_COPY: &[u8] = b"user.thruway.left_copy";
 
 /// Whether the attribute is not one of the file.
 pub(super) fn is_virtual(name: &[u8]) -> bool {
@@ -36,12 +40,14 @@ pub(super) fn value(view: &View, id: InodeId, name: &[u8]) -> Result<Vec<u8>, Er
     }
 }
 
-/// Moves the file of the request to the source that `value` names. After the path of the source, all names of the file
-/// may follow, relative to the root, each after a NUL. A file with several names moves only if all are given.
+/// Moves the file of the request to the source that `value` names, or removes the copy that the source has. After the
+/// path of the source, all names of the file may follow, relative to the root, each after a NUL. A file with several
+/// names moves only if all are given.
 pub(super) fn set(cx: &Context<'_>, name: &[u8], value: &[u8]) -> Result<(), Errno> {
     let view = cx.view;
     let caller = cx.request.caller.uid;
-    if name != SOURCE || caller != 0 && caller != geteuid().as_raw() {
+    let is_known = matches!(name, SOURCE | LEFT_COPY);
+    if !is_known || caller != 0 && caller != geteuid().as_raw() {
         return Err(Errno::PERM);
     }
     let mut parts = value.split(|&byte| byte == 0);
@@ -53,7 +59,10 @@ pub(super) fn set(cx: &Context<'_>, name: &[u8], value: &[u8]) -> Result<(), Err
     };
     let branch = *table.order.iter().find(is_it).ok_or(Errno::INVAL)?;
     view.folders.branches().ok_or(Errno::INVAL)?;
-    relocate(view, cx.inode(), branch, &names, false)
+    match name {
+        LEFT_COPY => remove_left_copy(view, cx.inode(), branch, &names),
+        _ => relocate(view, cx.inode(), branch, &names, false),
+    }
 }
 
 /// Returns the path below the root.

@@ -109,10 +109,7 @@ impl Relocation<'_> {
         for &branch in before.filter(|&&branch| branch != self.from.0) {
             // A source that is away hides nothing.
             let Ok(root) = roots.get(branch) else { continue };
-            let has = |path: &Vec<u8>| {
-                fs::statat(&root, path.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
-            };
-            if self.paths.iter().any(has) {
+            if self.paths.iter().any(|path| find_name(&root, path).is_ok()) {
                 return Err(Errno::EXIST);
             }
         }
@@ -227,15 +224,8 @@ impl Relocation<'_> {
     }
 
     fn check_name(&self, path: &[u8], file: &Statx) -> Result<(OwnedFd, CString), Errno> {
-        let (above, name) = split(path)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let above = if above.is_empty() { b"." } else { above };
-        let folder = fs::openat2(&self.from.1, above, flags, Mode::empty(), within)?;
-        let found = stat_name(&folder, &name)?;
-        let is_it = (found.stx_ino, found.stx_dev_major, found.stx_dev_minor)
-            == (file.stx_ino, file.stx_dev_major, file.stx_dev_minor);
-        if is_it { Ok((folder, name)) } else { Err(Errno::STALE) }
+        let found = find_name(&self.from.1, path)?;
+        if found.is(file) { Ok((found.folder, found.name)) } else { Err(Errno::STALE) }
     }
 
     /// Returns a copy of the file: the one that an interrupted move has left, or a new one without a name.
@@ -406,6 +396,32 @@ impl Relocation<'_> {
     }
 }
 
+/// A name in a folder of a source, and the file to which it leads.
+pub(super) struct NamedFile {
+    pub(super) folder: OwnedFd,
+    pub(super) name: CString,
+    stat: Statx,
+}
+
+impl NamedFile {
+    /// Whether the name leads to this file.
+    pub(super) fn is(&self, file: &Statx) -> bool {
+        let number = |stat: &Statx| (stat.stx_ino, stat.stx_dev_major, stat.stx_dev_minor);
+        number(&self.stat) == number(file)
+    }
+}
+
+/// Finds the file of a path below the root of a source, without following links.
+pub(super) fn find_name(root: &OwnedFd, path: &[u8]) -> Result<NamedFile, Errno> {
+    let (above, name) = split(path)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let above = if above.is_empty() { b"." } else { above };
+    let folder = fs::openat2(root, above, flags, Mode::empty(), within)?;
+    let stat = stat_name(&folder, &name)?;
+    Ok(NamedFile { folder, name, stat })
+}
+
 /// Splits a path into the folder and the name.
 fn split(path: &[u8]) -> Result<(&[u8], CString), Errno> {
     let (above, name) = match path.iter().rposition(|&byte| byte == b'/') {
@@ -428,7 +444,7 @@ fn undo(places: &[(OwnedFd, CString)], which: &[usize]) {
     }
 }
 
-fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn sync_folder(folder: &OwnedFd) -> Result<(), Errno> {
     const CURRENT: &CStr = c".";
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::openat(folder, CURRENT, flags, Mode::empty()).and_then(fs::fsync) {
