@@ -3,6 +3,8 @@
 //!
 //! A mount differs from the folder only where `DIFFERENCES` says so, and is nowhere worse than mergerfs.
 
+mod reported;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -700,7 +702,7 @@ fn outcomes(base: &Path) -> Vec<(&'static str, String)> {
         let error = |errno: Errno| format!("error {}", errno.raw_os_error());
         (*name, case(&folder).unwrap_or_else(error))
     };
-    CASES.iter().enumerate().map(run).collect()
+    CASES.iter().chain(reported::CASES).enumerate().map(run).collect()
 }
 
 /// Returns the expected outcomes on a mount: those of the plain folder, but for the known differences.
