@@ -3,9 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time between a request and its response.
 const TAKES: Duration = Duration::from_millis(200);
@@ -27,24 +26,21 @@ pub(crate) fn port() -> io::Result<u16> {
 fn start() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
-    let (asked, due) = channel::<(Instant, TcpStream)>();
     thread::spawn(move || {
-        // All wait equally long, so the first to ask is the first that is due.
-        for (time, mut client) in due {
-            thread::sleep(time.saturating_duration_since(Instant::now()));
-            // A client that has gone needs no response.
-            let _ = client.write_all(RESPONSE);
+        for client in listener.incoming().flatten() {
+            // A client that connects and sends its request later holds up no other.
+            thread::spawn(|| respond(client));
         }
     });
-    thread::spawn(move || listener.incoming().flatten().for_each(|client| ask(client, &asked)));
     Ok(port)
 }
 
-/// Reads a request, whose head is short, and notes when its response is due.
-fn ask(mut client: TcpStream, asked: &Sender<(Instant, TcpStream)>) {
-    let begun = Instant::now();
+/// Reads a request, whose head is short, and responds when its time has passed.
+fn respond(mut client: TcpStream) {
     let _ = client.set_read_timeout(Some(REQUEST_MAX));
     if client.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
-        let _ = asked.send((begun + TAKES, client));
+        thread::sleep(TAKES);
+        // A client that has gone needs no response.
+        let _ = client.write_all(RESPONSE);
     }
 }
