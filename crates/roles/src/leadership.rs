@@ -409,7 +409,7 @@ mod tests {
             let shared = &server.shared;
             shared.load.set_reported();
             let suspended = |is_suspended, at_us| {
-                shared.note_suspension(is_suspended, &server.activity, 10, || at_us);
+                shared.note_suspension(is_suspended, &server.activity, || 10, || at_us);
             };
             suspended(true, 1_000);
             assert!(shared.is_leader_blocked(), "it waits");
@@ -421,6 +421,27 @@ mod tests {
             server.leave();
             server.enter();
             assert!(!shared.is_leader_blocked(), "it is another call");
+        });
+    }
+
+    #[test]
+    fn the_number_of_a_thread_that_releases_the_lock_is_asked_for_only_during_a_call() {
+        check(|| {
+            let server = Server::calling();
+            let asked = Cell::new(0);
+            let number = || {
+                asked.set(asked.get() + 1);
+                10
+            };
+            let pause = || {
+                server.shared.note_suspension(true, &server.activity, number, || 1);
+                server.shared.note_suspension(false, &server.activity, number, || 2);
+            };
+            pause();
+            assert_eq!(asked.take(), 2);
+            server.leave();
+            pause();
+            assert_eq!(asked.take(), 0, "the leader is at the engine");
         });
     }
 
@@ -483,7 +504,7 @@ mod tests {
                 shared.set_awaited(true);
                 let _ = shared.wants_successor();
                 assert!(!shared.take_at_limit(), "thread {me} computes");
-                shared.note_suspension(true, activity, thread, || 1);
+                shared.note_suspension(true, activity, || thread, || 1);
                 if me == 0 {
                     assert!(shared.wants_successor());
                     shared.call_successor();

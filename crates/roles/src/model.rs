@@ -417,7 +417,7 @@ impl Worker {
 
     fn note_suspension(&self, is_suspended: bool, activity: &Activity, thread: u32) {
         if self.shared.load.is_reported() {
-            self.shared.note_suspension(is_suspended, activity, thread, || self.now_us());
+            self.shared.note_suspension(is_suspended, activity, || thread, || self.now_us());
         } else if is_suspended {
             self.asleep.lock().unwrap().push(thread);
         } else {

@@ -358,17 +358,17 @@ impl<B: Bell, O: LoadObserver> SharedRoles<B, O> {
             || self.waited_us.load(Ordering::Relaxed) >= PATIENCE_US
     }
 
-    /// Records that the calling thread, which the system knows as `thread`, releases the lock (true), or wants it back.
-    /// The function touches no Ruby object.
+    /// Records that the calling thread releases the lock (true), or wants it back. `thread` is the system's number of
+    /// the thread, which matters only while the leader is in the application. The function touches no Ruby object.
     pub fn note_suspension(
         &self,
         is_suspended: bool,
         activity: &Activity,
-        thread: u32,
+        thread: impl FnOnce() -> u32,
         now_us: impl Fn() -> u64,
     ) {
         self.load.note(activity, !is_suspended);
-        if !self.is_calling() || self.leader_thread() != thread {
+        if !self.is_calling() || self.leader_thread() != thread() {
             // The leader may be blocked, too, and has not been looked at while this thread computed.
             if is_suspended && self.has_left() && self.wants_successor() {
                 self.nudge();

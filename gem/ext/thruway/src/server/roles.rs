@@ -166,7 +166,7 @@ pub(super) fn with_activity<T>(work: impl FnOnce(&Activity) -> T) -> T {
 /// The calling thread releases the interpreter lock, or wants it back. No Ruby object is used.
 pub(super) fn note_suspension(roles: &Roles, is_suspended: bool) {
     with_activity(|activity| {
-        roles.note_suspension(is_suspended, activity, thread_number(), monotonic_us);
+        roles.note_suspension(is_suspended, activity, thread_number, monotonic_us);
     });
 }
 
