@@ -147,7 +147,8 @@ impl ObjectData for RackEngine {
     fn mark(&self, marker: Marker) {
         marker.mark(self.this.get());
         self.roots.mark(marker);
-        self.contexts.iter().for_each(|context| context.mark(marker));
+        let used_end = self.fibers.as_ref().map_or(self.contexts.len(), Fibers::used_end);
+        self.contexts[..used_end].iter().for_each(|context| context.mark(marker));
         if let Some(fibers) = &self.fibers {
             fibers.mark(marker);
         }

@@ -168,6 +168,8 @@ pub(in crate::server) struct Fibers {
     pub(in crate::server) pools: Vec<FiberPool>,
     /// Unused contexts, by their numbers.
     free: RefCell<Vec<usize>>,
+    /// The number behind those of all contexts that were ever used. Low numbers are used first.
+    used_end: Cell<usize>,
     pub(in crate::server) routes: Routes,
     pub(in crate::server) lane: ComputeLane<FiberJob>,
 }
@@ -177,6 +179,7 @@ impl Fibers {
     pub(in crate::server) fn new(threads: usize, contexts: std::ops::Range<usize>) -> Self {
         Self {
             pools: std::iter::repeat_with(FiberPool::default).take(threads).collect(),
+            used_end: Cell::new(contexts.start),
             free: RefCell::new(contexts.rev().collect()),
             routes: Routes::default(),
             lane: ComputeLane::default(),
@@ -194,7 +197,14 @@ impl Fibers {
     }
 
     pub(in crate::server) fn take_context(&self) -> Option<usize> {
-        self.free.borrow_mut().pop()
+        let number = self.free.borrow_mut().pop()?;
+        self.used_end.set(self.used_end.get().max(number + 1));
+        Some(number)
+    }
+
+    /// The number behind those of all contexts that hold objects.
+    pub(in crate::server) fn used_end(&self) -> usize {
+        self.used_end.get()
     }
 
     pub(in crate::server) fn free_context(&self, context: usize) {
