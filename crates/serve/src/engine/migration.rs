@@ -250,7 +250,8 @@ impl Migration {
         if asker.is_none() && store.turns.is_empty() {
             return;
         }
-        let target = self.worker.give_to(asker, store.clock.now_us);
+        let round_us = store.turns.round_us();
+        let target = self.worker.give_to(asker, store.clock.now_us, round_us);
         let is_sent = target.is_some_and(|target| {
             let id = oldest_movable(store);
             self.send(store, id, target)

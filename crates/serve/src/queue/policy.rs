@@ -24,6 +24,12 @@ pub(crate) const PAUSE_US_MIN: u64 = 1_000;
 /// resting.
 const PAUSE_TIMES: u64 = 2;
 
+/// The difference of two workers' requests in fibers from which a move makes them more alike.
+const UNEVEN_BY: u32 = 2;
+
+/// The time for which a fiber computes until its worker counts as stalled.
+const STALLED_AFTER_US: u64 = 10_000;
+
 /// A worker's report of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorkerView {
@@ -39,6 +45,10 @@ pub(crate) struct WorkerView {
     pub(crate) oldest_us: u64,
     /// When the request with the lowest key began to wait in this worker.
     pub(crate) ready_us: u64,
+    /// The requests that run in fibers and began lately; `None` if requests run in threads.
+    pub(crate) in_fibers: Option<u32>,
+    /// When the fiber that runs was continued; zero while none runs.
+    pub(crate) slice_us: u64,
 }
 
 impl WorkerView {
@@ -52,9 +62,32 @@ impl WorkerView {
         self.waiting > 0 && self.waited_us(now_us) >= MOVE_AFTER_US
     }
 
+    /// Whether a fiber has computed for so long that the requests behind it wait for an unknown time.
+    fn is_stalled(&self, now_us: u64) -> bool {
+        self.slice_us != 0 && now_us.saturating_sub(self.slice_us) >= STALLED_AFTER_US
+    }
+
     fn waited_us(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.ready_us)
     }
+}
+
+/// Whether a move from `giver` to `taker` is worth it. In threads each is: a free thread serves the request to its end.
+/// In fibers a worker is often without work for a moment, while its own requests wait and will compute later. If it
+/// took a request in each such moment, one worker after the other would have most of the requests, and they would wait
+/// for each other there. So a request moves only to a worker that has fewer requests even afterwards, or away from a
+/// fiber that computes for long, or if the request is behind those of `taker` by a round.
+fn is_worth_it(giver: &WorkerView, taker: &WorkerView, now_us: u64, round_us: u64) -> bool {
+    let (Some(given), Some(taken)) = (giver.in_fibers, taker.in_fibers) else { return true };
+    let requests = |in_fibers: u32, view: &WorkerView| in_fibers.saturating_add(view.waiting);
+    let lag_us = if taker.waiting == 0 {
+        giver.waited_us(now_us)
+    } else {
+        taker.oldest_us.saturating_sub(giver.oldest_us)
+    };
+    requests(given, giver) >= requests(taken, taker).saturating_add(UNEVEN_BY)
+        || giver.is_stalled(now_us) && taker.is_idle()
+        || lag_us >= round_us
 }
 
 /// Whether a client is infrequent, so that its request gets a credit. The interval between two requests of an
@@ -81,8 +114,14 @@ pub(crate) fn key_us(ready_us: u64, has_credit: bool, round: &MeanInterval) -> u
 }
 
 /// The idle worker to which `me` sends its oldest request.
-pub(crate) fn give_to(views: &[WorkerView], me: usize, now_us: u64) -> Option<usize> {
-    let mut idle = siblings(views, me).filter(|(_, view)| view.is_idle());
+pub(crate) fn give_to(
+    views: &[WorkerView],
+    me: usize,
+    now_us: u64,
+    round_us: u64,
+) -> Option<usize> {
+    let mut idle = siblings(views, me)
+        .filter(|(_, view)| view.is_idle() && is_worth_it(&views[me], view, now_us, round_us));
     if views[me].may_give(now_us) { idle.next().map(|(worker, _)| worker) } else { None }
 }
 
@@ -99,7 +138,9 @@ pub(crate) fn ask_from(
     my_next_us: Option<u64>,
     round_us: u64,
 ) -> Option<usize> {
-    let givers = siblings(views, me).filter(|(_, view)| view.may_give(now_us));
+    let givers = siblings(views, me).filter(|(_, view)| {
+        view.may_give(now_us) && is_worth_it(view, &views[me], now_us, round_us)
+    });
     let (giver, view) = givers.min_by_key(|(_, view)| view.oldest_us)?;
     let is_due = |next_us| {
         views[me].is_serving
@@ -116,11 +157,18 @@ pub(crate) fn looks_again(views: &[WorkerView], me: usize) -> bool {
 }
 
 /// Whether `giver` sends its oldest request to `asker`. The loads may have changed since `asker` has asked.
-pub(crate) fn grants(views: &[WorkerView], giver: usize, asker: usize, now_us: u64) -> bool {
+pub(crate) fn grants(
+    views: &[WorkerView],
+    giver: usize,
+    asker: usize,
+    now_us: u64,
+    round_us: u64,
+) -> bool {
     let (mine, its) = (&views[giver], &views[asker]);
     giver != asker
         && its.is_serving
         && mine.may_give(now_us)
+        && is_worth_it(mine, its, now_us, round_us)
         && (its.waiting == 0 || mine.oldest_us < its.oldest_us)
 }
 
@@ -145,6 +193,8 @@ mod tests {
         waiting: 0,
         oldest_us: 0,
         ready_us: 0,
+        in_fibers: None,
+        slice_us: 0,
     };
 
     /// A worker whose only thread computes, and whose oldest request has waited for the given time.
@@ -198,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_request_is_given_to_an_idle_worker_once_it_has_waited() {
-        assert_eq!(give_to(&[busy(300), busy(0), IDLE], 0, NOW_US), Some(2));
-        assert_eq!(give_to(&[busy(299), IDLE], 0, NOW_US), None);
+        assert_eq!(give_to(&[busy(300), busy(0), IDLE], 0, NOW_US, 1_000), Some(2));
+        assert_eq!(give_to(&[busy(299), IDLE], 0, NOW_US, 1_000), None);
         let others = [
             WorkerView { waiting: 1, ..IDLE },
             WorkerView { computing: 1, ..IDLE },
@@ -207,14 +257,14 @@ mod tests {
             WorkerView { is_serving: false, ..IDLE },
         ];
         for other in others {
-            assert_eq!(give_to(&[busy(300), other], 0, NOW_US), None, "{other:?}");
+            assert_eq!(give_to(&[busy(300), other], 0, NOW_US, 1_000), None, "{other:?}");
         }
     }
 
     #[test]
     fn credit_moves_no_request_sooner() {
         let rested = WorkerView { oldest_us: 0, ..busy(299) };
-        assert_eq!(give_to(&[rested, IDLE], 0, NOW_US), None);
+        assert_eq!(give_to(&[rested, IDLE], 0, NOW_US, 1_000), None);
         assert_eq!(ask_from(&[rested, IDLE], 1, NOW_US, None, 1_000), None);
     }
 
@@ -247,11 +297,59 @@ mod tests {
     #[test]
     fn a_request_goes_to_a_worker_that_would_still_serve_it_sooner() {
         let waits = |key_us| WorkerView { waiting: 1, oldest_us: key_us, ..IDLE };
-        assert!(grants(&[busy(400), IDLE], 0, 1, NOW_US));
-        assert!(grants(&[busy(400), waits(NOW_US - 399)], 0, 1, NOW_US));
-        assert!(!grants(&[busy(400), waits(NOW_US - 400)], 0, 1, NOW_US));
-        assert!(!grants(&[busy(299), IDLE], 0, 1, NOW_US), "it has only just come");
-        assert!(!grants(&[busy(400), WorkerView { is_serving: false, ..IDLE }], 0, 1, NOW_US));
+        assert!(grants(&[busy(400), IDLE], 0, 1, NOW_US, 1_000));
+        assert!(grants(&[busy(400), waits(NOW_US - 399)], 0, 1, NOW_US, 1_000));
+        assert!(!grants(&[busy(400), waits(NOW_US - 400)], 0, 1, NOW_US, 1_000));
+        assert!(!grants(&[busy(299), IDLE], 0, 1, NOW_US, 1_000), "it has only just come");
+        assert!(!grants(
+            &[busy(400), WorkerView { is_serving: false, ..IDLE }],
+            0,
+            1,
+            NOW_US,
+            1_000
+        ));
+    }
+
+    /// A worker with requests in fibers, of which one computes since 3 ms, and others that have waited for 1 ms.
+    fn in_fibers(running: u32, waiting: u32) -> WorkerView {
+        let slice_us = NOW_US - 3_000;
+        WorkerView { waiting, in_fibers: Some(running), slice_us, ..busy(1_000) }
+    }
+
+    #[test]
+    fn requests_in_fibers_move_to_a_worker_that_has_fewer_even_afterwards() {
+        let idle = |running| WorkerView { in_fibers: Some(running), ..IDLE };
+        let takes = |running, waiting, taken| {
+            let views = [in_fibers(running, waiting), idle(taken)];
+            let given = give_to(&views, 0, NOW_US, 5_000);
+            assert_eq!(ask_from(&views, 1, NOW_US, None, 5_000).is_some(), given.is_some());
+            assert_eq!(grants(&views, 0, 1, NOW_US, 5_000), given.is_some());
+            given.is_some()
+        };
+        assert!(takes(1, 1, 0));
+        assert!(!takes(1, 1, 1), "the fiber of the taker will compute as well");
+        assert!(takes(7, 3, 8));
+        assert!(!takes(7, 3, 9));
+        let idle_in_threads = [in_fibers(7, 3), IDLE];
+        assert_eq!(give_to(&idle_in_threads, 0, NOW_US, 5_000), Some(1));
+    }
+
+    #[test]
+    fn requests_leave_a_fiber_that_computes_for_long_and_a_worker_that_is_a_round_behind() {
+        let idle = WorkerView { in_fibers: Some(9), ..IDLE };
+        let after = |slice_us| WorkerView { slice_us: NOW_US - slice_us, ..in_fibers(1, 1) };
+        let gives = |view, round_us| give_to(&[view, idle], 0, NOW_US, round_us).is_some();
+        assert!(!gives(after(STALLED_AFTER_US - 1), 5_000));
+        let stalled = WorkerView { slice_us: 1, ..in_fibers(1, 1) };
+        let late = [stalled, idle].map(|view| WorkerView { ready_us: STALLED_AFTER_US, ..view });
+        assert_eq!(give_to(&late, 0, 1 + STALLED_AFTER_US + MOVE_AFTER_US, 5_000), Some(1));
+        assert!(!gives(WorkerView { slice_us: 0, ..stalled }, 5_000), "no fiber runs");
+        assert!(!gives(after(1), 1_001));
+        assert!(gives(after(1), 1_000), "it has waited for a round");
+        let busy_taker = WorkerView { oldest_us: NOW_US - 400, ..in_fibers(9, 1) };
+        let views = [in_fibers(1, 1), WorkerView { free_threads: 1, ..busy_taker }];
+        let asks = |round_us| ask_from(&views, 1, NOW_US, Some(NOW_US - 400), round_us);
+        assert_eq!([601, 600].map(asks), [None, Some(0)]);
     }
 
     #[test]

@@ -26,4 +26,14 @@ impl Board {
     pub fn set_computing(&self, threads: u32) {
         self.table.row(self.index).set_computing(threads);
     }
+
+    /// Reports the number of requests that run in fibers and began lately.
+    pub fn set_in_fibers(&self, requests: u32) {
+        self.table.row(self.index).set_in_fibers(requests);
+    }
+
+    /// Reports the monotonic time, in microseconds, at which the fiber that runs was continued; zero if none runs.
+    pub fn set_slice(&self, since_us: u64) {
+        self.table.row(self.index).set_slice(since_us);
+    }
 }

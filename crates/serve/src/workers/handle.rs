@@ -169,12 +169,18 @@ impl WorkerHandle {
     }
 
     /// The sibling that gets the oldest request: the `asker`, or an idle worker.
-    pub(crate) fn give_to(&mut self, asker: Option<usize>, now_us: u64) -> Option<usize> {
+    pub(crate) fn give_to(
+        &mut self,
+        asker: Option<usize>,
+        now_us: u64,
+        round_us: u64,
+    ) -> Option<usize> {
         self.table.read_views(&mut self.views, now_us);
         let asker = asker.filter(|asker| {
-            *asker < self.views.len() && policy::grants(&self.views, self.index, *asker, now_us)
+            *asker < self.views.len()
+                && policy::grants(&self.views, self.index, *asker, now_us, round_us)
         });
-        asker.or_else(|| policy::give_to(&self.views, self.index, now_us))
+        asker.or_else(|| policy::give_to(&self.views, self.index, now_us, round_us))
     }
 
     /// Tells a sibling that no request will follow.

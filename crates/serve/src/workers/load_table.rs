@@ -31,6 +31,11 @@ const OLDEST_US: usize = 9;
 const READY_US: usize = 10;
 /// The word of [`UntakenMessage`], which siblings write, too.
 const UNTAKEN_US: usize = 11;
+const IN_FIBERS: usize = 12;
+const SLICE_US: usize = 13;
+
+/// The number of requests in fibers where they run in threads.
+const IN_THREADS: u64 = u64::MAX;
 
 /// No process has the row.
 const VACANT: u64 = 0;
@@ -47,6 +52,8 @@ const VACANT_VIEW: WorkerView = WorkerView {
     waiting: 0,
     oldest_us: u64::MAX,
     ready_us: u64::MAX,
+    in_fibers: None,
+    slice_us: 0,
 };
 
 /// All rows.
@@ -132,6 +139,8 @@ impl LoadRow<'_> {
             waiting: small(WAITING),
             oldest_us: self.at(OLDEST_US),
             ready_us: self.at(READY_US),
+            in_fibers: u32::try_from(self.at(IN_FIBERS)).ok(),
+            slice_us: self.at(SLICE_US),
         }
     }
 
@@ -148,12 +157,13 @@ impl LoadRow<'_> {
     /// way, are those of its predecessor.
     pub(super) fn enter(self) {
         self.connections().set_open(0);
-        for at in [ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY, UNTAKEN_US] {
+        for at in [ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY, UNTAKEN_US, SLICE_US] {
             self.set(at, 0);
         }
         self.set(FREE_THREADS, 1);
         self.set(IDLE_PERMILLE, 1000);
         self.set(OLDEST_US, u64::MAX);
+        self.set(IN_FIBERS, IN_THREADS);
         self.set(STATE, SERVING);
     }
 
@@ -191,6 +201,16 @@ impl LoadRow<'_> {
     /// Sets the number of threads that hold the interpreter lock or wait for it.
     pub(super) fn set_computing(self, threads: u32) {
         self.set(COMPUTING, threads.into());
+    }
+
+    /// Sets the number of requests that run in fibers and began lately.
+    pub(super) fn set_in_fibers(self, requests: u32) {
+        self.set(IN_FIBERS, requests.into());
+    }
+
+    /// Sets the time at which the fiber that runs was continued; zero if none runs.
+    pub(super) fn set_slice(self, since_us: u64) {
+        self.set(SLICE_US, since_us);
     }
 
     /// Sets the number of waiting requests, the key of the next one, and the time at which it was ready.

@@ -32,7 +32,9 @@ const PROMOTE_US: f64 = 50.0;
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) workers: usize,
+    /// The threads of each worker, or the requests that may run in its fibers.
     pub(super) threads: usize,
+    pub(super) in_fibers: bool,
     pub(super) processors: usize,
     pub(super) shape: Shape,
     pub(super) habits: Vec<Habit>,
@@ -151,6 +153,7 @@ impl Cluster {
     /// Ends the computing phase of the holder of a lock.
     pub(super) fn compute_ends(&mut self, worker: usize) {
         let Some((place, _)) = self.workers[worker].lock.take() else { return };
+        self.workers[worker].computes_since_us = None;
         match self.connections[place].next_phase() {
             None => {
                 self.finish(place);
@@ -302,6 +305,7 @@ impl Cluster {
             request.map(|request| request.phases[request.phase - 1])
         {
             worker.lock = Some((place, length_us + std::mem::take(&mut worker.debt_us)));
+            worker.computes_since_us = Some(self.timeline.now_us as u64);
         }
     }
 
@@ -330,7 +334,8 @@ impl Cluster {
             self.workers[asker].leader = Leader::Free;
         }
         self.view();
-        if policy::grants(&self.views, giver, asker, self.timeline.now_us as u64) {
+        let (now_us, round_us) = (self.timeline.now_us as u64, self.workers[giver].round.us());
+        if policy::grants(&self.views, giver, asker, now_us, round_us) {
             self.send(giver, asker, 0.0);
         } else {
             self.look(asker);
@@ -339,7 +344,8 @@ impl Cluster {
 
     pub(super) fn give(&mut self, giver: usize) {
         self.view();
-        if let Some(taker) = policy::give_to(&self.views, giver, self.timeline.now_us as u64) {
+        let (now_us, round_us) = (self.timeline.now_us as u64, self.workers[giver].round.us());
+        if let Some(taker) = policy::give_to(&self.views, giver, now_us, round_us) {
             self.send(giver, taker, MESSAGE_US);
         }
     }
@@ -371,6 +377,7 @@ impl Cluster {
     /// Updates the workers' reports.
     fn view(&mut self) {
         let connections = &self.connections;
+        let Setup { threads, in_fibers, .. } = self.setup;
         let view = |worker: &Worker| {
             let oldest = worker.queue.find_oldest(|_| true);
             let (slot, oldest_us) = oldest.unwrap_or((0, u64::MAX));
@@ -384,6 +391,8 @@ impl Cluster {
                     .ready_us
                     .filter(|_| oldest.is_some())
                     .unwrap_or(u64::MAX),
+                in_fibers: in_fibers.then_some((threads - worker.free) as u32),
+                slice_us: worker.computes_since_us.filter(|_| in_fibers).unwrap_or(0),
             }
         };
         self.views.clear();

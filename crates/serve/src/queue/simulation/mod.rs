@@ -53,6 +53,7 @@ fn setup(cell: (usize, usize, usize), shape: Shape, habit: Habit) -> Setup {
     Setup {
         workers: cell.0,
         threads: cell.1,
+        in_fibers: false,
         processors: 2,
         shape,
         habits: vec![habit; cell.2],
@@ -225,5 +226,25 @@ fn pipelined_requests_count_as_one_client() {
             let ours = run_beside_greedy(cell, &pipelined, false, seed);
             assert!(jain(&ours.served) > 0.98, "{cell:?}: {:?}", ours.served);
         }
+    }
+}
+
+/// The numbers of workers, of requests that may run in the fibers of each, and of clients.
+const FIBERS: [(usize, usize, usize); 4] =
+    [(2, 1000, 10), (2, 1000, 20), (4, 1000, 40), (8, 1000, 50)];
+
+#[test]
+fn clients_of_fibers_stay_spread_evenly() {
+    for (cell, shape) in
+        FIBERS.iter().flat_map(|cell| [Shape::Page, Shape::Tail].map(|shape| (*cell, shape)))
+    {
+        let closed = Setup { in_fibers: true, ..setup(cell, shape, Habit::Greedy(1)) };
+        let [ideal, ours] = compare(&closed, None, 0.0);
+        let p99_max_us = if shape == Shape::Page { 1.1 } else { 1.5 } * ideal.p99_us;
+        let is_good = ours.p99_us < p99_max_us
+            && ours.per_second > 0.93 * ideal.per_second
+            && ours.overtaken < 2.0
+            && ours.moves_per_worker < 20.0;
+        assert!(is_good, "{cell:?} {shape:?}: {ours:?}, ideal {ideal:?}");
     }
 }

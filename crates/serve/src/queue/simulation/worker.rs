@@ -61,6 +61,8 @@ pub(super) struct Worker {
     pub(super) leader: Leader,
     /// The request that holds the lock, and the rest of its phase in microseconds.
     pub(super) lock: Option<(usize, f64)>,
+    /// When the phase of that request began.
+    pub(super) computes_since_us: Option<u64>,
     pub(super) standing: VecDeque<Runnable>,
     pub(super) queue: RunQueue,
     pub(super) round: MeanInterval,
@@ -102,6 +104,7 @@ impl Worker {
             free: threads,
             leader: Leader::Free,
             lock: None,
+            computes_since_us: None,
             standing: VecDeque::new(),
             queue: RunQueue::default(),
             round: MeanInterval::default(),

@@ -30,6 +30,9 @@ impl RackEngine {
         let is_measured = request.is_some_and(|(_, route)| own.fibers.routes.is_measured(route));
         let cpu_us = is_measured.then(thread_cpu_us);
         let entered_us = self.leadership.enter_slice(led, waits);
+        if led {
+            own.fibers.set_slice(entered_us);
+        }
         own.pool.slice.set(Some(Slice { led, entered_us, request, cpu_us }));
     }
 
@@ -37,6 +40,9 @@ impl RackEngine {
     pub(super) fn close_slice(&self, gvl: Gvl, own: OwnFibers<'_>) {
         let Some(slice) = own.pool.slice.take() else { return };
         let took_us = self.leadership.leave_slice(slice.led, own.me, slice.entered_us);
+        if self.leadership.leads(own.me) {
+            own.fibers.set_slice(0);
+        }
         own.pool.turn_us.set(slice.entered_us + took_us);
         self.learn_from(own, slice, took_us);
         self.note_collections(gvl);

@@ -175,6 +175,9 @@ impl RackEngine {
     /// Runs when a thread begins to lead.
     pub(super) fn begin_to_lead(&self) {
         self.flush_gathered();
+        if let Some(fibers) = &self.fibers {
+            fibers.set_slice(0);
+        }
         // A thread that has lost the lead does not poll after its response.
         self.contexts.iter().for_each(|context| context.corks.set(false));
     }

@@ -483,6 +483,7 @@ impl RackEngine {
         own.pool.looked_us.set(now_us);
         self.tell_fibers(own);
         for (number, task) in own.pool.tasks() {
+            own.fibers.note_look(number);
             let context = &self.contexts[number];
             let is_stream =
                 context.stage.get() == Stage::Streaming && context.desertion.get() == NIL;

@@ -174,7 +174,7 @@ impl Options {
         let herald =
             (self.fibers > 0).then(|| Herald::start(gvl)).transpose().map_err(failed)?.flatten();
         let lock_requests = herald.as_ref().map(Herald::requests);
-        let figures = Figures::new(limits.threads(), board, metrics, lock_requests.clone());
+        let figures = Figures::new(limits.threads(), board.clone(), metrics, lock_requests.clone());
         figures.set_threads(limits.threads_max);
         let bell = StandbyBell(engine.handle().bell);
         let mut roles = Roles::new(bell, figures, limits);
@@ -195,7 +195,8 @@ impl Options {
             leadership: Leadership::new(roles),
             collections,
             contexts: (0..threads + self.fibers).map(Context::new).collect(),
-            fibers: (self.fibers > 0).then(|| Fibers::new(threads, threads..threads + self.fibers)),
+            fibers: (self.fibers > 0)
+                .then(|| Fibers::new(threads, threads..threads + self.fibers, board)),
             lock_requests,
             gathers: Cell::new(false),
             next_limit_log_us: Cell::new(0),

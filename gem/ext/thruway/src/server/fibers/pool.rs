@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use rb_sys::VALUE;
 use thruway_roles::{ComputeLane, Route, Routes, TaskId};
-use thruway_serve::monotonic_us;
+use thruway_serve::{Board, monotonic_us};
 
 use crate::ruby::NIL;
 use crate::ruby::data_type::Marker;
@@ -13,6 +13,9 @@ use crate::server::work::Work;
 
 /// Fibers without a request that are kept, each with its stack.
 const IDLE_MAX: usize = 256;
+
+/// The number of looks at a request after which it is no longer new.
+const LOOKS_OF_NEW: u8 = 2;
 
 /// Work for a fiber, and the context in which it runs.
 #[derive(Clone, Copy)]
@@ -170,20 +173,35 @@ pub(in crate::server) struct Fibers {
     free: RefCell<Vec<usize>>,
     /// The number behind those of all contexts that were ever used. Low numbers are used first.
     used_end: Cell<usize>,
+    /// By the numbers of contexts: how often the thread has looked at the request. Zero in an unused context.
+    looks: Vec<Cell<u8>>,
+    /// The number of requests that have been looked at fewer than [`LOOKS_OF_NEW`] times.
+    new_requests: Cell<u32>,
+    /// Where siblings read what runs here, if there are siblings.
+    board: Option<Board>,
     pub(in crate::server) routes: Routes,
     pub(in crate::server) lane: ComputeLane<FiberJob>,
 }
 
 impl Fibers {
     /// Fibers for the threads of these numbers, with the contexts of those numbers.
-    pub(in crate::server) fn new(threads: usize, contexts: std::ops::Range<usize>) -> Self {
-        Self {
+    pub(in crate::server) fn new(
+        threads: usize,
+        contexts: std::ops::Range<usize>,
+        board: Option<Board>,
+    ) -> Self {
+        let fibers = Self {
             pools: std::iter::repeat_with(FiberPool::default).take(threads).collect(),
             used_end: Cell::new(contexts.start),
-            free: RefCell::new(contexts.rev().collect()),
+            free: RefCell::new(contexts.clone().rev().collect()),
             routes: Routes::default(),
             lane: ComputeLane::default(),
-        }
+            looks: vec![Cell::new(0); contexts.end],
+            new_requests: Cell::new(0),
+            board,
+        };
+        fibers.set_new_requests(0);
+        fibers
     }
 
     /// Whether as many requests run in fibers as may.
@@ -199,6 +217,7 @@ impl Fibers {
     pub(in crate::server) fn take_context(&self) -> Option<usize> {
         let number = self.free.borrow_mut().pop()?;
         self.used_end.set(self.used_end.get().max(number + 1));
+        self.set_new_requests(self.new_requests.get() + 1);
         Some(number)
     }
 
@@ -209,6 +228,35 @@ impl Fibers {
 
     pub(in crate::server) fn free_context(&self, context: usize) {
         self.free.borrow_mut().push(context);
+        if self.looks[context].take() < LOOKS_OF_NEW {
+            self.set_new_requests(self.new_requests.get() - 1);
+        }
+    }
+
+    /// Counts a look at the request in a context. A request that is looked at for the second time has run for longer
+    /// than the time between two looks. It mostly waits, as streams do, and no longer counts as work.
+    pub(in crate::server) fn note_look(&self, context: usize) {
+        let looks = &self.looks[context];
+        if looks.get() < LOOKS_OF_NEW {
+            looks.set(looks.get() + 1);
+            if looks.get() == LOOKS_OF_NEW {
+                self.set_new_requests(self.new_requests.get() - 1);
+            }
+        }
+    }
+
+    fn set_new_requests(&self, requests: u32) {
+        self.new_requests.set(requests);
+        if let Some(board) = &self.board {
+            board.set_in_fibers(requests);
+        }
+    }
+
+    /// Tells siblings since when a fiber runs in the leading thread; zero if none does.
+    pub(in crate::server) fn set_slice(&self, since_us: u64) {
+        if let Some(board) = &self.board {
+            board.set_slice(since_us);
+        }
     }
 
     pub(in crate::server) fn mark(&self, marker: Marker) {
