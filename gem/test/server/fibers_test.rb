@@ -231,6 +231,24 @@ class FibersTest < Minitest::Test
     2.times { assert_equal %w[0 1 2 after after after].inspect, get.body }
   end
 
+  # Since Ruby 4.0, IO#close calls the hook for the fibers of other threads.
+  def test_a_blocking_fiber_is_interrupted_with_its_thread
+    fibers, pipe = Queue.new, IO.pipe
+    serve do
+      blocking = Fiber.new(blocking: true) do
+        fibers << [Fiber.scheduler, Fiber.current]
+        pipe[0].read
+      rescue IndexError => e
+        e.message
+      end
+      [200, {}, [blocking.resume]]
+    end
+    client = ask("/")
+    scheduler, blocking = fibers.pop
+    assert scheduler.fiber_interrupt(blocking, IndexError.new("interrupted"))
+    assert_equal "interrupted", client.response.body
+  end
+
   # Ruby calls the hook since 3.4. The operation works on memory of the fiber that waits for it.
   def test_an_interrupted_fiber_goes_on_once_its_operation_has_ended
     serve do

@@ -118,9 +118,10 @@ fn io_close(ruby: ProtectedCall, this: VALUE, descriptor: VALUE) -> VALUE {
     boolean(false)
 }
 
-/// `fiber_interrupt(fiber, exception)`: raises the exception in a fiber that waits.
+/// `fiber_interrupt(fiber, exception)`: raises the exception in a fiber that waits. Since Ruby 4.0, `IO#close` calls the
+/// method for each fiber that another thread has in a call on the IO, and waits until the fiber has left the call.
 fn fiber_interrupt(ruby: ProtectedCall, this: VALUE, fiber: VALUE, error: VALUE) -> VALUE {
-    boolean(TYPE.get(ruby, &this).interrupt_fiber(fiber, error))
+    boolean(TYPE.get(ruby, &this).interrupt_fiber(ruby.gvl(), fiber, error))
 }
 
 /// `scheduler_close`: Ruby calls it at the end of the thread. A server has ended its fibers by then. In a thread

@@ -12,7 +12,9 @@ use thruway_serve::monotonic_us;
 
 use super::waiter::{FiberWaiter, ReadyDescriptors};
 use crate::ruby::data_type::{DataType, Marker, ObjectData};
-use crate::ruby::{Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RString, fiber, raise, thread};
+use crate::ruby::{
+    Gvl, NIL, NonLocalExit, ProtectedCall, RArray, RString, call, fiber, raise, thread,
+};
 
 /// The type of the Ruby object that owns a scheduler.
 pub(in crate::server) static TYPE: DataType<FiberScheduler> =
@@ -25,6 +27,7 @@ const LOOK_INTERVAL_US: u64 = 500;
 /// of its cells lasts over a call that may run Ruby code.
 pub(in crate::server) struct FiberScheduler {
     waiter: Arc<FiberWaiter>,
+    thread: VALUE,
     /// The fiber of the server's loop.
     root: VALUE,
     table: RefCell<FiberTable<VALUE>>,
@@ -37,6 +40,7 @@ pub(in crate::server) struct FiberScheduler {
 
 impl ObjectData for FiberScheduler {
     fn mark(&self, marker: Marker) {
+        marker.mark(self.thread);
         marker.mark(self.root);
         self.table.borrow().handles().for_each(|handle| marker.mark(handle));
         self.expirations.borrow().values().for_each(|value| marker.mark(*value));
@@ -51,6 +55,7 @@ impl FiberScheduler {
     pub(in crate::server) fn new(gvl: Gvl) -> std::io::Result<Self> {
         Ok(Self {
             waiter: Arc::new(FiberWaiter::new()?),
+            thread: thread::current(gvl),
             root: fiber::current(gvl),
             table: RefCell::default(),
             expirations: RefCell::default(),
@@ -116,8 +121,12 @@ impl FiberScheduler {
         is_woken
     }
 
-    /// As [`interrupt`](Self::interrupt), for the task that goes on with `fiber`.
-    pub(super) fn interrupt_fiber(&self, fiber: VALUE, error: VALUE) -> bool {
+    /// Interrupts the wait of `fiber`. A blocking fiber does not wait in the scheduler: it blocks the thread, which is
+    /// interrupted as one without a scheduler.
+    pub(super) fn interrupt_fiber(&self, gvl: Gvl, fiber: VALUE, error: VALUE) -> bool {
+        if call::ask(gvl, fiber, c"blocking?", &[]) {
+            return call::send(gvl, self.thread, c"raise", &[error]).is_some();
+        }
         let task = self.table.borrow().task_of(fiber);
         task.is_some_and(|task| self.interrupt(task, error))
     }
