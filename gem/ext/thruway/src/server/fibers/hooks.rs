@@ -118,8 +118,8 @@ fn io_close(ruby: ProtectedCall, this: VALUE, descriptor: VALUE) -> VALUE {
     boolean(false)
 }
 
-/// `fiber_interrupt(fiber, exception)`: raises the exception in a fiber that waits. Since Ruby 4.0, `IO#close` calls the
-/// method for each fiber that another thread has in a call on the IO, and waits until the fiber has left the call.
+/// `fiber_interrupt(fiber, exception)`: raises the exception in a fiber that waits. Since Ruby 4.0, `IO#close` calls
+/// the method for each fiber that another thread has in a call on the IO, and waits until the fiber has left the call.
 fn fiber_interrupt(ruby: ProtectedCall, this: VALUE, fiber: VALUE, error: VALUE) -> VALUE {
     boolean(TYPE.get(ruby, &this).interrupt_fiber(ruby.gvl(), fiber, error))
 }
