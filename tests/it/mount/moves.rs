@@ -403,6 +403,29 @@ fn a_file_moves_when_its_disk_is_full_in_the_middle_of_a_write() {
     assert_eq!(fs::read_dir(mounted.target("")).unwrap().count(), 2);
 }
 
+/// Two writers append in turn, and each append is after the last one, before the file moves and after it.
+#[test]
+fn appends_stay_in_order_when_their_disk_is_full_and_the_file_moves() {
+    let arguments = ["--create", "first", "--on-full", "move"];
+    let Some((mounted, _disks)) = disks([1 << 20, 16 << 20], &arguments) else { return };
+    let name = mounted.target("log");
+    let append = || File::options().append(true).create(true).open(&name).unwrap();
+    let mut writers = [append(), append()];
+    let mut expected = Vec::new();
+    for piece in 0..40u8 {
+        let bytes = vec![piece; 70_001];
+        writers[usize::from(piece % 2)].write_all(&bytes).unwrap();
+        expected.extend(bytes);
+    }
+    writers[0].set_len(1_500_000).unwrap();
+    writers[1].write_all(b"end").unwrap();
+    expected.truncate(1_500_000);
+    expected.extend(b"end");
+    assert!(is_there(&mounted.path("slow/log")) && !is_there(&mounted.path("fast/log")));
+    assert!(fs::read(mounted.path("slow/log")).unwrap() == expected, "the disk");
+    assert!(fs::read(&name).unwrap() == expected, "the mount");
+}
+
 /// A program writes and changes times while the file moves back and forth. Each change that was made is found in the
 /// file, wherever it is.
 #[test]
