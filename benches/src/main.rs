@@ -92,6 +92,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("mount-tree", mount::tree::handling),
     ("mount-compile", mount::tree::compiling),
     ("mount-union", mount::union::run),
+    ("mount-disks", mount::disks::run),
     ("mount-memory", mount::memory::run),
     ("names-linux", names::linux),
     ("names-wine", names::wine),

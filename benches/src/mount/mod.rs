@@ -4,6 +4,7 @@
 
 pub(super) mod calls;
 pub(super) mod data;
+pub(super) mod disks;
 pub(super) mod memory;
 mod test_filesystem;
 pub(super) mod tree;

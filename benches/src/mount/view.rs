@@ -172,9 +172,11 @@ fn mounting(
     Ok(Some(command))
 }
 
-/// The options by which mergerfs keeps attributes and names as long as thruway does.
+/// The options by which mergerfs keeps attributes and names as long as thruway does, and makes folders where they are
+/// missing.
 const MERGERFS_OPTIONS: &str = "cache.files=auto-full,cache.entry=3600,cache.attr=3600,\
-                                cache.negative_entry=3600,cache.readdir=true,cache.symlinks=true";
+                                cache.negative_entry=3600,cache.readdir=true,cache.symlinks=true,\
+                                category.create=ff";
 
 /// Whether the kernel offers FUSE over io_uring now.
 fn is_uring_on() -> bool {
