@@ -9,20 +9,25 @@ use super::{Place, events, has, report};
 use crate::{stderr, thruway};
 
 /// A program whose second thread looks up files all the time. The first thread waits in a call that a stop would
-/// interrupt.
+/// interrupt, and then for three look-ups of the second one, of which the first may have begun before it was traced.
 const PROGRAM: &str = "
 import os, select, subprocess, sys, threading
 poll = select.epoll()
 poll.register(0, select.EPOLLIN)
+asked = threading.Event()
 def ask():
     while True:
         os.path.exists('/none/other')
+        asked.set()
 threading.Thread(target=ask, daemon=True).start()
 os.chdir('/usr')
 for line in range(2):
     print('ready', flush=True)
     assert poll.poll() == [(0, select.EPOLLIN)]
     sys.stdin.readline()
+    for look_up in range(3):
+        asked.clear()
+        asked.wait()
     os.path.exists('none/relative')
     subprocess.run(['ls', '/none/child'], stderr=subprocess.DEVNULL)
 print('end', flush=True)
