@@ -212,7 +212,8 @@ impl Analysis {
             self.time_zone_readers.insert((event.process, program));
         }
         self.timeline.push(event.at_ns, answer == Answer::Missed);
-        self.suffix(path, answer);
+        let component = base_name(path);
+        self.suffix(component, answer);
         if let Some(stack) = syscall.stack {
             let is_opened = self.is_open_of_file(syscall) && answer == Answer::Found;
             let count = self.stacks.count(stack, path);
@@ -220,7 +221,7 @@ impl Analysis {
             count.opened += u64::from(is_opened);
         }
         if is_exact {
-            self.follow(event.thread, program, syscall, name, answer);
+            self.follow((event.thread, program), syscall, (name, component), answer);
         }
     }
 
@@ -265,8 +266,8 @@ impl Analysis {
         syscall.call.kind == CallKind::Open && syscall.flags & self.flags_not_of_files == 0
     }
 
-    fn suffix(&mut self, path: &[u8], answer: Answer) {
-        let suffix = suffix(path);
+    fn suffix(&mut self, component: &[u8], answer: Answer) {
+        let suffix = suffix(component);
         let missed = u64::from(answer == Answer::Missed);
         let found = u64::from(answer == Answer::Found);
         if let Some(tally) = self.suffixes.get_mut(suffix) {
@@ -277,13 +278,12 @@ impl Analysis {
         }
     }
 
-    /// Relates a look-up to the previous one of the same thread.
+    /// Relates a look-up to the previous one of the same thread. `component` is the last one of the name.
     fn follow(
         &mut self,
-        thread: i32,
-        program: usize,
+        (thread, program): (i32, usize),
         syscall: &Syscall<'_>,
-        name: Name,
+        (name, component): (Name, &[u8]),
         answer: Answer,
     ) {
         let Self { threads, names, tally, bases, commands, programs, folders, executed, .. } = self;
@@ -307,7 +307,8 @@ impl Analysis {
         }
         let is_shell = programs[program].is_shell;
         let program = programs[program].searches;
-        let (mut folder, mut component) = (names.parent(name), base_name(path));
+        let above = &path[..path.len() - component.len()];
+        let (mut folder, mut component) = (names.parent(name), component);
         if program == SearchKind::Node
             && component == b"package.json"
             && names.component(names.parent(folder)) == b"node_modules"
@@ -322,8 +323,7 @@ impl Analysis {
             CallKind::Open | CallKind::Status | CallKind::Access | CallKind::Execute
         );
         let goes_on = answer == Answer::Missed || answer == Answer::Refused && is_question;
-        let ended = if goes_on {
-            let above = &path[..path.len() - base_name(path).len()];
+        if goes_on {
             let above = || FolderKind::of(above.strip_suffix(b"/").unwrap_or(above), commands);
             let folder_kind = *folders.entry(names.parent(name)).or_insert_with(above);
             let lookup = Lookup { program, call: kind, folder: folder_kind, component };
@@ -333,12 +333,9 @@ impl Analysis {
             if search_kind == SearchKind::Commands && is_wanted {
                 commands_missed.insert(name);
             }
-            thread.search.missed(names, folder, component, search_kind)
+            thread.search.missed(bases, names, (folder, component), search_kind);
         } else {
-            thread.search.found(folder, component)
-        };
-        if let Some(ended) = ended {
-            bases.push(&ended, names);
+            thread.search.found(bases, names, (folder, component));
         }
     }
 

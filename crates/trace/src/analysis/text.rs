@@ -36,8 +36,7 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
 }
 
 /// Returns the suffix with its dot; empty if the only dot is the first character.
-pub(super) fn suffix(path: &[u8]) -> &[u8] {
-    let component = base_name(path);
+pub(super) fn suffix(component: &[u8]) -> &[u8] {
     let dot = component.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);
     dot.map_or(b"", |dot| &component[dot..])
 }

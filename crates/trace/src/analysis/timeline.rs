@@ -14,6 +14,7 @@ pub struct Bucket {
 /// Intervals of equal length, from the start of the recording.
 #[derive(Debug)]
 pub(super) struct Timeline {
+    /// A power of two, so that no call costs a division.
     width_ns: u64,
     buckets: Vec<Bucket>,
 }
@@ -30,16 +31,20 @@ impl Default for Timeline {
 
 impl Timeline {
     pub(super) fn push(&mut self, at_ns: u64, is_missed: bool) {
-        while at_ns / self.width_ns >= BUCKETS_MAX as u64 {
+        while self.index(at_ns) >= BUCKETS_MAX as u64 {
             self.widen();
         }
         // Less than `BUCKETS_MAX` because of the loop above.
-        let index = (at_ns / self.width_ns) as usize;
+        let index = self.index(at_ns) as usize;
         if index >= self.buckets.len() {
             self.buckets.resize(index + 1, Bucket::default());
         }
         self.buckets[index].asked += 1;
         self.buckets[index].missed += u64::from(is_missed);
+    }
+
+    fn index(&self, at_ns: u64) -> u64 {
+        at_ns >> self.width_ns.trailing_zeros()
     }
 
     fn widen(&mut self) {

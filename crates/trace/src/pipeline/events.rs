@@ -31,7 +31,7 @@ impl EventStream {
     /// Creates a stream for a command that starts in the working directory. `clock` is the clock of the
     /// records.
     pub(crate) fn new(calls: Calls, clock: Clock) -> Self {
-        let paths = PathTracker::new(b"", Descriptors::new());
+        let paths = PathTracker::new(b"", Descriptors::default());
         let (watched, start, end) = (Vec::new(), None, None);
         let stacks = StackTable::default();
         Self { calls, paths, clock, stacks, records: 0, notices: 0, watched, start, end }

@@ -24,7 +24,7 @@ struct ProcessFolders {
 }
 
 /// The name by which each descriptor was opened.
-pub(crate) type Descriptors = HashMap<i32, Rc<[u8]>>;
+pub(crate) type Descriptors = HashMap<i32, Rc<[u8]>, DefaultHashBuilder>;
 
 /// The state of a thread on which names depend.
 #[derive(Debug, Clone)]
@@ -280,7 +280,7 @@ mod tests {
 
     impl Player {
         fn new() -> Self {
-            let inherited = HashMap::from([(9, Rc::from(b"/inherited".as_slice()))]);
+            let inherited = [(9, Rc::from(b"/inherited".as_slice()))].into_iter().collect();
             Self { paths: PathTracker::new(b"/home", inherited), calls: Calls::new() }
         }
 
