@@ -231,6 +231,23 @@ class FibersTest < Minitest::Test
     2.times { assert_equal %w[0 1 2 after after after].inspect, get.body }
   end
 
+  def test_the_timeout_of_an_io_ends_its_waits
+    skip "since Ruby 3.2" unless IO.method_defined?(:timeout=)
+
+    pipe = IO.pipe
+    pipe[0].timeout = 0.01
+    waits = [-> { pipe[0].read(1) }, -> { pipe[0].gets }, -> { pipe[0].wait_readable.inspect }]
+    serve do
+      said = waits.map do |wait|
+        wait.call
+      rescue IO::TimeoutError => e
+        e.class.name
+      end
+      [200, {}, [said.join(" ")]]
+    end
+    assert_equal "IO::TimeoutError IO::TimeoutError nil", get.body
+  end
+
   # Since Ruby 4.0, IO#close calls the hook for the fibers of other threads.
   def test_a_blocking_fiber_is_interrupted_with_its_thread
     fibers, pipe = Queue.new, IO.pipe

@@ -98,12 +98,14 @@ fn pass(ruby: ProtectedCall, this: VALUE) -> VALUE {
     NIL
 }
 
-/// `io_wait(io, events, timeout)`: returns the events that are there, or false if the time is over.
+/// `io_wait(io, events, timeout)`: returns the events that are there, or false if the time is over. Without a timeout,
+/// that of the IO counts, as in Ruby's own wait.
 fn io_wait(ruby: ProtectedCall, this: VALUE, given: &[VALUE]) -> VALUE {
     let at = |index| given.get(index).copied().unwrap_or(NIL);
     let descriptor = fiber::descriptor(ruby, at(0));
     let events = u32::try_from(number::to_u64(ruby, at(1))).unwrap_or(0);
-    let timeout_us = microseconds(ruby, at(2));
+    let timeout = if at(2) == NIL { transfers::io_timeout(ruby.gvl(), at(0)) } else { at(2) };
+    let timeout_us = microseconds(ruby, timeout);
     let awaited = AwaitedEvent::Io { descriptor, events };
     match TYPE.get(ruby, &this).suspend(ruby, awaited, timeout_us) {
         Wake::Io(found) => number::from_u64(ruby.gvl(), found.into()),

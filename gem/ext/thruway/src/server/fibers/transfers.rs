@@ -121,8 +121,15 @@ fn waits_here(ruby: ProtectedCall, transfer: Transfer, done: usize, descriptor: 
     if done < transfer.length {
         return true;
     }
-    is_blocking(descriptor)
-        && (!fiber::HAS_STORAGE || send(ruby.gvl(), transfer.io, c"timeout", &[]) == Some(NIL))
+    is_blocking(descriptor) && io_timeout(ruby.gvl(), transfer.io) == NIL
+}
+
+/// The timeout of an IO in seconds; nil for none, and before Ruby 3.2, where an IO has no timeout.
+pub(super) fn io_timeout(gvl: Gvl, io: VALUE) -> VALUE {
+    if !fiber::HAS_STORAGE {
+        return NIL;
+    }
+    send(gvl, io, c"timeout", &[]).unwrap_or(NIL)
 }
 
 /// Transfers at a position of a file.
