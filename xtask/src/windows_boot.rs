@@ -10,8 +10,14 @@ use crate::debian;
 use crate::windows_ruby::{RUBY_VERSION, WindowsRuby, wine_path};
 use crate::wine::{TARGET, Wine};
 
-/// Lets bindgen read the headers of a Ruby for Windows.
-const CLANG: &str = "--target=x86_64-w64-mingw32 -isystem /usr/x86_64-w64-mingw32/include";
+/// The headers of Windows.
+const HEADERS: &str = "/usr/x86_64-w64-mingw32/include";
+
+/// With a target, bindgen does not look for the headers of clang itself.
+const TARGET_OPTION: &str = "--target=x86_64-w64-mingw32";
+
+/// A folder for each version of clang, with its own headers.
+const CLANG_VERSIONS: &str = "/usr/lib/clang";
 
 /// Runs the tests of the boot, if there is a Ruby for Windows: the quick ones, or all.
 pub(crate) fn test(root: &Path, wine: &Wine, all: bool) -> Result<(), String> {
@@ -42,7 +48,7 @@ fn lay_out(root: &Path, wine: &Wine, ruby: &WindowsRuby) -> Result<PathBuf, Stri
     let mut cargo =
         wine.cargo(["build", "--package", "thruway-cli", "--package", "thruway-gem-ext"])?;
     cargo.envs(crate::linting::environment(Path::new(debian::CARGO)));
-    cargo.env("RUBY", ruby.configuration()).env("BINDGEN_EXTRA_CLANG_ARGS", CLANG);
+    cargo.env("RUBY", ruby.configuration()).env("BINDGEN_EXTRA_CLANG_ARGS", clang_arguments());
     succeed(&mut cargo)?;
     let built = debian::target(root).join(TARGET).join("debug");
     let folder = root.join("target/windows");
@@ -55,4 +61,13 @@ fn lay_out(root: &Path, wine: &Wine, ruby: &WindowsRuby) -> Result<PathBuf, Stri
     fs::copy(built.join("thruway_ext.dll"), extension.join("thruway.so")).map_err(failed)?;
     succeed(Command::new("cp").arg("-r").arg(root.join("gem/lib/.")).arg(library))?;
     Ok(folder)
+}
+
+/// The arguments with which libclang reads the headers of a Ruby for Windows.
+fn clang_arguments() -> String {
+    let versions = fs::read_dir(CLANG_VERSIONS).into_iter().flatten().flatten();
+    let headers = versions.map(|version| version.path().join("include"));
+    let newest = headers.filter(|folder| folder.join("mm_malloc.h").is_file()).max();
+    let own = newest.map(|folder| format!(" -isystem {}", folder.display()));
+    format!("{TARGET_OPTION}{} -isystem {HEADERS}", own.unwrap_or_default())
 }

@@ -22,6 +22,9 @@ const SOURCE: &str = "ruby3.1-3.1.2";
 const SUITE: &str = "bookworm";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
+/// An archive of a day on which Debian had the version.
+const SNAPSHOT: &str = "https://snapshot.debian.org/archive/debian/20250601T000000Z";
+
 /// The version by which `thruway run` finds the extension.
 pub(crate) const RUBY_VERSION: &str = "3.1";
 
@@ -53,6 +56,9 @@ pub(crate) struct WindowsRubyTask {
     /// Compilers that run at the same time
     #[arg(long, default_value_t = 1)]
     jobs: u32,
+    /// Archive of Debian's packages with the source package [default: this machine's mirror]
+    #[arg(long, value_name = "URL")]
+    archive: Option<String>,
     /// Run some of Ruby's own tests under Wine afterwards
     #[arg(long)]
     test: bool,
@@ -73,7 +79,8 @@ impl WindowsRubyTask {
         if ruby.is_built() {
             println!("windows-ruby: {} is there", ruby.program().display());
         } else {
-            ruby.build(self.jobs)?;
+            let archive = self.archive.clone().unwrap_or_else(|| debootstrap::archive("debian"));
+            ruby.build(self.jobs, &archive)?;
         }
         let wine = Wine::start(root)?;
         succeed(wine.command("wine").arg(ruby.program()).arg("--version"))?;
@@ -111,7 +118,7 @@ impl WindowsRuby {
         self.configuration().is_file()
     }
 
-    fn build(&self, jobs: u32) -> Result<(), String> {
+    fn build(&self, jobs: u32, archive: &str) -> Result<(), String> {
         if let Some(missing) = debian::missing(&NEEDED) {
             return Err(format!("this machine lacks {missing}\n\nhint: apt-get install {missing}"));
         }
@@ -121,7 +128,8 @@ impl WindowsRuby {
         remove(&work).map_err(failed)?;
         fs::create_dir_all(work.join("build")).map_err(failed)?;
         println!("windows-ruby: building {PACKAGE} {VERSION} in {}", self.folder.display());
-        fetch(&work)?;
+        fetch(&work, archive)?;
+        keep_configure(&work.join(SOURCE)).map_err(failed)?;
         compile(&work, jobs)?;
         self.put_in_place(&work).map_err(failed)?;
         println!("windows-ruby: {}", self.program().display());
@@ -170,12 +178,11 @@ fn remove(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Fetches the source package, without a change of the machine's own list of sources.
-fn fetch(work: &Path) -> Result<(), String> {
+fn fetch(work: &Path, archive: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", work.display());
     let (lists, list) = (work.join("lists"), work.join("sources.list"));
     fs::create_dir_all(lists.join("partial")).map_err(failed)?;
-    let mirror = debootstrap::archive("debian");
-    let sources = format!("deb-src [signed-by={KEYRING}] {mirror} {SUITE} main\n");
+    let sources = format!("deb-src [signed-by={KEYRING}] {archive} {SUITE} main\n");
     fs::write(&list, sources).map_err(failed)?;
     let apt = || {
         let mut apt = Command::new("apt-get");
@@ -187,10 +194,20 @@ fn fetch(work: &Path) -> Result<(), String> {
         apt
     };
     let hint = |error| {
-        format!("{error}\n\nhint: the source package comes from {mirror}; is there a network?")
+        format!(
+            "{error}\n\nhint: {archive} has to offer {PACKAGE} {VERSION}; a mirror drops a version when the next one \
+             comes, and --archive names another archive: {SNAPSHOT}"
+        )
     };
     succeed(apt().arg("update")).map_err(hint)?;
     succeed(apt().args(["source", &format!("{PACKAGE}={VERSION}")])).map_err(hint)
+}
+
+/// Makes `configure` newer than the files that it is made of. Debian's patches change these, so that make would write
+/// `configure` anew, which needs autoconf; but the changes are for processors of Debian.
+fn keep_configure(source: &Path) -> std::io::Result<()> {
+    let configure = fs::OpenOptions::new().append(true).open(source.join("configure"))?;
+    configure.set_modified(std::time::SystemTime::now())
 }
 
 fn compile(work: &Path, jobs: u32) -> Result<(), String> {
@@ -218,4 +235,25 @@ fn compile(work: &Path, jobs: u32) -> Result<(), String> {
 /// A path of this machine as programs under Wine have it.
 pub(crate) fn wine_path(path: &Path) -> String {
     format!("Z:{}", path.display()).replace('/', "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn make_finds_configure_newer_than_the_files_of_debians_patches() {
+        let source = tempfile::tempdir().unwrap();
+        let [configure, patched] = ["configure", "configure.ac"].map(|name| {
+            let file = source.path().join(name);
+            fs::write(&file, "").unwrap();
+            file
+        });
+        let time = |file: &Path| fs::metadata(file).unwrap().modified().unwrap();
+        let later = fs::File::options().append(true).open(&configure).unwrap();
+        later.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert!(time(&configure) < time(&patched));
+        keep_configure(source.path()).unwrap();
+        assert!(time(&configure) >= time(&patched));
+    }
 }
