@@ -33,7 +33,8 @@ impl Wine {
         Self { root: root.to_owned() }
     }
 
-    /// Creates Wine's folder, if the folder does not exist yet.
+    /// Creates Wine's folder, if the folder does not exist yet, and starts Wine's server. By itself the server would
+    /// end shortly after each program, and reset the connection of a program that starts at that moment.
     pub fn start(root: &Path) -> Result<Self, String> {
         let wine = Self { root: root.to_owned() };
         if !wine.prefix().join("system.reg").is_file() {
@@ -41,7 +42,11 @@ impl Wine {
             fs::create_dir_all(wine.prefix())
                 .map_err(|error| format!("target/wineprefix: {error}"))?;
             crate::command::succeed(wine.command("wineboot").arg("--init").stderr(Stdio::null()))?;
+            crate::command::succeed(wine.command("wineserver").arg("--wait"))?;
         }
+        // A run that was killed has left its server.
+        wine.stop();
+        crate::command::succeed(wine.command("wineserver").arg("--persistent"))?;
         Ok(wine)
     }
 
