@@ -19,6 +19,21 @@ const SOURCES: &[&str] = &["fast", "slow"];
 /// Changes that are made while a file moves.
 const CHANGES: u64 = 500;
 
+const THREE: &[&str] = &["first", "second", "third"];
+
+/// A mount of three disks, which `fill` fills before.
+fn three_disks(fill: impl FnOnce(&Mounted)) -> Option<(Mounted, Disks)> {
+    let mut disks = Disks::default();
+    let mut is_possible = true;
+    let mounted = Mounted::with_sources(THREE, &[], |mounted| {
+        for disk in THREE {
+            is_possible &= disks.mount_of(8 << 20, &mounted.path(disk));
+        }
+        fill(mounted);
+    });
+    mounted.filter(|_| is_possible).map(|mounted| (mounted, disks))
+}
+
 /// A mount of two disks of so many bytes.
 fn disks(sizes: [u64; 2], arguments: &[&str]) -> Option<(Mounted, Disks)> {
     let mut disks = Disks::default();
@@ -149,16 +164,8 @@ fn a_file_moves_with_all_that_belongs_to_it_and_its_users_go_on() {
 /// A name leads to the file of the first source that has the name, before a move and after it.
 #[test]
 fn a_move_never_brings_a_hidden_file_of_the_same_name_to_light() {
-    const DISKS: &[&str] = &["first", "second", "third"];
-    let mut disks = Disks::default();
-    let mut is_possible = true;
-    let mounted = Mounted::with_sources(DISKS, &[], |mounted| {
-        for disk in DISKS {
-            is_possible &= disks.mount_of(8 << 20, &mounted.path(disk));
-        }
-    });
-    let Some(mounted) = mounted.filter(|_| is_possible) else { return };
-    DISKS.iter().for_each(|disk| fs::create_dir(mounted.path(disk).join("folder")).unwrap());
+    let Some((mounted, _disks)) = three_disks(|_| ()) else { return };
+    THREE.iter().for_each(|disk| fs::create_dir(mounted.path(disk).join("folder")).unwrap());
     for disk in ["first", "second"] {
         fs::write(mounted.path(disk).join("folder/both"), disk).unwrap();
     }
@@ -269,13 +276,7 @@ fn a_hidden_file_that_differs_or_is_in_use_stays() {
 /// A name below a link is no name of the view.
 #[test]
 fn a_link_in_an_earlier_source_does_not_keep_a_file_from_moving() {
-    const DISKS: &[&str] = &["first", "second", "third"];
-    let mut disks = Disks::default();
-    let mut is_possible = true;
-    let mounted = Mounted::with_sources(DISKS, &[], |mounted| {
-        for disk in DISKS {
-            is_possible &= disks.mount_of(8 << 20, &mounted.path(disk));
-        }
+    let on_three_disks = three_disks(|mounted| {
         fs::create_dir_all(mounted.path("first/folder")).unwrap();
         fs::write(mounted.path("first/folder/file"), "content").unwrap();
         fs::create_dir_all(mounted.path("elsewhere")).unwrap();
@@ -283,7 +284,7 @@ fn a_link_in_an_earlier_source_does_not_keep_a_file_from_moving() {
         let elsewhere = mounted.path("elsewhere");
         std::os::unix::fs::symlink(elsewhere, mounted.path("second/folder")).unwrap();
     });
-    let Some(mounted) = mounted.filter(|_| is_possible) else { return };
+    let Some((mounted, _disks)) = on_three_disks else { return };
     move_to(&mounted.target("folder/file"), &mounted.path("third")).unwrap();
     assert_eq!(fs::read_to_string(mounted.path("third/folder/file")).unwrap(), "content");
     assert_eq!(fs::read_to_string(mounted.target("folder/file")).unwrap(), "content");

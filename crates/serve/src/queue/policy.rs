@@ -24,7 +24,7 @@ pub(crate) const PAUSE_US_MIN: u64 = 1_000;
 /// resting.
 const PAUSE_TIMES: u64 = 2;
 
-/// The difference of two workers' requests in fibers from which a move makes them more alike.
+/// How many more requests in fibers a worker has than another one if a move makes their numbers more alike.
 const UNEVEN_BY: u32 = 2;
 
 /// The time for which a fiber computes until its worker counts as stalled.
@@ -350,6 +350,13 @@ mod tests {
         let views = [in_fibers(1, 1), WorkerView { free_threads: 1, ..busy_taker }];
         let asks = |round_us| ask_from(&views, 1, NOW_US, Some(NOW_US - 400), round_us);
         assert_eq!([601, 600].map(asks), [None, Some(0)]);
+    }
+
+    #[test]
+    fn the_page_says_when_a_worker_is_stalled() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/design/queue.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&format!("has computed for {} ms", STALLED_AFTER_US / 1_000)));
     }
 
     #[test]
